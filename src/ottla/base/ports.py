@@ -1,0 +1,87 @@
+"""What Ottla asks of the outside world. The broker is given these, so that the same code runs on
+a real machine and, with simulated ones, under a virtual clock with repeatable faults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    def time_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+
+
+class File(Protocol):
+    """One open file. Every method may raise OSError; positions are explicit, there is no cursor."""
+
+    path: str
+
+    def size(self) -> int: ...
+
+    def read(self, position: int, length: int) -> bytes:
+        """Up to `length` bytes (fewer only at the end of the file). May wait for the disk."""
+
+    def read_cached(self, position: int, length: int) -> bytes | None:
+        """As `read`, but None where the bytes are not in memory and the disk would be waited for."""
+
+    def write(self, position: int, buffers: Sequence[ReadableBuffer]) -> None:
+        """Write all the buffers one after another, or raise; a raise may leave a part written."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Returns when contents and size survive a power cut."""
+
+    def close(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Paths are strings with `/`. A created, renamed or removed name survives a power cut only
+    after `sync_directory` of its parent."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def make_directories(self, path: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is no error."""
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; replaces the target file."""
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def read_bytes(self, path: str) -> bytes: ...
+
+
+def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
+    """Replace a small file so that after any crash it holds the old contents or the new."""
+    temporary = path + ".tmp"
+    file = fs.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.write(0, [data])
+        file.sync()
+    finally:
+        file.close()
+    fs.rename(temporary, path)
+    fs.sync_directory(path.rpartition("/")[0])
