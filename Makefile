@@ -1,0 +1,59 @@
+# One command per need; each sets up what it needs. `make help` lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help setup check test bench compat chaos format clean kcat
+.DEFAULT_GOAL := help
+
+help: ## List the commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+# The stamp is newer than pyproject.toml exactly while the environment matches it.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "Ottla needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing Ottla and its development tools into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+setup: $(STAMP) ## Create .venv with Ottla and its development tools
+
+check: $(STAMP) ## Lint, format check, types, layer contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP) ## Format and fix what can be fixed
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+kcat:
+	@command -v kcat >/dev/null 2>&1 \
+	    || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1 \
+	         && { apt-get update -qq && apt-get install -y -qq kcat; } >/dev/null 2>&1; } \
+	    || echo "kcat is not installed and could not be: its tests will be skipped"
+
+test: check kcat ## Check, then run the tests
+	@$(PYTEST)
+
+bench: $(STAMP) ## Measure the broker against its budgets
+	@$(BIN)/python -m bench $(ARGS)
+
+compat: $(STAMP) ## Run Apache Kafka's own tools against the broker and its files
+	@compat/run $(ARGS)
+
+chaos: $(STAMP) ## The long runs: crashes, faults, random input
+	@$(PYTEST) tests/chaos -m chaos --timeout 3600 $(ARGS)
+
+clean: ## Remove everything that is generated
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
