@@ -1,0 +1,237 @@
+"""Requests and responses as bytes: (API, version) -> the generated readers and writers.
+
+Decoded messages have attributes; messages to encode are plain nested dicts. Either way names are
+the schema's, error codes are ints, ids are 16 bytes, durations are milliseconds and arrays are
+lists. `records` fields are views into the buffer they were decoded from: whoever keeps one past
+the handling of its request must copy it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from ottla.base.ports import ReadableBuffer
+from ottla.wire import schema
+from ottla.wire.compile import (
+    MALFORMED,
+    DecodeError,
+    Message,
+    Reader,
+    Writer,
+    compile_reader,
+    compile_writer,
+    decode_uvarint,
+    skip_tagged_fields,
+)
+from ottla.wire.schema import Field, MessageKind, Struct
+
+API_VERSIONS = 18
+
+_REQUEST_PREFIX = struct.Struct(">hhih")
+_SIZE_AND_ID = struct.Struct(">ii")
+_SEPARATE_ABOVE_BYTES = 16_384
+"""A piece larger than this goes to the socket uncopied; smaller ones are joined."""
+
+_strict = False
+
+
+def set_strict(strict: bool) -> None:
+    """Make writers refuse keys that no version of the message has. For tests."""
+    global _strict
+    _strict = strict
+    _writer.cache_clear()
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_position: int
+
+
+def decode_request_header(buffer: memoryview) -> RequestHeader:
+    """Raises DecodeError; an API or version that we do not know is read as far as its client id."""
+    try:
+        api_key, version, correlation_id, client_id_size = _REQUEST_PREFIX.unpack_from(buffer)
+        position = 10
+        client_id = None
+        if client_id_size >= 0:
+            position += client_id_size
+            if position > len(buffer):
+                raise DecodeError("the client id ends behind the request")
+            client_id = str(buffer[10:position], "utf-8")
+        if is_supported(api_key, version) and _request_header_version(api_key, version) == 2:
+            if buffer[position] == 0:
+                position += 1
+            else:
+                position = skip_tagged_fields(buffer, position, len(buffer))
+    except MALFORMED as error:
+        raise DecodeError(f"malformed request header: {error}") from None
+    return RequestHeader(api_key, version, correlation_id, client_id, position)
+
+
+@cache
+def is_supported(api_key: int, version: int) -> bool:
+    try:
+        return version in schema.versions(api_key)
+    except KeyError:
+        return False
+
+
+@cache
+def _request_header_version(api_key: int, version: int) -> int:
+    return schema.header_version(api_key, version, "request")
+
+
+def decode_request(api_key: int, version: int, buffer: memoryview, position: int) -> Any:
+    return _decode(_reader(api_key, version, "request"), buffer, position)
+
+
+def decode_response(api_key: int, version: int, buffer: memoryview) -> tuple[int, Any]:
+    """(correlation id, response) of a frame without its size prefix."""
+    try:
+        (correlation_id,) = struct.unpack_from(">i", buffer)
+        position = 4
+        if schema.header_version(api_key, version, "response") == 1:
+            position = skip_tagged_fields(buffer, position, len(buffer))
+    except MALFORMED as error:
+        raise DecodeError(f"malformed response header: {error}") from None
+    return correlation_id, _decode(_reader(api_key, version, "response"), buffer, position)
+
+
+def _decode(read: Reader, buffer: memoryview, position: int) -> Any:
+    try:
+        message, end = read(buffer, position, len(buffer))
+    except MALFORMED as error:
+        raise DecodeError(str(error)) from None
+    if end > len(buffer):
+        raise DecodeError("the message ends behind its frame")
+    return message
+
+
+def encode_response(
+    api_key: int, version: int, correlation_id: int, body: dict[str, Any]
+) -> list[ReadableBuffer]:
+    """The frame, size prefix included, in as few pieces as avoid copying large ones."""
+    pieces: list[ReadableBuffer] = [b""]
+    write, flexible_header = _response_writer(api_key, version)
+    write(pieces.append, body)
+    return _framed(pieces, _SIZE_AND_ID, (correlation_id,), b"\x00" if flexible_header else b"")
+
+
+def encode_request(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, body: dict[str, Any]
+) -> list[ReadableBuffer]:
+    pieces: list[ReadableBuffer] = [b""]
+    _writer(api_key, version, "request")(pieces.append, body)
+    encoded = b"" if client_id is None else client_id.encode()
+    size = -1 if client_id is None else len(encoded)
+    tail = encoded + (b"\x00" if _request_header_version(api_key, version) == 2 else b"")
+    fields = (api_key, version, correlation_id, size)
+    return _framed(pieces, _REQUEST_FRAME, fields, tail)
+
+
+_REQUEST_FRAME = struct.Struct(">ihhih")
+
+
+def _framed(
+    pieces: list[ReadableBuffer], head: struct.Struct, fields: tuple[int, ...], tail: bytes
+) -> list[ReadableBuffer]:
+    body_size = sum(map(len, pieces))
+    pieces[0] = head.pack(head.size - 4 + len(tail) + body_size, *fields) + tail
+    if body_size <= _SEPARATE_ABOVE_BYTES:
+        return [b"".join(pieces)]
+    return _joined_small(pieces)
+
+
+def _joined_small(pieces: Sequence[ReadableBuffer]) -> list[ReadableBuffer]:
+    result: list[ReadableBuffer] = []
+    small: list[ReadableBuffer] = []
+    for piece in pieces:
+        if len(piece) > _SEPARATE_ABOVE_BYTES:
+            if small:
+                result.append(b"".join(small))
+                small = []
+            result.append(piece)
+        else:
+            small.append(piece)
+    if small:
+        result.append(b"".join(small))
+    return result
+
+
+@cache
+def _response_writer(api_key: int, version: int) -> tuple[Writer, bool]:
+    flexible = schema.header_version(api_key, version, "response") == 1
+    return (lambda append, body: _writer(api_key, version, "response")(append, body)), flexible
+
+
+# ------------------------------------------------------------------------- compiled, once each
+
+
+@cache
+def _reader(api_key: int, version: int, kind: MessageKind) -> Reader:
+    struct_ = schema.message_struct(api_key, version, kind)
+    return compile_reader(struct_, lambda name: _message_class(api_key, kind, name))
+
+
+@cache
+def _writer(api_key: int, version: int, kind: MessageKind) -> Writer:
+    struct_ = schema.message_struct(api_key, version, kind)
+    if not _strict:
+        return compile_writer(struct_, None)
+    return compile_writer(struct_, lambda name: frozenset(_all_fields(api_key, kind, name)))
+
+
+@cache
+def _message_class(api_key: int, kind: MessageKind, name: str) -> type[Message]:
+    """One class for all versions of a struct, so that absent fields are looked up once."""
+
+    def missing(field: str) -> Any:
+        try:
+            found = _all_fields(api_key, kind, name)[field]
+        except KeyError:
+            raise AttributeError(f"{name} has no field {field} in any version") from None
+        if found.struct is None or found.array or found.default is None:
+            return found.default
+        return _message_class(api_key, kind, found.struct.name)()
+
+    return type(name, (Message,), {"_missing": staticmethod(missing)})
+
+
+@cache
+def _all_fields(api_key: int, kind: MessageKind, name: str) -> dict[str, Field]:
+    """Every field that any version of a struct has, as the newest of those defines it."""
+    found: dict[str, Field] = {}
+    for version in schema.versions(api_key):
+        for struct_ in _nested(schema.message_struct(api_key, version, kind)):
+            if struct_.name == name:
+                found.update((field.name, field) for field in struct_.fields)
+    return found
+
+
+def _nested(struct_: Struct) -> list[Struct]:
+    found = [struct_]
+    for field in struct_.fields:
+        if field.struct is not None:
+            found += _nested(field.struct)
+    return found
+
+
+__all__ = [
+    "API_VERSIONS",
+    "DecodeError",
+    "Message",
+    "RequestHeader",
+    "decode_request",
+    "decode_request_header",
+    "decode_response",
+    "decode_uvarint",
+    "encode_request",
+    "encode_response",
+    "is_supported",
+    "set_strict",
+]
