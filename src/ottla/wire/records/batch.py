@@ -14,7 +14,7 @@
         43     8  producerId             -1 without idempotence
         51     2  producerEpoch
         53     4  baseSequence           of the first record; wraps from 2^31-1 to 0
-        57     4  recordCount            records inside; less than lastOffsetDelta + 1 after compaction
+        57     4  recordCount            records inside; fewer than offsets after compaction
         61        records, compressed as one block unless compression is 0
 
 All integers are big-endian. What the broker sets (the first 16 bytes) lies outside the CRC, so a
@@ -64,15 +64,17 @@ TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 LAST_COMPRESSION = 4
+BROKER_BITS = APPEND_TIME_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
+"""Attributes that no client may set."""
 MAX_SEQUENCE = 0x7FFFFFFF
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_STRUCT = struct.Struct(">qiibIhiqqqhii")
 _STAMP = struct.Struct(">qii")
 _LENGTH = struct.Struct(">i")
 _EXTENT = struct.Struct(">qi4xbI2xi")
-_unpack_header = _HEADER.unpack_from
+_unpack_header = HEADER_STRUCT.unpack_from
 _unpack_length = _LENGTH.unpack_from
 _new_tuple = tuple.__new__
 
@@ -157,13 +159,21 @@ class Extent(NamedTuple):
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`, unchecked. Raises only if 61 bytes are not there."""
     try:
-        base_offset, length, *rest = _unpack_header(buffer, position)
+        offset, length, epoch, magic, crc, bits, delta, base, newest, producer, era, sequence, n = (
+            _unpack_header(buffer, position)
+        )
     except struct.error:
         _refuse_short(buffer, position)
-    return _new_tuple(BatchHeader, (position, length + 12, base_offset, *rest))
+    # Spelt out, and past the NamedTuple's own constructor: 0.6 us instead of 0.9.
+    return _new_tuple(BatchHeader, (
+        position, length + 12, offset, epoch, magic, crc, bits,
+        delta, base, newest, producer, era, sequence, n,
+    ))  # fmt: skip
 
 
-def iter_headers(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[BatchHeader]:
+def iter_headers(
+    buffer: Buffer, position: int = 0, end: int | None = None
+) -> Iterator[BatchHeader]:
     """The headers of all whole batches up to `end`; a part of a batch at the end is left out."""
     if end is None:
         end = len(buffer)
@@ -190,17 +200,14 @@ def validate(
     end = position + size
     if header.magic != MAGIC or size < HEADER_SIZE or end > len(buffer):
         raise _malformed(buffer, position, header)
-    with memoryview(buffer)[position + CHECKED_FROM : end] as checked:
-        if crc32c(checked) != header.crc:
-            raise CorruptBatch(
-                f"the batch at byte {position} does not match its CRC {header.crc:#010x}"
-            )
+    if crc32c(memoryview(buffer)[position + CHECKED_FROM : end]) != header.crc:
+        raise CorruptBatch(f"the batch at byte {position} does not match its CRC")
     attributes = header.attributes
     if attributes & COMPRESSION_MASK > LAST_COMPRESSION:
         raise InvalidBatch(f"unknown compression {attributes & COMPRESSION_MASK}")
     count, delta = header.record_count, header.last_offset_delta
     if from_client:
-        if count != delta + 1 or count < 1 or header.base_offset or attributes & 0x68:
+        if count != delta + 1 or count < 1 or header.base_offset or attributes & BROKER_BITS:
             raise _not_for_clients(header)
         if header.base_sequence < 0 <= header.producer_id:
             raise InvalidBatch(f"producer {header.producer_id} sent no sequence number")
@@ -212,10 +219,8 @@ def verified_extent(buffer: Buffer, end: int | None = None, position: int = 0) -
     """Walk whole batches from `position` to `end`, checking magic and CRC of each."""
     if end is None:
         end = len(buffer)
-    start, is_corrupt = position, False
-    base_offset = delta = 0
+    start, next_offset, is_corrupt = position, -1, False
     unpack, checksum, last_start = _EXTENT.unpack_from, crc32c, end - HEADER_SIZE
-    next_offset = -1
     with memoryview(buffer) as view:
         while position <= last_start:
             base_offset, length, magic, crc, delta = unpack(view, position)
@@ -241,8 +246,7 @@ def stamped_prefix(base_offset: int, leader_epoch: int, batch: Buffer) -> bytes:
 def seal(batch: bytearray) -> bytearray:
     """Set the length and CRC that `batch` must have. Returns it."""
     _LENGTH.pack_into(batch, LENGTH_AT, len(batch) - LOG_OVERHEAD)
-    with memoryview(batch)[CHECKED_FROM:] as checked:
-        struct.pack_into(">I", batch, CRC_AT, crc32c(checked))
+    struct.pack_into(">I", batch, CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
     return batch
 
 

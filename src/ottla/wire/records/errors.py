@@ -12,8 +12,15 @@ class BatchError(KafkaError):
 
     default_code = ErrorCode.CORRUPT_MESSAGE
 
-    def __init__(self, message: str, code: ErrorCode | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        code: ErrorCode | None = None,
+        record_errors: tuple[tuple[int, str], ...] = (),
+    ) -> None:
         super().__init__(self.default_code if code is None else code, message)
+        self.record_errors = record_errors
+        """Which records are at fault, by their place in the batch, and why."""
 
 
 class CorruptBatch(BatchError):

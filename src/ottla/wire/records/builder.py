@@ -1,0 +1,213 @@
+"""Batches made from records: for internal topics, control markers, clients and tests.
+
+A control batch holds one record that no consumer is given. Its key is (version int16, type int16);
+the value of a transaction's end marker is (version int16, coordinator epoch int32)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from enum import IntEnum
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from ottla.base.errors import ErrorCode
+from ottla.wire.records.batch import (
+    APPEND_TIME_BIT,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_STRUCT,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    read_header,
+    seal,
+)
+from ottla.wire.records.compression import codec_id, compress
+from ottla.wire.records.crc import Buffer
+from ottla.wire.records.errors import CorruptBatch
+from ottla.wire.records.record import Header, Record, iter_records
+from ottla.wire.records.varint import encode_varint
+
+RecordFields: TypeAlias = tuple[bytes | None, bytes | None, Iterable[Header], int]
+"""Key, value, headers and timestamp (ms) of a record that has no offset yet."""
+
+_MAX_INT32 = 0x7FFFFFFF
+_CONTROL_KEY = struct.Struct(">hh")
+_END_TXN_VALUE = struct.Struct(">hi")
+_CONTROL_VERSION = 0
+
+
+class ControlType(IntEnum):
+    """What a control batch says, by the type in its record's key."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+class EndTxnMarker(NamedTuple):
+    """The end of a producer's transaction in one partition."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+def build_batch(
+    records: Iterable[Record | RecordFields],
+    *,
+    base_offset: int = 0,
+    compression: int | str = "none",
+    level: int | None = None,
+    timestamp_type: int = 0,
+    append_time: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    leader_epoch: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    preserve_offsets: bool = False,
+    last_offset: int | None = None,
+    delete_horizon: int | None = None,
+) -> bytes:
+    """One batch of `records`, numbered from `base_offset`.
+
+    With `preserve_offsets` each Record keeps its own offset instead (they must rise). `append_time`
+    is maxTimestamp where `timestamp_type` is 1; without it that is the newest record's time.
+    `last_offset` lets a batch span more offsets than it has records, even none."""
+    fields = [_fields(record) for record in records]
+    offsets = _offsets(fields, base_offset, preserve_offsets)
+    last = last_offset if last_offset is not None else max(offsets, default=base_offset - 1)
+    if not (offsets or last_offset is not None) or not 0 <= last - base_offset <= _MAX_INT32:
+        raise ValueError(f"a batch cannot span the offsets {base_offset} to {last}")
+    times = [timestamp for _, timestamp, *_ in fields]
+    base_timestamp = times[0] if times else -1
+    if delete_horizon is not None:
+        base_timestamp = delete_horizon
+    newest = append_time if timestamp_type and append_time is not None else max(times, default=-1)
+    section = b"".join(
+        [
+            encode_record(offset - base_offset, timestamp - base_timestamp, key, value, headers)
+            for offset, (_, timestamp, key, value, headers) in zip(offsets, fields, strict=True)
+        ]
+    )
+    codec = codec_id(compression) if isinstance(compression, str) else compression
+    attributes = (
+        codec
+        | (APPEND_TIME_BIT if timestamp_type else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+        | (DELETE_HORIZON_BIT if delete_horizon is not None else 0)
+    )
+    batch = bytearray(HEADER_STRUCT.pack(
+        base_offset, 0, leader_epoch, MAGIC, 0, attributes, last - base_offset,
+        base_timestamp, newest, producer_id, producer_epoch, base_sequence, len(fields),
+    ))  # fmt: skip
+    batch += compress(codec, section, level)
+    return bytes(seal(batch))
+
+
+def encode_record(
+    offset_delta: int,
+    timestamp_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[Header] = (),
+) -> bytes:
+    """One record as it lies in an uncompressed batch."""
+    headers = tuple(headers)
+    parts = [b"\0", encode_varint(timestamp_delta), encode_varint(offset_delta)]
+    for field in (key, value):
+        parts += _nullable(field)
+    parts.append(encode_varint(len(headers)))
+    for name, content in headers:
+        parts += _nullable(name.encode("utf-8"))
+        parts += _nullable(content)
+    body = b"".join(parts)
+    return encode_varint(len(body)) + body
+
+
+def end_txn_marker(
+    producer_id: int,
+    producer_epoch: int,
+    commit: bool,
+    coordinator_epoch: int,
+    timestamp: int,
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytes:
+    """The control batch by which a transaction ends in a partition."""
+    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    key = _CONTROL_KEY.pack(_CONTROL_VERSION, kind)
+    value = _END_TXN_VALUE.pack(_CONTROL_VERSION, coordinator_epoch)
+    return build_batch(
+        [(key, value, (), timestamp)],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        leader_epoch=leader_epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+def control_type(batch: Buffer, header: BatchHeader | None = None) -> ControlType:
+    """What a control batch says; a type from a newer Kafka is UNKNOWN."""
+    return _control_type(_control_record(batch, header))
+
+
+def read_end_txn_marker(batch: Buffer, header: BatchHeader | None = None) -> EndTxnMarker | None:
+    """The marker that a control batch is, or None if it is another kind."""
+    record = _control_record(batch, header)
+    kind = _control_type(record)
+    if kind not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
+    if record.value is None or len(record.value) < _END_TXN_VALUE.size:
+        raise CorruptBatch("an end-of-transaction marker has no coordinator epoch")
+    return EndTxnMarker(kind is ControlType.COMMIT, _END_TXN_VALUE.unpack_from(record.value)[1])
+
+
+def _control_record(batch: Buffer, header: BatchHeader | None) -> Record:
+    header = read_header(batch) if header is None else header
+    record = next(iter_records(batch, header), None)
+    if record is None or not header.is_control:
+        raise CorruptBatch("not a control batch with a record", ErrorCode.INVALID_RECORD)
+    return record
+
+
+def _control_type(record: Record) -> ControlType:
+    if record.key is None or len(record.key) < _CONTROL_KEY.size:
+        raise CorruptBatch("a control record has no type", ErrorCode.INVALID_RECORD)
+    try:
+        return ControlType(_CONTROL_KEY.unpack_from(record.key)[1])
+    except ValueError:
+        return ControlType.UNKNOWN
+
+
+def _fields(record: Record | RecordFields) -> Record:
+    if isinstance(record, Record):
+        return record
+    key, value, headers, timestamp = record
+    return Record(-1, timestamp, key, value, tuple(headers))
+
+
+def _offsets(records: list[Record], base_offset: int, preserve: bool) -> list[int]:
+    if not preserve:
+        return list(range(base_offset, base_offset + len(records)))
+    offsets = [record.offset for record in records]
+    if any(later <= earlier for earlier, later in pairwise([base_offset - 1, *offsets])):
+        raise ValueError(f"offsets must rise from {base_offset}")
+    return offsets
+
+
+def _nullable(content: bytes | None) -> tuple[bytes, bytes]:
+    if content is None:
+        return encode_varint(-1), b""
+    return encode_varint(len(content)), content

@@ -1,0 +1,228 @@
+"""The records inside a batch.
+
+    length (varint, bytes that follow), attributes (int8, 0),
+    timestampDelta (varlong), offsetDelta (varint),
+    keyLength (varint, -1 null), key, valueLength (varint, -1 null), value,
+    headerCount (varint), and for each: keyLength, key (UTF-8), valueLength (-1 null), value
+
+Timestamps are deltas from the batch's baseTimestamp, whatever that means there (see the delete
+horizon in `rewrite`), unless the batch has the broker's time: then all have maxTimestamp.
+
+Invariants: memory and time are bounded by the bytes at hand and by `max_size` for what they
+decompress to; no count or length from the wire sizes anything. Bytes that do not parse raise
+`CorruptBatch`, and with the producer's code INVALID_RECORD: its CRC was right, so sending the same
+again would not help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.wire.records import compression
+from ottla.wire.records.batch import HEADER_SIZE, BatchHeader
+from ottla.wire.records.crc import Buffer
+from ottla.wire.records.errors import CorruptBatch, InvalidBatch
+from ottla.wire.records.varint import read_varint
+
+MAX_RECORD_ERRORS = 100
+"""How many of a batch's faulty records are named to the client."""
+_TIME_LIMIT = 1 << 62
+"""No timestamp or delta is larger, so their sums always fit into 64 bits."""
+
+Header = tuple[str, bytes | None]
+
+
+class Record(NamedTuple):
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+class KeyedRecord(NamedTuple):
+    """What compaction must know of a record."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    has_value: bool
+
+
+class RecordSpan(NamedTuple):
+    """Where a record lies in the decompressed records of its batch."""
+
+    offset: int
+    timestamp: int
+    start: int
+    body: int
+    """Where its offset delta begins: from here on it does not depend on the base timestamp."""
+    end: int
+
+
+def read_records(
+    batch: Buffer, header: BatchHeader, max_size: int = compression.MAX_DECOMPRESSED
+) -> bytes:
+    """The records of the batch at `header.position`, decompressed."""
+    section = memoryview(batch)[header.position + HEADER_SIZE : header.end]
+    if not section and not header.record_count:
+        return b""  # compaction took every record; nothing was left to compress
+    return compression.decompress(header.compression, section, max_size)
+
+
+def iter_records(
+    batch: Buffer, header: BatchHeader, max_size: int = compression.MAX_DECOMPRESSED
+) -> Iterator[Record]:
+    data = read_records(batch, header, max_size)
+    base_offset, base, fixed = header.base_offset, *_timestamps(header)
+    for fields in _walk(data, header):
+        _, _, end, time_delta, delta, key_start, key_length, value_start, value_length = fields
+        value_end = value_start + max(value_length, 0)
+        # The commonest headers are none: a zero, and the record ends.
+        bare = value_end + 1 == end and not data[value_end]
+        yield Record(
+            base_offset + delta,
+            base + time_delta if fixed is None else fixed,
+            None if key_length < 0 else data[key_start : key_start + key_length],
+            None if value_length < 0 else data[value_start:value_end],
+            () if bare else _read_headers(data, value_end, end),
+        )
+
+
+def iter_keys(
+    batch: Buffer, header: BatchHeader, max_size: int = compression.MAX_DECOMPRESSED
+) -> Iterator[KeyedRecord]:
+    """Keys without the cost of values and headers, which are skipped unread."""
+    data = read_records(batch, header, max_size)
+    base_offset, base, fixed = header.base_offset, *_timestamps(header)
+    for _, _, _, time_delta, delta, key_start, key_length, _, value_length in _walk(data, header):
+        yield KeyedRecord(
+            base_offset + delta,
+            base + time_delta if fixed is None else fixed,
+            None if key_length < 0 else data[key_start : key_start + key_length],
+            value_length >= 0,
+        )
+
+
+def record_spans(data: bytes, header: BatchHeader) -> Iterator[RecordSpan]:
+    """Where each record lies in `data`, which is what `read_records` gave for `header`."""
+    base_offset, base, fixed = header.base_offset, *_timestamps(header)
+    for start, body, end, time_delta, delta, *_ in _walk(data, header):
+        timestamp = base + time_delta if fixed is None else fixed
+        yield RecordSpan(base_offset + delta, timestamp, start, body, end)
+
+
+def check_records(
+    batch: Buffer,
+    header: BatchHeader,
+    require_keys: bool,
+    max_size: int = compression.MAX_DECOMPRESSED,
+) -> None:
+    """Look at every record of a producer's batch, as a compacted topic must."""
+    data = read_records(batch, header, max_size)
+    _timestamps(header)
+    keyless: list[int] = []
+    for index, fields in enumerate(_walk(data, header)):
+        _, _, end, _, delta, _, key_length, value_start, value_length = fields
+        if delta != index:
+            raise InvalidBatch(f"record {index} has offset delta {delta}")
+        _read_headers(data, value_start + max(value_length, 0), end)
+        if key_length < 0:
+            keyless.append(index)
+    if require_keys and keyless:
+        raise InvalidBatch(
+            f"a compacted topic takes no record without a key; {len(keyless)} have none",
+            record_errors=tuple(
+                (index, "a compacted topic takes no record without a key")
+                for index in keyless[:MAX_RECORD_ERRORS]
+            ),
+        )
+
+
+def _timestamps(header: BatchHeader) -> tuple[int, int | None]:
+    """The base that deltas are added to, and the time that stands for all, if one does."""
+    if not -_TIME_LIMIT < header.base_timestamp < _TIME_LIMIT:
+        raise _malformed(f"the base timestamp {header.base_timestamp} is impossible")
+    return header.base_timestamp, header.max_timestamp if header.timestamp_type else None
+
+
+def _walk(data: bytes, header: BatchHeader) -> Iterator[tuple[int, ...]]:
+    """Each record's (start, body, end, timestamp delta, offset delta, key's start and length,
+    value's start and length), as positions in `data`; a null has length -1.
+
+    This loop is what reading costs: plain tuples, and varints that are mostly one byte long are
+    read in place. A length that leads beyond its record shows when the record's end is passed."""
+    position, size, last_delta = 0, len(data), header.last_offset_delta
+    try:
+        for _ in range(header.record_count):
+            start = position
+            length, position = read_varint(data, position)
+            end = position + length
+            if end > size:
+                break
+            position += 1
+            byte = data[position]
+            if byte < 0x80:
+                time_delta = (byte >> 1) ^ -(byte & 1)
+                body = position + 1
+            else:
+                time_delta, body = read_varint(data, position)
+                if not -_TIME_LIMIT < time_delta < _TIME_LIMIT:
+                    break
+            delta, position = read_varint(data, body)
+            byte = data[position]
+            if byte < 0x80:
+                key_length = (byte >> 1) ^ -(byte & 1)
+                key_start = position + 1
+            else:
+                key_length, key_start = read_varint(data, position)
+            position = key_start + key_length if key_length > 0 else key_start
+            value_length, value_start = read_varint(data, position)
+            position = value_start + value_length if value_length > 0 else value_start
+            if (
+                position >= end
+                or key_length < -1
+                or value_length < -1
+                or not 0 <= delta <= last_delta
+            ):
+                break
+            yield (
+                start, body, end, time_delta, delta,
+                key_start, key_length, value_start, value_length,
+            )  # fmt: skip
+            position = end
+        else:
+            if position == size and header.record_count >= 0:
+                return
+            raise _malformed(f"{size - position} bytes follow the last record")
+    except IndexError:
+        raise _malformed("the records end too early") from None
+    raise _malformed(f"the record at byte {start} does not parse")
+
+
+def _read_headers(data: bytes, position: int, end: int) -> tuple[Header, ...]:
+    """The headers of one record, which must end where the record does."""
+    try:
+        count, position = read_varint(data, position)
+        headers: list[Header] = []
+        for _ in range(count):
+            length, position = read_varint(data, position)
+            start, position = position, position + length
+            if length < 0 or position > end:
+                break
+            key = data[start:position].decode("utf-8", "replace")
+            length, position = read_varint(data, position)
+            start, position = position, position + max(length, 0)
+            if length < -1:
+                break
+            headers.append((key, None if length < 0 else data[start:position]))
+    except IndexError:
+        raise _malformed("the records end too early") from None
+    if position != end or len(headers) != count:
+        raise _malformed("the headers of a record do not parse")
+    return tuple(headers)
+
+
+def _malformed(message: str) -> CorruptBatch:
+    return CorruptBatch(message, ErrorCode.INVALID_RECORD)

@@ -1,0 +1,52 @@
+"""Zig-zag varints, as the records of a v2 batch use them.
+
+A signed integer is folded to an unsigned one (0, -1, 1, -2 … become 0, 1, 2, 3 …) and written
+seven bits at a time, lowest first; the top bit of each byte says that another follows. A 64-bit
+value takes at most ten bytes."""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.wire.records.errors import CorruptBatch
+
+_MAX_BYTES = 10
+_SMALL = 64
+_SMALL_ENCODED = tuple(bytes((((n << 1) ^ (n >> 63)) & 0xFF,)) for n in range(-1, _SMALL))
+"""Encodings of -1 (null) to 63: nearly all the lengths and deltas that small records have."""
+
+
+def encode_varint(value: int) -> bytes:
+    if -1 <= value < _SMALL:
+        return _SMALL_ENCODED[value + 1]
+    folded = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while folded > 0x7F:
+        encoded.append(folded & 0x7F | 0x80)
+        folded >>= 7
+    encoded.append(folded)
+    return bytes(encoded)
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """The value at `position`, and where the next field begins. IndexError past the end."""
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    folded = byte & 0x7F
+    byte = data[position + 1]
+    if byte < 0x80:
+        folded |= byte << 7
+        return (folded >> 1) ^ -(folded & 1), position + 2
+    return _read_long(data, position)
+
+
+def _read_long(data: bytes, position: int) -> tuple[int, int]:
+    folded = 0
+    for index in range(_MAX_BYTES):
+        byte = data[position + index]
+        folded |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            if folded >> 64:
+                break
+            return (folded >> 1) ^ -(folded & 1), position + index + 1
+    raise CorruptBatch(f"the varint at byte {position} is too long", ErrorCode.INVALID_RECORD)
