@@ -1,0 +1,271 @@
+"""The metadata tree as values: what a broker knows of the cluster, at one revision.
+
+One `ClusterImage` per broker. It is changed by `apply` alone, on the event loop; look-ups are
+plain dict gets. The values in it (`ottla.base.cluster`) are never changed in place.
+
+Changes may arrive node by node. A topic appears when its node and every partition are known, and
+keeps its former partitions until all added ones are known; so nobody sees half a topic.
+
+`apply` returns an `ImageDelta`: what the broker has to react to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ottla.base.cluster import (
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    BrokerRegistration,
+    Endpoint,
+    PartitionState,
+    TopicImage,
+)
+from ottla.base.metadata import Change, Node
+from ottla.base.types import parse_uuid
+from ottla.metadata import tree
+
+NO_CONTROLLER = -1
+
+
+class PartitionChange(NamedTuple):
+    topic: TopicImage
+    partition: int
+    old: PartitionState | None
+    """None: the partition is new in a topic that existed."""
+    new: PartitionState
+
+
+@dataclass(slots=True)
+class ImageDelta:
+    revision: int
+    topics_deleted: list[TopicImage] = field(default_factory=list)
+    topics_created: list[TopicImage] = field(default_factory=list)
+    partitions_changed: list[PartitionChange] = field(default_factory=list)
+    """Of topics that existed before; added partitions are here too."""
+    topic_configs_changed: list[TopicImage] = field(default_factory=list)
+    broker_configs_changed: bool = False
+    brokers_changed: bool = False
+    controller_changed: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.topics_deleted
+            or self.topics_created
+            or self.partitions_changed
+            or self.topic_configs_changed
+            or self.broker_configs_changed
+            or self.brokers_changed
+            or self.controller_changed
+        )
+
+
+class ClusterImage:
+    def __init__(self) -> None:
+        self.revision = 0
+        self.cluster_id: str | None = None
+        self.controller_id = NO_CONTROLLER
+        self.controller_epoch = -1
+        self.topics: dict[str, TopicImage] = {}
+        self.topics_by_id: dict[bytes, TopicImage] = {}
+        self.brokers: dict[int, BrokerRegistration] = {}
+        self.broker_configs: dict[str, Mapping[str, str]] = {}
+        """Dynamic configs by Kafka's resource name: a broker's id, or empty for all brokers."""
+        self.views: dict[Any, Any] = {}
+        """A cache for whoever describes the cluster, emptied by every `apply`."""
+        self.brokers_revision = 0
+        """The revision at which a broker last came, went or changed."""
+        self._topic_nodes: dict[str, tree.TopicNode] = {}
+        self._partition_states: dict[str, dict[int, PartitionState]] = {}
+        self._registrations: dict[int, Node] = {}
+        self._live: set[int] = set()
+        self._names_by_metric_name: dict[str, str] = {}
+
+    @property
+    def live_brokers(self) -> Sequence[BrokerRegistration]:
+        return [self.brokers[id] for id in sorted(self.brokers) if not self.brokers[id].fenced]
+
+    def is_alive(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def dynamic_configs(self, broker_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """(set for this broker, set for all brokers)."""
+        return self.broker_configs.get(str(broker_id), {}), self.broker_configs.get("", {})
+
+    def colliding_topic(self, name: str) -> str | None:
+        found = self._names_by_metric_name.get(metric_name(name))
+        return None if found == name else found
+
+    # ------------------------------------------------------------------------------- applying
+
+    def apply(self, revision: int, changes: Iterable[Change]) -> ImageDelta:
+        """Take in a commit. Changes of paths that are not the image's are ignored."""
+        delta = ImageDelta(revision)
+        touched_topics: dict[str, None] = {}
+        touched_brokers: dict[int, None] = {}
+        for path, node in changes:
+            if path.startswith(tree.TOPICS):
+                touched_topics[self._take_topic_node(path, node)] = None
+            elif path.startswith((tree.REGISTRATIONS, tree.LIVE)):
+                touched_brokers[self._take_broker_node(path, node)] = None
+            elif path.startswith(tree.BROKER_CONFIGS):
+                self._take_broker_config(path, node, delta)
+            elif path in self._SINGLE_NODES:
+                self._SINGLE_NODES[path](self, node, delta)
+        self._rebuild_topics(touched_topics, delta)
+        self._rebuild_brokers(touched_brokers, delta)
+        self.revision = revision
+        self.views.clear()
+        if delta.brokers_changed:
+            self.brokers_revision = revision
+        return delta
+
+    def _take_topic_node(self, path: str, node: Node | None) -> str:
+        topic_id, _, partition = path[len(tree.TOPICS) :].partition("/")
+        if not partition:
+            if node is None:
+                self._topic_nodes.pop(topic_id, None)
+            else:
+                self._topic_nodes[topic_id] = tree.decode_topic(node)
+            return topic_id
+        states = self._partition_states.setdefault(topic_id, {})
+        if node is not None:
+            states[int(partition)] = tree.decode_partition(node)
+        else:
+            states.pop(int(partition), None)
+            if not states:
+                del self._partition_states[topic_id]
+        return topic_id
+
+    def _take_broker_node(self, path: str, node: Node | None) -> int:
+        broker_id = int(path.rpartition("/")[2])
+        if path.startswith(tree.LIVE):
+            if node is None:
+                self._live.discard(broker_id)
+            else:
+                self._live.add(broker_id)
+        elif node is None:
+            self._registrations.pop(broker_id, None)
+        else:
+            self._registrations[broker_id] = node
+        return broker_id
+
+    def _take_broker_config(self, path: str, node: Node | None, delta: ImageDelta) -> None:
+        name = path[len(tree.BROKER_CONFIGS) :]
+        name = "" if name == tree.DEFAULT else name
+        if node is None:
+            self.broker_configs.pop(name, None)
+        else:
+            self.broker_configs[name] = tree.decode(node)
+        delta.broker_configs_changed = True
+
+    def _take_cluster(self, node: Node | None, delta: ImageDelta) -> None:
+        self.cluster_id = None if node is None else tree.decode(node)["cluster_id"]
+
+    def _take_controller_leader(self, node: Node | None, delta: ImageDelta) -> None:
+        self.controller_id = NO_CONTROLLER if node is None else tree.decode(node)["id"]
+        delta.controller_changed = True
+
+    def _take_controller_epoch(self, node: Node | None, delta: ImageDelta) -> None:
+        self.controller_epoch = -1 if node is None else node.version
+        delta.controller_changed = True
+
+    _SINGLE_NODES: dict[str, Callable[[ClusterImage, Node | None, ImageDelta], None]] = {  # noqa: RUF012
+        tree.CLUSTER: _take_cluster,
+        tree.CONTROLLER_LEADER: _take_controller_leader,
+        tree.CONTROLLER_EPOCH: _take_controller_epoch,
+    }
+
+    def _rebuild_brokers(self, touched: Iterable[int], delta: ImageDelta) -> None:
+        for broker_id in touched:
+            node = self._registrations.get(broker_id)
+            new = node and tree.decode_registration(
+                broker_id, node, fenced=broker_id not in self._live
+            )
+            if new == self.brokers.get(broker_id):
+                continue
+            delta.brokers_changed = True
+            if new is None:
+                del self.brokers[broker_id]
+            else:
+                self.brokers[broker_id] = new
+
+    def _rebuild_topics(self, touched: Iterable[str], delta: ImageDelta) -> None:
+        remaining = []
+        for id_text in touched:  # deletions first: a new topic may have the name of a deleted one
+            topic_id = parse_uuid(id_text)
+            if id_text in self._topic_nodes:
+                remaining.append((id_text, topic_id))
+            elif (old := self.topics_by_id.pop(topic_id, None)) is not None:
+                self._forget_name(old)
+                delta.topics_deleted.append(old)
+        for id_text, topic_id in remaining:
+            self._rebuild_topic(id_text, topic_id, delta)
+
+    def _rebuild_topic(self, id_text: str, topic_id: bytes, delta: ImageDelta) -> None:
+        node = self._topic_nodes[id_text]
+        old = self.topics_by_id.get(topic_id)
+        partitions = self._known_partitions(id_text, node.partition_count, old)
+        if partitions is None:
+            return
+        new = TopicImage(node.name, topic_id, node.configs, partitions, node.version)
+        self.topics_by_id[topic_id] = new
+        self.topics[new.name] = new
+        if old is None:
+            if has_collision_characters(new.name):
+                self._names_by_metric_name[metric_name(new.name)] = new.name
+            delta.topics_created.append(new)
+            return
+        if new.configs != old.configs:
+            delta.topic_configs_changed.append(new)
+        delta.partitions_changed += _partition_changes(old, new)
+
+    def _known_partitions(
+        self, id_text: str, count: int, old: TopicImage | None
+    ) -> tuple[PartitionState, ...] | None:
+        states = self._partition_states.get(id_text, {})
+        if all(map(states.__contains__, range(count))):
+            return tuple(map(states.__getitem__, range(count)))
+        if old is None:
+            return None
+        return tuple(states.get(index, state) for index, state in enumerate(old.partitions))
+
+    def _forget_name(self, topic: TopicImage) -> None:
+        if self.topics.get(topic.name, topic).topic_id == topic.topic_id:
+            self.topics.pop(topic.name, None)
+        unified = metric_name(topic.name)
+        if self._names_by_metric_name.get(unified) == topic.name:
+            del self._names_by_metric_name[unified]
+
+
+def _partition_changes(old: TopicImage, new: TopicImage) -> Iterable[PartitionChange]:
+    known = len(old.partitions)
+    for index, state in enumerate(new.partitions):
+        before = old.partitions[index] if index < known else None
+        if state != before:
+            yield PartitionChange(new, index, before, state)
+
+
+def has_collision_characters(name: str) -> bool:
+    return "." in name or "_" in name
+
+
+def metric_name(name: str) -> str:
+    """Metrics write `.` as `_`; names that are equal then would share their metrics."""
+    return name.replace(".", "_")
+
+
+__all__ = [
+    "INTERNAL_TOPICS",
+    "NO_CONTROLLER",
+    "NO_LEADER",
+    "BrokerRegistration",
+    "ClusterImage",
+    "Endpoint",
+    "ImageDelta",
+    "PartitionChange",
+    "PartitionState",
+    "TopicImage",
+]

@@ -1,0 +1,179 @@
+"""The cluster's tree in the metadata store: its paths, and how values are written in its nodes.
+
+    /cluster                {"cluster_id"}
+    /controller/epoch       {"controller_id"}; its version is the controller epoch
+    /controller/leader      {"id"}, ephemeral
+    /registrations/<id>     {"endpoints": {listener: [host, port]}, "rack", "clean_from"}, never
+                            deleted; its version is the broker's incarnation
+    /live/<id>              {}, ephemeral
+    /topics/<topic id>      {"name", "configs", "partitions": count}
+    /topics/<topic id>/<p>  {"leader", "leader_epoch", "isr": [[id, incarnation]], "replicas",
+                            "adding"?, "removing"?}; its version is the partition epoch
+    /configs/brokers/<id>   {name: value}; `default` in place of an id: for every broker
+    /producer_ids           {"next"}: the first producer id that was not given out
+
+Values are JSON. A topic exists when its node and all of its partitions' nodes do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ottla.base.cluster import BrokerRegistration, Endpoint, PartitionState, TopicImage
+from ottla.base.metadata import Check, Create, Delete, Node, Op, Replace
+from ottla.base.types import format_uuid
+
+CLUSTER = "/cluster"
+CONTROLLER_EPOCH = "/controller/epoch"
+CONTROLLER_LEADER = "/controller/leader"
+REGISTRATIONS = "/registrations/"
+LIVE = "/live/"
+TOPICS = "/topics/"
+BROKER_CONFIGS = "/configs/brokers/"
+PRODUCER_IDS = "/producer_ids"
+DEFAULT = "default"
+
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def encode(value: Mapping[str, Any]) -> bytes:
+    return _dumps(value).encode()
+
+
+def decode(node: Node) -> dict[str, Any]:
+    decoded: dict[str, Any] = json.loads(node.value)
+    return decoded
+
+
+# ------------------------------------------------------------------------------------- topics
+
+
+class TopicNode(NamedTuple):
+    name: str
+    configs: dict[str, str]
+    partition_count: int
+    version: int
+
+
+def topic_path(topic_id: bytes) -> str:
+    return TOPICS + format_uuid(topic_id)
+
+
+def partition_path(topic_id: bytes, partition: int) -> str:
+    return f"{topic_path(topic_id)}/{partition}"
+
+
+def encode_topic(name: str, configs: Mapping[str, str], partition_count: int) -> bytes:
+    return encode({"name": name, "configs": dict(configs), "partitions": partition_count})
+
+
+def decode_topic(node: Node) -> TopicNode:
+    fields = decode(node)
+    return TopicNode(fields["name"], fields["configs"], fields["partitions"], node.version)
+
+
+@lru_cache(maxsize=4096)
+def encode_partition(state: PartitionState) -> bytes:
+    fields: dict[str, Any] = {
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(zip(state.isr, state.isr_incarnations, strict=True)),
+        "replicas": state.replicas,
+    }
+    if state.adding:
+        fields["adding"] = state.adding
+    if state.removing:
+        fields["removing"] = state.removing
+    return encode(fields)
+
+
+@lru_cache(maxsize=4096)
+def decode_partition(node: Node) -> PartitionState:
+    fields = decode(node)
+    return PartitionState(
+        leader=fields["leader"],
+        leader_epoch=fields["leader_epoch"],
+        isr=tuple(broker for broker, _ in fields["isr"]),
+        replicas=tuple(fields["replicas"]),
+        adding=tuple(fields.get("adding", ())),
+        removing=tuple(fields.get("removing", ())),
+        partition_epoch=node.version,
+        isr_incarnations=tuple(incarnation for _, incarnation in fields["isr"]),
+    )
+
+
+def create_topic_ops(topic: TopicImage) -> list[Op]:
+    path = topic_path(topic.topic_id)
+    ops: list[Op] = [Create(path, encode_topic(topic.name, topic.configs, len(topic.partitions)))]
+    ops += create_partition_ops(topic.topic_id, 0, topic.partitions)
+    return ops
+
+
+def create_partition_ops(
+    topic_id: bytes, first: int, partitions: Sequence[PartitionState]
+) -> list[Create]:
+    path = topic_path(topic_id)
+    return [
+        Create(f"{path}/{index}", encode_partition(state))
+        for index, state in enumerate(partitions, first)
+    ]
+
+
+def add_partitions_ops(topic: TopicImage, added: Sequence[PartitionState]) -> list[Op]:
+    first = len(topic.partitions)
+    value = encode_topic(topic.name, topic.configs, first + len(added))
+    return [
+        Replace(topic_path(topic.topic_id), value),
+        *create_partition_ops(topic.topic_id, first, added),
+    ]
+
+
+def delete_topic_ops(topic: TopicImage) -> list[Op]:
+    path = topic_path(topic.topic_id)
+    ops: list[Op] = [Delete(f"{path}/{index}") for index in range(len(topic.partitions))]
+    ops.append(Delete(path))
+    return ops
+
+
+def topic_unchanged(topic: TopicImage) -> Check:
+    return Check(topic_path(topic.topic_id), topic.version)
+
+
+# ------------------------------------------------------------------------------------ brokers
+
+
+def registration_path(broker_id: int) -> str:
+    return f"{REGISTRATIONS}{broker_id}"
+
+
+def live_path(broker_id: int) -> str:
+    return f"{LIVE}{broker_id}"
+
+
+def encode_registration(registration: BrokerRegistration) -> bytes:
+    return encode(
+        {
+            "endpoints": {name: list(at) for name, at in registration.endpoints.items()},
+            "rack": registration.rack,
+            "clean_from": registration.clean_from,
+        }
+    )
+
+
+def decode_registration(broker_id: int, node: Node, *, fenced: bool) -> BrokerRegistration:
+    fields = decode(node)
+    return BrokerRegistration(
+        id=broker_id,
+        incarnation=node.version,
+        endpoints={name: Endpoint(*at) for name, at in fields["endpoints"].items()},
+        rack=fields["rack"],
+        fenced=fenced,
+        clean_from=fields["clean_from"],
+    )
+
+
+def broker_config_path(resource_name: str) -> str:
+    """By Kafka's resource name: a broker's id, or empty for the default of all."""
+    return BROKER_CONFIGS + (resource_name or DEFAULT)
