@@ -1,0 +1,254 @@
+"""How a property is defined, and how its text becomes a value.
+
+A `ConfigTable` is an ordered set of `ConfigKey`s. Text is read as Kafka reads it: surrounding
+blanks do not count, numbers are plain decimal digits within the width of their type, booleans are
+true or false in any case, a list is separated by commas, and an item named twice counts once.
+
+A property that nobody set has its default, which may be None. None is never written by a user."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum, IntEnum
+
+from ottla.base.config.validator import Validator, Value
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+DOUBLE_MAX = 1.7976931348623157e308
+KIB = 1024
+MIB = 1024 * KIB
+SECOND_MS = 1000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+
+class ConfigType(IntEnum):
+    """Kafka's types with their codes in a DescribeConfigs answer."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Importance(Enum):
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class UpdateMode(Enum):
+    """Whether a broker property may change while the broker runs, and for whom."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class ConfigError(Exception):
+    """A value that its property does not take, as one sentence."""
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        super().__init__(f"Invalid value {value} for configuration {name}: the value {allowed}.")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """Another property that gives the value when the first is not set, in its own unit."""
+
+    name: str
+    multiplier: int = 1
+
+    def convert(self, value: Value) -> Value:
+        if self.multiplier == 1 or not isinstance(value, int):
+            return value
+        return value * self.multiplier if value >= 0 else -1
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One property.
+
+    `synonyms` of a topic property are the broker properties that give its default, best first.
+    An `internal` property can be set but is not shown unless it is."""
+
+    name: str
+    type: ConfigType
+    default: Value
+    doc: str
+    validator: Validator | None = None
+    importance: Importance = Importance.MEDIUM
+    mode: UpdateMode = UpdateMode.READ_ONLY
+    synonyms: tuple[Synonym, ...] = ()
+    internal: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """The property's name as a Python attribute."""
+        return self.name.replace(".", "_")
+
+    @property
+    def sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """The value of a text, or ConfigError."""
+        value = _PARSERS[self.type](self.name, text.strip())
+        if self.validator is not None and not self.validator.accepts(value):
+            raise ConfigError(self.name, text.strip() or "''", self.validator.allowed)
+        return value
+
+    def format(self, value: Value) -> str | None:
+        return format_value(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedProperties:
+    """What became of a mapping of texts: all that was wrong, not only the first."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    errors: list[ConfigError] = field(default_factory=list)
+
+
+class ConfigTable:
+    """The properties of one kind of resource, in the order of their definition."""
+
+    def __init__(self, kind: str, keys: Iterable[ConfigKey]) -> None:
+        self.kind = kind
+        self._keys: dict[str, ConfigKey] = {}
+        for key in keys:
+            if key.name in self._keys:
+                raise ValueError(f"{kind} property {key.name} is defined twice")
+            self._keys[key.name] = key
+
+    def __iter__(self) -> Iterator[ConfigKey]:
+        return iter(self._keys.values())
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._keys
+
+    def __getitem__(self, name: str) -> ConfigKey:
+        return self._keys[name]
+
+    def get(self, name: str) -> ConfigKey | None:
+        return self._keys.get(name)
+
+    def parse(self, properties: Mapping[str, str]) -> ParsedProperties:
+        result = ParsedProperties()
+        for name, text in properties.items():
+            key = self._keys.get(name)
+            if key is None:
+                result.unknown.append(name)
+                continue
+            try:
+                result.values[name] = key.parse(text)
+            except ConfigError as error:
+                result.errors.append(error)
+        return result
+
+    def nearest(self, name: str) -> str | None:
+        """The known property that a person most likely meant."""
+        found = difflib.get_close_matches(name.strip().lower(), self._keys, n=1, cutoff=0.6)
+        return found[0] if found else None
+
+
+def format_value(value: Value) -> str | None:
+    """A value as Kafka writes it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _format_double(value)
+    if isinstance(value, list):
+        return ",".join(value)
+    return str(value)
+
+
+def split_list(text: str) -> list[str]:
+    """The items of a comma-separated list, each once, in order."""
+    text = text.strip()
+    if not text:
+        return []
+    return list(dict.fromkeys(item.strip() for item in text.split(",")))
+
+
+def _format_double(value: float) -> str:
+    """As Java prints a double: plain from a thousandth to ten million, else with an exponent."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    first, *rest = (str(digit) for digit in digits)
+    mantissa = f"{'-' if sign else ''}{first}.{''.join(rest) or '0'}"
+    return f"{mantissa}E{exponent + len(digits) - 1}"
+
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def _parse_boolean(name: str, text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise ConfigError(name, text or "''", "must be either true or false")
+    return lowered == "true"
+
+
+def _parse_whole_number(bits: int) -> Callable[[str, str], int]:
+    minimum, maximum = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+    def parse(name: str, text: str) -> int:
+        # The length is bounded first: turning a long digit string into a number is not free.
+        if len(text) <= 40 and _WHOLE_NUMBER.fullmatch(text) and minimum <= int(text) <= maximum:
+            return int(text)
+        raise ConfigError(name, text or "''", f"must be a whole number that fits in {bits} bits")
+
+    return parse
+
+
+def _parse_double(name: str, text: str) -> float:
+    if len(text) > 400 or not _DECIMAL_NUMBER.fullmatch(text):
+        raise ConfigError(name, text or "''", "must be a decimal number")
+    return float(text)
+
+
+def _parse_list(name: str, text: str) -> list[str]:
+    items = split_list(text)
+    if "" in items:
+        raise ConfigError(name, text, "must be a comma-separated list without empty items")
+    return items
+
+
+def _parse_text(_name: str, text: str) -> str:
+    return text
+
+
+_PARSERS: dict[ConfigType, Callable[[str, str], Value]] = {
+    ConfigType.BOOLEAN: _parse_boolean,
+    ConfigType.STRING: _parse_text,
+    ConfigType.INT: _parse_whole_number(32),
+    ConfigType.SHORT: _parse_whole_number(16),
+    ConfigType.LONG: _parse_whole_number(64),
+    ConfigType.DOUBLE: _parse_double,
+    ConfigType.LIST: _parse_list,
+    ConfigType.CLASS: _parse_text,
+    ConfigType.PASSWORD: _parse_text,
+}

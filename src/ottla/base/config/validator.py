@@ -1,0 +1,122 @@
+"""What a property's value may be.
+
+A validator answers one question, `accepts`, and can say in words what it would have accepted, so
+that a refusal reads: the property, the value, what is allowed. Validators never see None: an unset
+property is not checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+Value: TypeAlias = bool | int | float | str | list[str] | None
+
+
+class Validator(Protocol):
+    def accepts(self, value: Value) -> bool: ...
+
+    @property
+    def allowed(self) -> str:
+        """Completes the sentence "the value …"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A number within both bounds; `also` lets one number outside them pass."""
+
+    minimum: float
+    maximum: float
+    also: float | None = None
+
+    def accepts(self, value: Value) -> bool:
+        assert isinstance(value, int | float)
+        return self.minimum <= value <= self.maximum or value == self.also
+
+    @property
+    def allowed(self) -> str:
+        exception = "" if self.also is None else f" or equal to {self.also}"
+        return f"must be between {self.minimum} and {self.maximum}{exception}"
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    minimum: float
+
+    def accepts(self, value: Value) -> bool:
+        assert isinstance(value, int | float)
+        return value >= self.minimum
+
+    @property
+    def allowed(self) -> str:
+        return f"must be at least {self.minimum}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    choices: tuple[str, ...]
+    ignore_case: bool = False
+
+    def accepts(self, value: Value) -> bool:
+        assert isinstance(value, str)
+        if self.ignore_case:
+            return value.lower() in [choice.lower() for choice in self.choices]
+        return value in self.choices
+
+    @property
+    def allowed(self) -> str:
+        return f"must be one of {', '.join(self.choices)}"
+
+
+@dataclass(frozen=True, slots=True)
+class EachOneOf:
+    """Every item of a list is one of the choices."""
+
+    choices: tuple[str, ...]
+    empty: bool = True
+
+    def accepts(self, value: Value) -> bool:
+        assert isinstance(value, list)
+        return (self.empty or bool(value)) and all(item in self.choices for item in value)
+
+    @property
+    def allowed(self) -> str:
+        return f"must be a list of {', '.join(self.choices)}"
+
+
+@dataclass(frozen=True, slots=True)
+class NonEmpty:
+    """A string or list that holds something."""
+
+    def accepts(self, value: Value) -> bool:
+        assert isinstance(value, str | list)
+        return bool(value) and (isinstance(value, str) or all(value))
+
+    @property
+    def allowed(self) -> str:
+        return "must not be empty"
+
+
+_REPLICA = re.compile(r"[0-9]+:[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledReplicas:
+    """`*` for all, or pairs of partition and broker."""
+
+    def accepts(self, value: Value) -> bool:
+        assert isinstance(value, list)
+        return value == ["*"] or all(_REPLICA.fullmatch(item) for item in value)
+
+    @property
+    def allowed(self) -> str:
+        return "must be * or a list of partition:broker pairs such as 0:1,1:2"
+
+
+def one_of(*choices: str) -> OneOf:
+    return OneOf(choices)
+
+
+def each_one_of(choices: Sequence[str], *, empty: bool = True) -> EachOneOf:
+    return EachOneOf(tuple(choices), empty)

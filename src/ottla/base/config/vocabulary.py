@@ -1,0 +1,19 @@
+"""The short words that the tables of properties are written in."""
+
+from __future__ import annotations
+
+from ottla.base.config.definition import ConfigType, Importance, UpdateMode
+
+BOOLEAN = ConfigType.BOOLEAN
+STRING = ConfigType.STRING
+INT = ConfigType.INT
+SHORT = ConfigType.SHORT
+LONG = ConfigType.LONG
+DOUBLE = ConfigType.DOUBLE
+LIST = ConfigType.LIST
+
+HIGH = Importance.HIGH
+MEDIUM = Importance.MEDIUM
+LOW = Importance.LOW
+
+CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
