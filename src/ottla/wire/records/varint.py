@@ -14,6 +14,9 @@ _SMALL = 64
 _SMALL_ENCODED = tuple(bytes((((n << 1) ^ (n >> 63)) & 0xFF,)) for n in range(-1, _SMALL))
 """Encodings of -1 (null) to 63: nearly all the lengths and deltas that small records have."""
 
+SINGLE_BYTES = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
+"""What each varint of one byte means."""
+
 
 def encode_varint(value: int) -> bytes:
     if -1 <= value < _SMALL:
