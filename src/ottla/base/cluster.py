@@ -74,6 +74,15 @@ class BrokerRegistration:
         return self.clean_from <= incarnation <= self.incarnation
 
 
+def has_collision_characters(name: str) -> bool:
+    return "." in name or "_" in name
+
+
+def metric_name(name: str) -> str:
+    """Metrics write `.` as `_`; topics whose names are equal then would share their metrics."""
+    return name.replace(".", "_")
+
+
 class ClusterView(Protocol):
     """What decisions read of a cluster's state; the image of the metadata store is one."""
 

@@ -21,6 +21,8 @@ from ottla.base.cluster import (
     Endpoint,
     PartitionState,
     TopicImage,
+    has_collision_characters,
+    metric_name,
 )
 from ottla.base.metadata import Change, Node
 from ottla.base.types import parse_uuid
@@ -246,15 +248,6 @@ def _partition_changes(old: TopicImage, new: TopicImage) -> Iterable[PartitionCh
         before = old.partitions[index] if index < known else None
         if state != before:
             yield PartitionChange(new, index, before, state)
-
-
-def has_collision_characters(name: str) -> bool:
-    return "." in name or "_" in name
-
-
-def metric_name(name: str) -> str:
-    """Metrics write `.` as `_`; names that are equal then would share their metrics."""
-    return name.replace(".", "_")
 
 
 __all__ = [

@@ -1,0 +1,80 @@
+"""Which of the named topics are deleted. A topic is named by name or by id, never by both.
+
+| the request | answer |
+|---|---|
+| `delete.topic.enable` is false | TOPIC_DELETION_DISABLED |
+| neither a name nor an id, or both, or one topic twice in whatever way | INVALID_REQUEST |
+| an unknown name | UNKNOWN_TOPIC_OR_PARTITION |
+| an unknown id | UNKNOWN_TOPIC_ID |"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.base.cluster import ClusterView, TopicImage
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import ZERO_UUID, format_uuid
+
+
+class TopicReference(NamedTuple):
+    name: str | None
+    topic_id: bytes = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDecision:
+    name: str | None
+    topic_id: bytes
+    topic: TopicImage | None = None
+    """The topic to delete."""
+    error: KafkaError | None = None
+
+
+def decide_delete_topics(
+    view: ClusterView, references: Sequence[TopicReference], *, enabled: bool
+) -> list[DeleteDecision]:
+    counts = Counter(references)
+    named = {topic.topic_id for ref in references if (topic := view.topics.get(ref.name or ""))}
+    decisions = []
+    for reference in counts:
+        name, topic_id = reference
+        try:
+            if not enabled:
+                raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+            _check_reference(reference, counts[reference], named)
+            topic = _find(view, reference)
+        except KafkaError as error:
+            decisions.append(DeleteDecision(name, topic_id, error=error))
+        else:
+            decisions.append(DeleteDecision(topic.name, topic.topic_id, topic))
+    return decisions
+
+
+def _check_reference(reference: TopicReference, count: int, named: set[bytes]) -> None:
+    name, topic_id = reference
+    if name is None and topic_id == ZERO_UUID:
+        raise _invalid("Neither topic name nor id were specified.")
+    if name is not None and topic_id != ZERO_UUID:
+        raise _invalid("A topic is named by its name or by its id, not by both.")
+    if count > 1:
+        raise _invalid("Duplicate topic name." if name is not None else "Duplicate topic id.")
+    if topic_id in named:
+        raise _invalid("The topic of this id was given by its name too.")
+
+
+def _find(view: ClusterView, reference: TopicReference) -> TopicImage:
+    name, topic_id = reference
+    if name is not None:
+        if name in view.topics:
+            return view.topics[name]
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+    if topic_id in view.topics_by_id:
+        return view.topics_by_id[topic_id]
+    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"No topic has the id {format_uuid(topic_id)}.")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,38 @@
+"""Which names a topic may have. The rules are Kafka's, since names become directories and metrics:
+1 to 249 characters of ASCII letters, digits, `.`, `_` and `-`, and neither `.` nor `..`."""
+
+from __future__ import annotations
+
+import re
+
+from ottla.base.errors import ErrorCode, KafkaError
+
+MAX_NAME_LENGTH = 249
+"""With `-<partition>` and the suffix of a deleted directory, 255 characters is what disks take."""
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def validate_topic_name(name: str) -> None:
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION."""
+    reason = illegal_because(name)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+
+
+def illegal_because(name: str) -> str | None:
+    if not name:
+        return "Topic name is illegal, it must not be empty."
+    if name in (".", ".."):
+        return f"Topic name '{name}' is illegal, it would name a directory of its own."
+    if len(name) > MAX_NAME_LENGTH:
+        return (
+            f"Topic name is illegal, it has {len(name)} characters and may have at most "
+            f"{MAX_NAME_LENGTH}."
+        )
+    if _LEGAL.fullmatch(name) is None:
+        return (
+            f"Topic name '{name}' is illegal, it may hold only ASCII letters, digits, '.', '_' "
+            f"and '-'."
+        )
+    return None

@@ -1,0 +1,151 @@
+"""The follower: the image and the broker's reaction go together, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from tests.unit.metadata.memory_files import MemoryFileSystem
+
+from ottla.base.cluster import PartitionState, TopicImage
+from ottla.base.errors import KafkaError
+from ottla.base.types import new_uuid
+from ottla.metadata import tree
+from ottla.metadata.embedded import EmbeddedStore
+from ottla.metadata.follower import ImageFollower
+from ottla.metadata.image import ClusterImage, ImageDelta
+from ottla.storage.file import OsFileSystem
+
+STATE = PartitionState(1, 0, (1,), (1,), isr_incarnations=(0,))
+
+
+async def at_once(work: Any) -> Any:
+    return work()
+
+
+def topic(name: str, partitions: int = 1) -> TopicImage:
+    return TopicImage(name, new_uuid(), {}, (STATE,) * partitions)
+
+
+async def store_with(*topics: TopicImage) -> EmbeddedStore:
+    store = await EmbeddedStore.open(MemoryFileSystem(), "/data/ottla-metadata", at_once)
+    for each in topics:
+        await store.txn([], tree.create_topic_ops(each))
+    return store
+
+
+def test_what_exists_at_the_start_is_returned_and_later_changes_are_reacted_to() -> None:
+    async def scenario() -> None:
+        store, image = await store_with(topic("old")), ClusterImage()
+        deltas: list[ImageDelta] = []
+        follower = ImageFollower(store, image, deltas.append)
+        first = await follower.start()
+        assert [t.name for t in first.topics_created] == ["old"]
+        assert not deltas
+        revision = await store.txn([], tree.create_topic_ops(topic("new")))
+        await follower.applied(revision)
+        assert [[t.name for t in delta.topics_created] for delta in deltas] == [["new"]]
+        await follower.close()
+
+    asyncio.run(scenario())
+
+
+def test_applied_waits_for_the_reaction_and_commits_meanwhile_are_taken_together() -> None:
+    async def scenario() -> None:
+        store, image = await store_with(), ClusterImage()
+        reacting, gate, deltas = asyncio.Event(), asyncio.Event(), []
+
+        async def react(delta: ImageDelta) -> None:
+            deltas.append([t.name for t in delta.topics_created])
+            reacting.set()
+            await gate.wait()
+
+        follower = ImageFollower(store, image, react)
+        await follower.start()
+        first = await store.txn([], tree.create_topic_ops(topic("a")))
+        waiting = asyncio.ensure_future(follower.applied(first))
+        await reacting.wait()
+        assert not waiting.done()
+        await store.txn([], tree.create_topic_ops(topic("b")))
+        last = await store.txn([], tree.create_topic_ops(topic("c")))
+        assert list(image.topics) == ["a"]
+        gate.set()
+        await waiting
+        await follower.applied(last)
+        assert deltas == [["a"], ["b", "c"]]
+        await follower.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_failing_reaction_does_not_stop_the_follower(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        store, image = await store_with(), ClusterImage()
+
+        def react(delta: ImageDelta) -> None:
+            raise OSError("disk on fire")
+
+        follower = ImageFollower(store, image, react)
+        await follower.start()
+        for name in ("a", "b"):
+            await follower.applied(await store.txn([], tree.create_topic_ops(topic(name))))
+        assert list(image.topics) == ["a", "b"]
+        await follower.close()
+
+    asyncio.run(scenario())
+    assert "disk on fire" in caplog.text
+
+
+def test_waiters_of_a_closed_follower_are_told() -> None:
+    async def scenario() -> None:
+        follower = ImageFollower(await store_with(), ClusterImage(), lambda delta: None)
+        await follower.start()
+        waiting = asyncio.ensure_future(follower.applied(99))
+        await asyncio.sleep(0)
+        await follower.close()
+        with pytest.raises(KafkaError):
+            await waiting
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1, 10_000), (10_000, 1)])
+def test_ten_thousand_partitions_are_created_and_loaded_quickly(
+    tmp_path: Any, topics: int, partitions: int
+) -> None:
+    """The budgets are 2 s and 1 s; the machine that runs this may be busy, so CPU time counts."""
+    new = [topic(f"t{number}", partitions) for number in range(topics)]
+
+    async def open_store() -> EmbeddedStore:
+        return await EmbeddedStore.open(OsFileSystem(), f"{tmp_path}/ottla-metadata", at_once)
+
+    async def create() -> None:
+        store, image = await open_store(), ClusterImage()
+        follower = ImageFollower(store, image, lambda delta: None)
+        await follower.start()
+        revisions = await asyncio.gather(
+            *(store.txn([], tree.create_topic_ops(each)) for each in new)
+        )
+        await follower.applied(max(revisions))
+        assert len(image.topics) == topics
+        await follower.close()
+        await store.close()
+
+    async def load() -> None:
+        store, image = await open_store(), ClusterImage()
+        follower = ImageFollower(store, image, lambda delta: None)
+        await follower.start()
+        assert sum(len(each.partitions) for each in image.topics.values()) == 10_000
+        await follower.close()
+        await store.close()
+
+    started = time.process_time()
+    asyncio.run(create())
+    created = time.process_time()
+    asyncio.run(load())
+    loaded = time.process_time()
+    print(f"created in {created - started:.2f} s, loaded in {loaded - created:.2f} s")
+    assert created - started < 2
+    assert loaded - created < 1
