@@ -1,0 +1,235 @@
+"""Sparse indexes of a segment: offset -> file position, and timestamp -> offset.
+
+    .index      8 bytes an entry: relative offset i32, position i32
+    .timeindex  12 bytes an entry: timestamp i64, relative offset i32
+
+Offsets are relative to the segment's base offset. An offset entry (o, p) says: the batch that
+begins at byte p has the last offset o. A time entry (t, o) says: no batch up to the one whose last
+offset is o is newer than t. Both columns of both indexes only grow.
+
+A crash may lose or tear the tail of these files; they hold nothing that the log does not, so a file
+that does not fit its log is dropped and built again. Entries are therefore kept in memory and
+written in `flush`, not one by one. The entries of a closed segment are loaded when first asked for
+and can be unloaded again."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_right
+from typing import NamedTuple
+
+from ottla.base.ports import FileSystem
+
+OFFSET_ENTRY_SIZE = 8
+TIME_ENTRY_SIZE = 12
+
+
+class OffsetPosition(NamedTuple):
+    offset: int
+    position: int
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+
+
+NO_TIMESTAMP = -1
+
+
+class _IndexFile:
+    """Entries of fixed size behind both indexes: loaded on demand, appended in memory.
+
+    `_columns` is replaced as a whole, so that a reader in another thread sees both or none."""
+
+    __slots__ = ("_columns", "_count", "_persisted", "base_offset", "fs", "path")
+    entry_size: int
+
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, *, new: bool = False) -> None:
+        self.fs = fs
+        self.path = path
+        self.base_offset = base_offset
+        self._columns: tuple[array[int], array[int]] | None = self._decode(b"") if new else None
+        self._count = self._persisted = 0 if new else self._stored_entries()
+
+    def _stored_entries(self) -> int:
+        try:
+            return self.fs.size(self.path) // self.entry_size
+        except FileNotFoundError:
+            return 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _load(self) -> tuple[array[int], array[int]]:
+        columns = self._columns
+        if columns is None:
+            size = self._persisted * self.entry_size
+            data = self.fs.read_bytes(self.path)[:size] if size else b""
+            columns = self._columns = self._decode(data)
+        return columns
+
+    def _append(self, left: int, right: int) -> None:
+        lefts, rights = self._load()
+        lefts.append(left)
+        rights.append(right)
+        self._count += 1
+
+    def _keep(self, count: int) -> None:
+        lefts, rights = self._load()
+        del lefts[count:]
+        del rights[count:]
+        self._count = count
+        self._persisted = min(self._persisted, count)
+
+    def flush(self) -> None:
+        """Write what is only in memory. Whoever needs it to survive a power cut syncs the file."""
+        if self._persisted == self._count and self.fs.exists(self.path):
+            return
+        file = self.fs.open(self.path, create=True)
+        try:
+            start = self._persisted * self.entry_size
+            file.truncate(start)
+            if self._count > self._persisted:
+                file.write(start, [self._encode(self._persisted)])
+        finally:
+            file.close()
+        self._persisted = self._count
+
+    def unload(self) -> None:
+        """Forget the entries in memory; the file has them."""
+        if self._persisted == self._count:
+            self._columns = None
+
+    def remove(self) -> None:
+        self.fs.remove(self.path)
+
+    def rename(self, path: str) -> None:
+        if self.fs.exists(self.path):
+            self.fs.rename(self.path, path)
+        self.path = path
+
+    def _decode(self, data: bytes) -> tuple[array[int], array[int]]:
+        raise AssertionError("an index knows its format")
+
+    def _encode(self, start: int) -> bytes:
+        raise AssertionError("an index knows its format")
+
+
+class OffsetIndex(_IndexFile):
+    """Columns: relative offsets, positions."""
+
+    __slots__ = ()
+    entry_size = OFFSET_ENTRY_SIZE
+
+    def append(self, offset: int, position: int) -> None:
+        self._append(offset - self.base_offset, position)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry at or before `offset`, or the segment's beginning."""
+        offsets, positions = self._load()
+        slot = bisect_right(offsets, offset - self.base_offset) - 1
+        if slot < 0:
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(offsets[slot] + self.base_offset, positions[slot])
+
+    def last(self) -> OffsetPosition:
+        offsets, positions = self._load()
+        if not offsets:
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(offsets[-1] + self.base_offset, positions[-1])
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep entries whose offset is below `offset`."""
+        self._keep(bisect_right(self._load()[0], offset - self.base_offset - 1))
+
+    def is_sane(self, log_size: int) -> bool:
+        """False if the stored file cannot belong to a log of this size."""
+        if not _has_whole_entries(self.fs, self.path, self.entry_size):
+            return False
+        last = self.last()
+        return last.offset >= self.base_offset and 0 <= last.position < max(log_size, 1)
+
+    def _decode(self, data: bytes) -> tuple[array[int], array[int]]:
+        raw = _from_big_endian(data)
+        return raw[0::2], raw[1::2]
+
+    def _encode(self, start: int) -> bytes:
+        offsets, positions = self._load()
+        raw = array("i", bytes(self.entry_size * (len(offsets) - start)))
+        raw[0::2] = offsets[start:]
+        raw[1::2] = positions[start:]
+        return _to_big_endian(raw)
+
+
+class TimeIndex(_IndexFile):
+    """Columns: timestamps, relative offsets."""
+
+    __slots__ = ()
+    entry_size = TIME_ENTRY_SIZE
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if it tells anything new."""
+        timestamps, offsets = self._load()
+        relative = offset - self.base_offset
+        if not timestamps or (timestamp > timestamps[-1] and relative >= offsets[-1]):
+            self._append(timestamp, relative)
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """The last entry at or before `timestamp`, or the segment's beginning."""
+        timestamps, offsets = self._load()
+        slot = bisect_right(timestamps, timestamp) - 1
+        if slot < 0:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        return TimestampOffset(timestamps[slot], offsets[slot] + self.base_offset)
+
+    def last(self) -> TimestampOffset:
+        timestamps, offsets = self._load()
+        if not timestamps:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        return TimestampOffset(timestamps[-1], offsets[-1] + self.base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep entries whose offset is below `offset`."""
+        self._keep(bisect_right(self._load()[1], offset - self.base_offset - 1))
+
+    def is_sane(self) -> bool:
+        if not _has_whole_entries(self.fs, self.path, self.entry_size):
+            return False
+        return self.last().offset >= self.base_offset
+
+    def _decode(self, data: bytes) -> tuple[array[int], array[int]]:
+        raw = _from_big_endian(data)
+        halves = zip(raw[0::3], raw[1::3], strict=True)
+        return array("q", (high << 32 | low & 0xFFFFFFFF for high, low in halves)), raw[2::3]
+
+    def _encode(self, start: int) -> bytes:
+        timestamps, offsets = self._load()
+        raw = array("i", bytes(self.entry_size * (len(offsets) - start)))
+        raw[0::3] = array("i", (timestamp >> 32 for timestamp in timestamps[start:]))
+        low = array("I", (timestamp & 0xFFFFFFFF for timestamp in timestamps[start:]))
+        raw[1::3] = array("i", low.tobytes())
+        raw[2::3] = offsets[start:]
+        return _to_big_endian(raw)
+
+
+def _has_whole_entries(fs: FileSystem, path: str, entry_size: int) -> bool:
+    try:
+        return fs.size(path) % entry_size == 0
+    except FileNotFoundError:
+        return False
+
+
+def _from_big_endian(data: bytes) -> array[int]:
+    raw = array("i")
+    raw.frombytes(data)
+    if sys.byteorder == "little":
+        raw.byteswap()
+    return raw
+
+
+def _to_big_endian(raw: array[int]) -> bytes:
+    if sys.byteorder == "little":
+        raw.byteswap()
+    return raw.tobytes()

@@ -1,0 +1,575 @@
+"""A partition's log: segments end to end, from `log_start_offset` to `log_end_offset`.
+
+Invariants
+- Offsets of batches grow strictly; the next batch gets `log_end_offset`.
+- Segments are ordered by base offset and cover everything; only the last one is appended to.
+- `log_start_offset <= high watermark <= log_end_offset`; the watermark is kept by the broker.
+- Everything below `recovery_point` is on disk for good (was synced).
+- A failed append changes nothing: no offset, no producer state, no index.
+
+One thread (the broker's loop) calls everything that changes a log. `read(wait=True)`, the timestamp
+look-ups and `FlushJob.run` may run in other threads beside it: they touch files, not the list of
+segments they were given."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import NamedTuple
+
+from ottla.base.config.topic import TopicConfig
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.ports import FileSystem, ReadableBuffer, write_atomically
+from ottla.base.types import TopicPartition
+from ottla.storage.epoch_cache import LeaderEpochCache
+from ottla.storage.producer_snapshots import marker_of, restore_producers, snapshot_path
+from ottla.storage.producer_state import CompletedTxn, ProducerState
+from ottla.storage.scan import verified_prefix
+from ottla.storage.segment import (
+    MAX_RELATIVE_OFFSET,
+    MAX_SEGMENT_BYTES,
+    Segment,
+)
+from ottla.storage.txn_index import AbortedTxn
+from ottla.wire.records.batch import (
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    NO_PRODUCER_ID,
+    STAMP_SIZE,
+    BatchHeader,
+    stamped_prefix,
+)
+from ottla.wire.records.errors import CorruptBatch
+from ottla.wire.records.record import iter_keys
+
+MAX_CURSORS = 64
+MAX_LOADED_INDEXES = 8
+DELETED_SUFFIX = ".deleted"
+
+
+class AppendResult(NamedTuple):
+    base_offset: int
+    last_offset: int
+    is_duplicate: bool
+
+
+class LogSlice(NamedTuple):
+    records: ReadableBuffer
+    next_offset: int
+
+
+class FoundOffset(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class FlushJob:
+    """What must reach the disk so that everything below `offset` is safe. `run` may be called in
+    any thread; `Log.flushed` takes the result."""
+
+    offset: int
+    fs: FileSystem
+    directory: str
+    sealed: list[Segment]
+    active: Segment
+    snapshots: dict[int, bytes]
+    epochs: LeaderEpochCache
+    sync_directory: bool
+    sync_active_indexes: bool
+
+    def run(self) -> None:
+        for segment in [*self.sealed, self.active]:
+            if not segment.is_removed:
+                segment.file.sync()
+        for segment in self.sealed:
+            if not segment.is_removed:
+                segment.flush_indexes()
+                segment.sync_indexes()
+        if self.sync_active_indexes and not self.active.is_removed:
+            self.active.sync_indexes()
+        for offset, snapshot in self.snapshots.items():
+            write_atomically(self.fs, snapshot_path(self.directory, offset), snapshot)
+        if self.epochs.dirty:
+            self.epochs.flush()
+        if self.sync_directory:
+            self.fs.sync_directory(self.directory)
+
+
+class Log:
+    __slots__ = (
+        "_base_offsets",
+        "_cursors",
+        "_loaded_indexes",
+        "_new_files",
+        "_pending_snapshots",
+        "_reading",
+        "config",
+        "directory",
+        "epochs",
+        "fs",
+        "last_flush_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "recovery_point",
+        "segments",
+        "topic_id",
+        "unflushed_messages",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        partition: TopicPartition,
+        topic_id: bytes,
+        config: TopicConfig,
+        segments: list[Segment],
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        producers: ProducerState,
+        epochs: LeaderEpochCache,
+        now_ms: int,
+    ) -> None:
+        self.fs = fs
+        self.directory = directory
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.segments = segments
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.producers = producers
+        self.epochs = epochs
+        self.last_flush_ms = now_ms
+        self.unflushed_messages = 0
+        self._base_offsets = [segment.base_offset for segment in segments]
+        self._cursors: dict[int, tuple[Segment, int]] = {}
+        self._loaded_indexes: dict[int, Segment] = {}
+        self._pending_snapshots: dict[int, bytes] = {}
+        self._reading = Lock()
+        """Guards the two caches above, the only things that readers in other threads change."""
+        self._new_files = True
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    # ---------------------------------------------------------------------------------- append
+
+    def append(
+        self, batch: ReadableBuffer, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """Give a validated batch the next offsets and write it. A retry of a known batch is not
+        written again. Raises KafkaError; then nothing has changed."""
+        producer_id = header.producer_id
+        if producer_id != NO_PRODUCER_ID and not header.is_control:
+            repeated = self.producers.check(header)
+            if repeated is not None:
+                return AppendResult(repeated.first_offset, repeated.last_offset, True)
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        self._write(batch, header, base_offset, leader_epoch, now_ms)
+        if leader_epoch > self.epochs.latest_epoch:
+            self.epochs.assign(leader_epoch, base_offset)
+        if producer_id != NO_PRODUCER_ID:
+            self._update_producer(batch, header, base_offset)
+        self.log_end_offset = last_offset + 1
+        self.unflushed_messages += header.last_offset_delta + 1
+        return AppendResult(base_offset, last_offset, False)
+
+    def append_as_follower(self, batch: ReadableBuffer, header: BatchHeader, now_ms: int) -> None:
+        """Write a batch as its leader numbered it."""
+        if header.base_offset < self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"{self.partition}: batch {header.base_offset} is behind {self.log_end_offset}",
+            )
+        self._write(batch, header, header.base_offset, header.leader_epoch, now_ms)
+        self.epochs.assign(header.leader_epoch, header.base_offset)
+        self._update_producer(batch, header, header.base_offset)
+        self.log_end_offset = header.next_offset
+        self.unflushed_messages += header.record_count
+
+    def _write(
+        self,
+        batch: ReadableBuffer,
+        header: BatchHeader,
+        base_offset: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        size = header.size
+        last_offset = base_offset + header.last_offset_delta
+        try:
+            segment = self.segments[-1]
+            if self._must_roll(segment, size, last_offset, header.max_timestamp, now_ms):
+                segment = self.roll(now_ms, base_offset)
+            segment.append(
+                [stamped_prefix(base_offset, leader_epoch, batch), memoryview(batch)[STAMP_SIZE:]],
+                size,
+                last_offset,
+                header.max_timestamp,
+                self.config.index_interval_bytes,
+            )
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.partition}: cannot write to {self.directory}: {error.strerror}",
+            ) from error
+
+    def _must_roll(
+        self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> bool:
+        if not segment.size:
+            return last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        config = self.config
+        limit = min(config.segment_bytes, MAX_SEGMENT_BYTES)
+        if segment.size + size > limit or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        if (len(segment.offset_index) + 1) * 12 > config.segment_index_bytes:
+            return True
+        first = segment.first_timestamp
+        age = timestamp - first if first >= 0 <= timestamp else now_ms - segment.created_ms
+        return age > config.max_segment_ms - self._roll_jitter_ms(segment)
+
+    def _roll_jitter_ms(self, segment: Segment) -> int:
+        """A fixed share of segment.jitter.ms, so that logs do not all roll at once."""
+        jitter = self.config.segment_jitter_ms
+        return hash((self.partition, segment.base_offset)) % jitter if jitter else 0
+
+    def _update_producer(
+        self, batch: ReadableBuffer, header: BatchHeader, base_offset: int
+    ) -> None:
+        marker = marker_of(batch, header)
+        completed = self.producers.update(header, base_offset, marker)
+        if completed is not None and completed.is_aborted:
+            self.active.txn_index.append(aborted_txn(completed, self.producers))
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Begin a new segment at the end of the log. A producer snapshot is taken for it."""
+        if base_offset is None:
+            base_offset = self.log_end_offset
+        old = self.segments[-1]
+        if old.base_offset == base_offset and not old.size:
+            return old
+        segment = Segment(self.fs, self.directory, base_offset, new=True, created_ms=now_ms)
+        old.seal()
+        self.segments.append(segment)
+        self._base_offsets.append(base_offset)
+        self._pending_snapshots[base_offset] = self.producers.encode()
+        self._new_files = True
+        return segment
+
+    # ------------------------------------------------------------------------------------ read
+
+    def read(
+        self, offset: int, max_bytes: int, max_offset: int, *, at_least_one: bool, wait: bool
+    ) -> LogSlice:
+        """Whole, verified batches from the one that holds `offset`, of those below `max_offset`.
+
+        Raises KafkaError OFFSET_OUT_OF_RANGE outside the log and CORRUPT_MESSAGE where the next
+        batch is damaged; WouldBlock if `wait` is false and the disk would have to be waited for."""
+        end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.partition} holds offsets {self.log_start_offset} to {end_offset}",
+            )
+        if offset >= max_offset:
+            return LogSlice(b"", offset)
+        try:
+            found = self._cursors.get(offset) or self._find(offset, wait=wait)
+            if found is None:
+                return LogSlice(b"", offset)
+            segment, position = found
+            if position >= segment.size:
+                if not self._move_cursor(segment, offset):
+                    return LogSlice(b"", offset)
+                return self.read(
+                    offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait
+                )
+            data = segment.read_bytes(position, max(max_bytes, 0), wait=wait)
+            if at_least_one and _first_batch_size(data) > len(data):
+                data = self._read_first_batch(segment, position, wait)
+        except CorruptBatch as error:
+            raise self._corrupt(offset, str(error)) from None
+        return self._verified(segment, position, data, offset, max_offset)
+
+    @staticmethod
+    def _read_first_batch(segment: Segment, position: int, wait: bool) -> ReadableBuffer:
+        size = _first_batch_size(segment.read_bytes(position, LOG_OVERHEAD, wait=wait))
+        if position + size > segment.size:
+            raise CorruptBatch(f"{segment.file.path} has an impossible length at byte {position}")
+        return segment.read_bytes(position, size, wait=wait)
+
+    def _verified(
+        self,
+        segment: Segment,
+        position: int,
+        data: ReadableBuffer,
+        offset: int,
+        max_offset: int,
+    ) -> LogSlice:
+        latest_epoch = self.epochs.latest_epoch
+        prefix = verified_prefix(data, offset, max_offset, self.log_end_offset, latest_epoch)
+        if prefix.is_corrupt and not prefix.size:
+            raise self._corrupt(offset, f"{segment.file.path} is damaged near byte {position}")
+        if prefix.size:
+            self._remember(prefix.next_offset, segment, position + prefix.size)
+        if prefix.size != len(data):
+            data = memoryview(data)[: prefix.size]
+        return LogSlice(data, prefix.next_offset)
+
+    def _corrupt(self, offset: int, what: str) -> KafkaError:
+        return KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"{self.partition} cannot be read at offset {offset}: {what}"
+        )
+
+    def _move_cursor(self, segment: Segment, offset: int) -> bool:
+        """A cursor stands at the end of its segment: the next batch, if any, begins a later one."""
+        for later in self.segments[bisect_right(self._base_offsets, segment.base_offset) :]:
+            if later.size:
+                self._remember(offset, later, 0)
+                return True
+        return False
+
+    def _find(self, offset: int, *, wait: bool) -> tuple[Segment, int] | None:
+        slot = max(bisect_right(self._base_offsets, offset) - 1, 0)
+        for segment in self.segments[slot:]:
+            position = segment.locate(offset, wait=wait)
+            self._use_index(segment)
+            if position is not None:
+                return segment, position
+        return None
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        """Consumers read on from where they were: their next read needs no search."""
+        with self._reading:
+            cursors = self._cursors
+            cursors[offset] = (segment, position)
+            if len(cursors) > MAX_CURSORS:
+                del cursors[next(iter(cursors))]
+
+    def _use_index(self, segment: Segment) -> None:
+        """Bound the memory that indexes of old segments take."""
+        with self._reading:
+            loaded = self._loaded_indexes
+            loaded[segment.base_offset] = segment
+            if len(loaded) > MAX_LOADED_INDEXES:
+                oldest = loaded.pop(next(iter(loaded)))
+                if oldest is not self.active:
+                    oldest.unload()
+
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTxn]:
+        found: list[AbortedTxn] = []
+        slot = max(bisect_right(self._base_offsets, first_offset) - 1, 0)
+        for segment in self.segments[slot:]:
+            entries, is_complete = segment.txn_index.overlapping(first_offset, end_offset)
+            found += entries
+            if is_complete:
+                break
+        return found
+
+    # ---------------------------------------------------------------------- look up by timestamp
+
+    def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
+        """The first record at or after `timestamp`. May wait for the disk."""
+        for segment in list(self.segments):
+            if segment.max_timestamp < timestamp:
+                continue
+            for header in segment.batches_since(timestamp):
+                found = self._first_record_since(segment, header, timestamp)
+                if found is not None:
+                    return found
+        return None
+
+    def offset_of_max_timestamp(self) -> FoundOffset | None:
+        """The first record with the largest timestamp of all. May wait for the disk."""
+        segments = list(self.segments)
+        latest = max(segments, key=lambda segment: segment.max_timestamp)
+        if latest.max_timestamp < 0:
+            return None
+        for header in latest.batches_since(latest.max_timestamp):
+            found = self._first_record_since(latest, header, latest.max_timestamp)
+            if found is not None:
+                return found
+        return None
+
+    def _first_record_since(
+        self, segment: Segment, header: BatchHeader, timestamp: int
+    ) -> FoundOffset | None:
+        if header.last_offset < self.log_start_offset:
+            return None
+        if header.timestamp_type:
+            first = max(header.base_offset, self.log_start_offset)
+            return FoundOffset(header.max_timestamp, first, header.leader_epoch)
+        batch = segment.read_batch(header)
+        for offset, record_timestamp, _, _ in iter_keys(batch, header._replace(position=0)):
+            if record_timestamp >= timestamp and offset >= self.log_start_offset:
+                return FoundOffset(record_timestamp, offset, header.leader_epoch)
+        return None
+
+    # ----------------------------------------------------------------------------------- flushing
+
+    def begin_flush(self, *, with_indexes: bool = False) -> FlushJob:
+        """`with_indexes` also saves what the active segment's indexes know, so that a recovery can
+        begin near the recovery point instead of at the segment's start."""
+        if with_indexes:
+            self.active.flush_indexes()
+        slot = max(bisect_right(self._base_offsets, self.recovery_point) - 1, 0)
+        job = FlushJob(
+            self.log_end_offset,
+            self.fs,
+            self.directory,
+            self.segments[slot:-1],
+            self.active,
+            self._pending_snapshots,
+            self.epochs,
+            self._new_files,
+            with_indexes,
+        )
+        self._pending_snapshots = {}
+        self._new_files = False
+        self.unflushed_messages = 0
+        return job
+
+    def flushed(self, job: FlushJob, now_ms: int) -> None:
+        self.recovery_point = max(self.recovery_point, min(job.offset, self.log_end_offset))
+        self.last_flush_ms = now_ms
+
+    def flush_failed(self, job: FlushJob) -> None:
+        """Nothing is known of what reached the disk: the next flush must do it all again."""
+        self._pending_snapshots = {**job.snapshots, **self._pending_snapshots}
+        self._new_files = self._new_files or job.sync_directory
+
+    def flush(self, now_ms: int, *, with_indexes: bool = False) -> None:
+        """Flush and wait for it. For shutdown and tests; the broker runs jobs in threads."""
+        job = self.begin_flush(with_indexes=with_indexes)
+        try:
+            job.run()
+        except OSError:
+            self.flush_failed(job)
+            raise
+        self.flushed(job, now_ms)
+
+    def close(self, now_ms: int) -> None:
+        """Leave everything on disk so that the next start has nothing to check."""
+        self._pending_snapshots[self.log_end_offset] = self.producers.encode()
+        self.active.seal()
+        self.flush(now_ms, with_indexes=True)
+        for segment in self.segments:
+            segment.close()
+
+    # ------------------------------------------------------------------------------- removing data
+
+    def advance_start_offset(self, offset: int) -> None:
+        """Records before `offset` no longer exist (DeleteRecords, retention)."""
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+
+    def detach_head(self, count: int, now_ms: int) -> list[Segment]:
+        """Take the oldest `count` segments out of the log and mark their files `.deleted`. The
+        caller removes them once no reader can need them."""
+        if count >= len(self.segments):
+            self.roll(now_ms)
+            count = min(count, len(self.segments) - 1)
+        removed = self.segments[:count]
+        self._forget(removed)
+        self.advance_start_offset(self.segments[0].base_offset)
+        return self._mark_deleted(removed)
+
+    def _forget(self, removed: Sequence[Segment]) -> None:
+        gone = {segment.base_offset for segment in removed}
+        self.segments = [s for s in self.segments if s.base_offset not in gone]
+        self._base_offsets = [segment.base_offset for segment in self.segments]
+        self._cursors.clear()
+        self._loaded_indexes.clear()
+
+    def _mark_deleted(self, removed: list[Segment]) -> list[Segment]:
+        for segment in removed:
+            segment.change_suffix(DELETED_SUFFIX)
+            self._pending_snapshots.pop(segment.base_offset, None)
+            self.fs.remove(snapshot_path(self.directory, segment.base_offset))
+        return removed
+
+    def replace_segments(self, new: Segment, old: Sequence[Segment]) -> list[Segment]:
+        """Put a compacted segment (files suffixed `.cleaned`) in the place of those it was made
+        from. Crash-safe: `.swap` says that the new one is whole and the old ones may go."""
+        new.change_suffix(".swap")
+        self.fs.sync_directory(self.directory)
+        gone = {segment.base_offset for segment in old}
+        kept = [s for s in self.segments if s.base_offset not in gone]
+        for segment in old:
+            segment.change_suffix(DELETED_SUFFIX)
+        new.change_suffix("")
+        self.segments = sorted([*kept, new], key=lambda segment: segment.base_offset)
+        self._base_offsets = [segment.base_offset for segment in self.segments]
+        self._cursors.clear()
+        self._loaded_indexes.clear()
+        return list(old)
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Drop everything from `offset` on (a follower that disagrees with its leader)."""
+        if offset >= self.log_end_offset:
+            return
+        removed = [segment for segment in self.segments if segment.base_offset >= offset]
+        if len(removed) == len(self.segments):
+            self.truncate_fully(offset, now_ms)
+            return
+        self._forget(removed)
+        for segment in removed:
+            segment.remove()
+            self.fs.remove(snapshot_path(self.directory, segment.base_offset))
+        position = self.active.locate(offset, wait=True)
+        if position is not None:
+            self.active.truncate_to_position(position, offset)
+        self._ended_at(offset)
+
+    def truncate_fully(self, offset: int, now_ms: int) -> None:
+        """Empty the log; the next record gets `offset`."""
+        for segment in self.segments:
+            segment.remove()
+            self.fs.remove(snapshot_path(self.directory, segment.base_offset))
+        self.segments = [Segment(self.fs, self.directory, offset, new=True, created_ms=now_ms)]
+        self.log_start_offset = offset
+        self._ended_at(offset)
+        self.producers.clear()
+
+    def _ended_at(self, offset: int) -> None:
+        self._base_offsets = [segment.base_offset for segment in self.segments]
+        self._cursors.clear()
+        self._loaded_indexes.clear()
+        self._pending_snapshots = {o: s for o, s in self._pending_snapshots.items() if o <= offset}
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.epochs.truncate_from_end(offset)
+        self._new_files = True
+        restore_producers(self.fs, self.directory, self.segments, offset, self.producers)
+
+
+def aborted_txn(completed: CompletedTxn, producers: ProducerState) -> AbortedTxn:
+    """The index entry for a transaction that was just aborted."""
+    unstable = producers.first_unstable_offset
+    stable = completed.last_offset + 1 if unstable is None else unstable
+    return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+
+
+def _first_batch_size(data: ReadableBuffer) -> int:
+    """Any size that is too large if not even the length is there."""
+    if len(data) < LOG_OVERHEAD:
+        return MAX_SEGMENT_BYTES
+    return int.from_bytes(data[LENGTH_AT:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
