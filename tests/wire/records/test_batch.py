@@ -5,6 +5,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wire.records.strategies import EXAMPLE
 
 from ottla.base.errors import ErrorCode
 from ottla.wire.records import batch as b
@@ -22,7 +23,6 @@ from ottla.wire.records.batch import (
 from ottla.wire.records.builder import build_batch
 from ottla.wire.records.errors import CorruptBatch, InvalidBatch, UnsupportedMagic
 from ottla.wire.records.record import iter_records
-from tests.wire.records.strategies import EXAMPLE
 
 
 def patched(batch: bytes, position: int, layout: str, value: int, sealed: bool = True) -> bytearray:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wire.records.strategies import EXAMPLE, codecs, records
 
 from ottla.base.errors import ErrorCode
 from ottla.wire.records import batch as b
@@ -22,7 +23,6 @@ from ottla.wire.records.record import (
     record_spans,
 )
 from ottla.wire.records.varint import encode_varint, read_varint
-from tests.wire.records.strategies import EXAMPLE, codecs, records
 
 
 def batch_of(section: bytes, count: int, last_delta: int | None = None) -> bytearray:
@@ -47,8 +47,18 @@ def test_varints_come_back(value: int) -> None:
 
 @pytest.mark.parametrize(
     ("value", "encoded"),
-    [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (-64, "7f"), (64, "8001"), (-65, "8101")]
-    + [(8191, "fe7f"), (8192, "808001"), (2**63 - 1, "fe" + "ff" * 8 + "01")],
+    [
+        (0, "00"),
+        (-1, "01"),
+        (1, "02"),
+        (63, "7e"),
+        (-64, "7f"),
+        (64, "8001"),
+        (-65, "8101"),
+        (8191, "fe7f"),
+        (8192, "808001"),
+        (2**63 - 1, "fe" + "ff" * 8 + "01"),
+    ],
 )
 def test_varints_are_zigzag_and_seven_bits_a_byte(value: int, encoded: str) -> None:
     assert encode_varint(value) == bytes.fromhex(encoded)
@@ -177,7 +187,9 @@ def test_headers_that_do_not_parse_are_corrupt(headers: bytes) -> None:
         check_records(batch, read_header(batch), require_keys=False)
 
 
-@pytest.mark.parametrize("body", ["00000003 01 00", "00000001 03 00", "000000 7e 01 00", "00000001"])
+@pytest.mark.parametrize(
+    "body", ["00000003 01 00", "00000001 03 00", "000000 7e 01 00", "00000001"]
+)
 def test_lengths_that_lead_out_of_a_record_are_corrupt(body: str) -> None:
     section = framed(bytes.fromhex(body.replace(" ", "")))
     with pytest.raises(CorruptBatch):
@@ -213,9 +225,6 @@ def test_a_producer_must_number_its_records_in_order() -> None:
     batch = batch_of(section, 2)
     with pytest.raises(InvalidBatch, match="record 0 has offset delta 1"):
         check_records(batch, read_header(batch), require_keys=False)
-
-
-Walk = Callable[[bytearray], object]
 
 
 def _walk_keys(batch: bytearray) -> Iterator[object]:

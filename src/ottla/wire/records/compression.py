@@ -159,6 +159,8 @@ def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
         return _snappy_block(view, max_size, max_size)
     parts: list[bytes] = []
     position, room = len(_XERIAL_HEADER), max_size
+    if position > len(view):
+        raise _damaged(SNAPPY, "its header is cut off")
     while position < len(view):
         start = position + 4
         position = start + int.from_bytes(view[start - 4 : start], "big")
@@ -173,6 +175,8 @@ def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
 def _snappy_block(block: memoryview, room: int, max_size: int) -> bytes:
     from cramjam import DecompressionError, snappy
 
+    if not block:
+        raise _damaged(SNAPPY, "a block is empty")
     try:
         size = snappy.decompress_raw_len(block)
         if size > _SNAPPY_MAX_RATIO * len(block):
