@@ -25,7 +25,9 @@ from ottla.wire.records.errors import CorruptBatch, InvalidBatch, UnsupportedMag
 from ottla.wire.records.record import iter_records
 
 
-def patched(batch: bytes, position: int, layout: str, value: int, sealed: bool = True) -> bytearray:
+def patched(
+    batch: bytes | bytearray, position: int, layout: str, value: int, sealed: bool = True
+) -> bytearray:
     """The batch with one field changed, and a CRC that is right for it if `sealed`."""
     copy = bytearray(batch)
     struct.pack_into(layout, copy, position, value)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +18,12 @@ from ottla.wire.records.rewrite import (
     with_delete_horizon,
 )
 
-PRODUCER = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 40, "leader_epoch": 3}
+PRODUCER: dict[str, Any] = {
+    "producer_id": 7,
+    "producer_epoch": 1,
+    "base_sequence": 40,
+    "leader_epoch": 3,
+}
 
 
 def checked(batch: bytearray) -> BatchHeader:
