@@ -102,7 +102,8 @@ class ConfigKey:
 
     @property
     def sensitive(self) -> bool:
-        return self.type is ConfigType.PASSWORD
+        """Whether the value may be a secret: a password, or something of which nothing is known."""
+        return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, text: str) -> Value:
         """The value of a text, or ConfigError."""

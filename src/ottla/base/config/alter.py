@@ -1,0 +1,132 @@
+"""What AlterConfigs and IncrementalAlterConfigs do to a resource's own properties.
+
+Pure: the properties before and the operations give the properties after, or a KafkaError with the
+code that Kafka answers. Nothing is changed unless everything is accepted. AlterConfigs replaces
+all: it is `alter` from an empty mapping with one SET each.
+
+Topics must pass `topic_config` afterwards, brokers `BrokerConfig.with_dynamic`, where values are
+checked against each other.
+
+  refused                                      topic            broker
+  a name twice, a null value, no such op       INVALID_REQUEST  INVALID_REQUEST
+  APPEND or SUBTRACT on what is not a list     INVALID_CONFIG   INVALID_CONFIG
+  an unknown name                              INVALID_CONFIG   kept, without effect
+  a wrong value                                INVALID_CONFIG   INVALID_REQUEST
+  a property that cannot change at run time    –                INVALID_REQUEST"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.base.config.broker_table import BROKER
+from ottla.base.config.definition import (
+    ConfigTable,
+    ConfigType,
+    UpdateMode,
+    format_value,
+    split_list,
+)
+from ottla.base.config.not_honoured import no_effect, not_needed
+from ottla.base.errors import ErrorCode, KafkaError
+
+
+class AlterOp(IntEnum):
+    """Kafka's codes for the operations of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    """One operation. `op` is a plain number so that an unknown one can be refused here."""
+
+    name: str
+    op: int
+    value: str | None
+
+
+def alter(
+    table: ConfigTable,
+    current: Mapping[str, str],
+    operations: Iterable[tuple[str, int, str | None]],
+    *,
+    for_all_brokers: bool = False,
+) -> dict[str, str]:
+    """The properties of a resource after the operations. `for_all_brokers` says that `current` are
+    the dynamic defaults of the cluster and not one broker's own."""
+    alterations = [Alteration(*operation) for operation in operations]
+    _check_request(alterations)
+    altered = dict(current)
+    for alteration in alterations:
+        _apply(table, altered, alteration)
+    if table is BROKER:
+        _check_dynamic(altered, for_all_brokers)
+    _check_values(table, altered)
+    return altered
+
+
+def _check_request(alterations: list[Alteration]) -> None:
+    names = [alteration.name for alteration in alterations]
+    if len(set(names)) < len(names):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "A property may appear only once among the changes."
+        )
+    for name, op, value in alterations:
+        if op not in list(AlterOp):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation {op} on {name}.")
+        if value is None and op != AlterOp.DELETE:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} cannot be set to null.")
+
+
+def _apply(table: ConfigTable, properties: dict[str, str], alteration: Alteration) -> None:
+    name, op, value = alteration
+    if op == AlterOp.DELETE or value is None:
+        properties.pop(name, None)
+    elif op == AlterOp.SET:
+        properties[name] = value
+    else:
+        items = _current_items(table, properties, name, AlterOp(op))
+        change = split_list(value)
+        if op == AlterOp.APPEND:
+            items += [item for item in change if item not in items]
+        else:
+            items = [item for item in items if item not in change]
+        properties[name] = ",".join(items)
+
+
+def _current_items(
+    table: ConfigTable, properties: Mapping[str, str], name: str, op: AlterOp
+) -> list[str]:
+    key = table.get(name)
+    if key is None or key.type is not ConfigType.LIST:
+        message = f"{op.name} is not allowed on {name}, because it is not a list."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+    return split_list(properties.get(name, format_value(key.default) or ""))
+
+
+def _check_dynamic(properties: Mapping[str, str], for_all_brokers: bool) -> None:
+    for name in sorted(properties):
+        key = BROKER.get(name)
+        if not_needed(name) or no_effect(name) or (key and key.mode is UpdateMode.READ_ONLY):
+            message = f"{name} cannot be changed while the broker runs."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        if for_all_brokers and key and key.mode is UpdateMode.PER_BROKER:
+            message = f"{name} can be changed only for one broker, named by its id."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _check_values(table: ConfigTable, properties: Mapping[str, str]) -> None:
+    parsed = table.parse(properties)
+    if parsed.unknown and table is not BROKER:
+        name = parsed.unknown[0]
+        nearest = table.nearest(name)
+        hint = f"; did you mean {nearest}?" if nearest else ""
+        message = f"Unknown {table.kind} config name: {name}{hint}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+    if parsed.errors:
+        code = ErrorCode.INVALID_REQUEST if table is BROKER else ErrorCode.INVALID_CONFIG
+        raise KafkaError(code, str(parsed.errors[0]))

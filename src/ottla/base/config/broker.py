@@ -1,0 +1,179 @@
+"""The broker's configuration: what was set, by whom, and what is in force.
+
+Values come in layers, the later ones winning: Kafka's defaults, the file and command line with
+which the broker started (static), what was changed at run time for all brokers (dynamic default),
+and for this one (dynamic broker). A `BrokerConfig` is immutable; a change at run time makes a new
+one with `with_dynamic`, always from the static layer, so that a removed change leaves no trace."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
+
+from ottla.base.config.broker_attributes import BrokerAttributes
+from ottla.base.config.broker_consistency import check_together
+from ottla.base.config.broker_table import BROKER, CHAINS
+from ottla.base.config.definition import ConfigError, format_value, split_list
+from ottla.base.config.listener import (
+    Listener,
+    check_advertised,
+    check_ports,
+    check_protocols,
+    parse_listeners,
+)
+from ottla.base.config.not_honoured import no_effect, not_needed, refusal
+from ottla.base.config.validator import Value
+from ottla.base.errors import ErrorCode, KafkaError, UserError
+
+__all__ = ["BROKER", "BrokerConfig", "Listener", "Notice"]
+
+
+class Notice(NamedTuple):
+    """Something to tell the person who wrote the configuration, at a level of `logging`."""
+
+    level: int
+    text: str
+
+
+class BrokerConfig(BrokerAttributes):
+    """What a broker runs with. `BrokerConfig()` is Kafka's defaults."""
+
+    def __init__(
+        self,
+        static: Mapping[str, str] | None = None,
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic_broker: Mapping[str, str] | None = None,
+    ) -> None:
+        """ConfigError if a value is wrong; people are better served by `from_properties`."""
+        self.static = dict(static or {})
+        self.dynamic_default = dict(dynamic_default or {})
+        self.dynamic_broker = dict(dynamic_broker or {})
+        texts = {**self.static, **self.dynamic_default, **self.dynamic_broker}
+        parsed = BROKER.parse(texts)
+        if parsed.errors:
+            raise parsed.errors[0]
+        self._values: dict[str, Value] = {key.name: key.default for key in BROKER}
+        self._values.update(parsed.values)
+        self._settle_node_id(parsed.values)
+        self._set_attributes()
+        check_together(self)
+        self._frozen = True
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """The configuration that a person gave; UserError says in a sentence what is wrong."""
+        for name, text in properties.items():
+            sentence = refusal(name, text)
+            if sentence is not None:
+                raise UserError(sentence)
+        errors = BROKER.parse(properties).errors
+        if errors:
+            others = ", ".join(error.name for error in errors[1:])
+            raise UserError(f"{errors[0]}{f' Wrong too: {others}.' if others else ''}")
+        try:
+            return cls(properties)
+        except ConfigError as error:
+            raise UserError(str(error)) from None
+
+    def with_dynamic(
+        self, default_overrides: Mapping[str, str], broker_overrides: Mapping[str, str]
+    ) -> BrokerConfig:
+        """This broker with these changes at run time and no others; KafkaError INVALID_REQUEST if
+        a value is wrong, as Kafka answers it."""
+        if default_overrides == self.dynamic_default and broker_overrides == self.dynamic_broker:
+            return self
+        try:
+            return BrokerConfig(self.static, default_overrides, broker_overrides)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+    def value(self, name: str) -> Value:
+        """The parsed value of one property, None if it is not set and has no default."""
+        return self._values[name]
+
+    def text(self, name: str) -> str | None:
+        """The value of one property as Kafka writes it."""
+        return format_value(self._values[name])
+
+    def notices(self) -> list[Notice]:
+        """What the person who wrote the static properties should know about them."""
+        found = []
+        for name in self.static:
+            if name in BROKER:
+                continue
+            if reason := not_needed(name):
+                found.append(Notice(logging.INFO, f"{name} is not needed: {reason}."))
+            elif reason := no_effect(name):
+                found.append(Notice(logging.WARNING, f"{name} has no effect: {reason}."))
+            else:
+                found.append(Notice(logging.WARNING, _unknown_property(name)))
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_frozen", False):
+            _refuse_change(name)
+        super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        texts = {**self.static, **self.dynamic_default, **self.dynamic_broker}
+        return f"BrokerConfig({texts!r})"
+
+    def _settle_node_id(self, explicit: Mapping[str, Value]) -> None:
+        if "broker.id" in explicit and "node.id" not in explicit:
+            broker_id = explicit["broker.id"]
+            if isinstance(broker_id, int) and broker_id >= 0:
+                self._values["node.id"] = broker_id
+        elif "broker.id" in explicit and explicit["broker.id"] != explicit["node.id"]:
+            raise ConfigError("broker.id", explicit["broker.id"], "must be the same as node.id")
+        self._values["broker.id"] = self._values["node.id"]
+
+    def _set_attributes(self) -> None:
+        for key in BROKER:
+            setattr(self, key.attribute, self._values[key.name])
+        for head, chain in CHAINS.items():
+            values = [synonym.convert(self._values[synonym.name]) for synonym in chain]
+            in_force = next(value for value in values if value is not None)
+            setattr(self, BROKER[head].attribute, in_force)
+        self.log_dirs = self.log_dirs or self.log_dir
+        self.listeners = self._client_listeners()
+        self.advertised_listeners = self._advertised_listeners()
+
+    def _client_listeners(self) -> list[Listener]:
+        """All listeners but the controller's, which this broker does without."""
+        items = self._values["listeners"]
+        assert isinstance(items, list)
+        for_controllers = split_list(self.static.get("controller.listener.names", "").upper())
+        listeners = [
+            listener
+            for listener in parse_listeners("listeners", items)
+            if listener.name not in for_controllers
+        ]
+        if not listeners:
+            raise ConfigError("listeners", ",".join(items), "must have a listener for clients")
+        check_ports("listeners", listeners)
+        check_protocols(listeners, self.listener_security_protocol_map)
+        return listeners
+
+    def _advertised_listeners(self) -> list[Listener]:
+        items = self._values["advertised.listeners"]
+        advertised = self.listeners
+        if isinstance(items, list):
+            advertised = parse_listeners("advertised.listeners", items)
+        check_advertised(self.listeners, advertised)
+        return [each if each.host else each._replace(host=_this_host()) for each in advertised]
+
+
+def _this_host() -> str:
+    return socket.gethostname() or "localhost"
+
+
+def _unknown_property(name: str) -> str:
+    nearest = BROKER.nearest(name)
+    hint = f"; did you mean {nearest}?" if nearest else "."
+    return f"{name} is not a known property and has no effect{hint}"
+
+
+def _refuse_change(name: str) -> NoReturn:
+    raise AttributeError(f"a BrokerConfig does not change; use with_dynamic to set {name}")

@@ -1,0 +1,76 @@
+"""What must hold between the values of several broker properties."""
+
+from __future__ import annotations
+
+from ottla.base.config.broker_attributes import BrokerAttributes
+from ottla.base.config.definition import ConfigError
+
+_RANGES = [
+    ("group.consumer", "session.timeout.ms"),
+    ("group.consumer", "heartbeat.interval.ms"),
+    ("group.consumer", "assignment.interval.ms"),
+    ("group.share", "session.timeout.ms"),
+    ("group.share", "heartbeat.interval.ms"),
+    ("group.share", "assignment.interval.ms"),
+    ("group.share", "delivery.count.limit"),
+    ("group.share", "record.lock.duration.ms"),
+    ("group.share", "partition.max.record.locks"),
+]
+"""Prefix and property for which prefix.min.property ≤ prefix.property ≤ prefix.max.property."""
+
+
+def check_together(config: BrokerAttributes) -> None:
+    """ConfigError for the first pair of values that contradict each other."""
+    _check_retention(config)
+    _check_limits(config)
+    _check_listener_names(config)
+    for prefix, name in _RANGES:
+        minimum = _number(config, f"{prefix}.min.{name}")
+        maximum = _number(config, f"{prefix}.max.{name}")
+        value = _number(config, f"{prefix}.{name}")
+        if not minimum <= value <= maximum:
+            allowed = f"must lie between its min ({minimum}) and its max ({maximum})"
+            raise ConfigError(f"{prefix}.{name}", value, allowed)
+    for prefix in ("group.consumer", "group.share"):
+        heartbeat = _number(config, f"{prefix}.heartbeat.interval.ms")
+        if heartbeat >= _number(config, f"{prefix}.session.timeout.ms"):
+            allowed = f"must be below {prefix}.session.timeout.ms"
+            raise ConfigError(f"{prefix}.heartbeat.interval.ms", heartbeat, allowed)
+
+
+def _check_retention(config: BrokerAttributes) -> None:
+    if config.log_retention_ms < -1 or config.log_retention_ms == 0:
+        allowed = "must be at least 1, or -1 for ever"
+        raise ConfigError("log.retention.ms", config.log_retention_ms, allowed)
+    minimum = config.log_cleaner_min_compaction_lag_ms
+    if minimum > config.log_cleaner_max_compaction_lag_ms:
+        allowed = "must not be above log.cleaner.max.compaction.lag.ms"
+        raise ConfigError("log.cleaner.min.compaction.lag.ms", minimum, allowed)
+
+
+def _check_limits(config: BrokerAttributes) -> None:
+    queued = config.queued_max_request_bytes
+    if 0 < queued < config.socket_request_max_bytes:
+        allowed = "must be -1, or at least socket.request.max.bytes"
+        raise ConfigError("queued.max.request.bytes", queued, allowed)
+    if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
+        allowed = "must not be above replica.lag.time.max.ms"
+        raise ConfigError("replica.fetch.wait.max.ms", config.replica_fetch_wait_max_ms, allowed)
+
+
+def _check_listener_names(config: BrokerAttributes) -> None:
+    name = config.inter_broker_listener_name
+    names = [listener.name for listener in config.listeners]
+    if name is not None and name.upper() not in names:
+        allowed = f"must be the name of a listener ({', '.join(names)})"
+        raise ConfigError("inter.broker.listener.name", name, allowed)
+    if config.security_inter_broker_protocol != "PLAINTEXT":
+        allowed = "must be PLAINTEXT, the only protocol in this release"
+        value = config.security_inter_broker_protocol
+        raise ConfigError("security.inter.broker.protocol", value, allowed)
+
+
+def _number(config: BrokerAttributes, name: str) -> int:
+    value = getattr(config, name.replace(".", "_"))
+    assert isinstance(value, int)
+    return value

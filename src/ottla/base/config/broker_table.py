@@ -1,0 +1,42 @@
+"""Every broker property that is honoured, and how some of them stand for each other."""
+
+from __future__ import annotations
+
+from ottla.base.config.broker_cleaner_table import CLEANER_KEYS, FLUSH_KEYS
+from ottla.base.config.broker_group_table import GROUP_KEYS
+from ottla.base.config.broker_log_table import LOG_KEYS
+from ottla.base.config.broker_replication_table import REPLICATION_KEYS
+from ottla.base.config.broker_server_table import SERVER_KEYS
+from ottla.base.config.broker_share_table import SHARE_KEYS
+from ottla.base.config.broker_transaction_table import TRANSACTION_KEYS
+from ottla.base.config.definition import ConfigTable, Synonym
+from ottla.base.config.topic_table import TOPIC
+
+BROKER = ConfigTable(
+    "broker",
+    [
+        *SERVER_KEYS,
+        *LOG_KEYS,
+        *CLEANER_KEYS,
+        *FLUSH_KEYS,
+        *REPLICATION_KEYS,
+        *GROUP_KEYS,
+        *TRANSACTION_KEYS,
+        *SHARE_KEYS,
+    ],
+)
+
+CHAINS: dict[str, tuple[Synonym, ...]] = {
+    key.synonyms[0].name: key.synonyms for key in TOPIC if len(key.synonyms) > 1
+}
+"""A property in milliseconds to itself and the coarser ones that are used when it is not set."""
+
+
+def broker_synonyms(name: str) -> list[str]:
+    """All names under which a broker property may have been set, the one that counts first."""
+    for head, chain in CHAINS.items():
+        names = [synonym.name for synonym in chain]
+        # The scheduler's interval is a default for the flush interval and not another name of it.
+        if name == head or (name in names and head != "log.flush.interval.ms"):
+            return names
+    return [name]

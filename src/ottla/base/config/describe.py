@@ -1,0 +1,159 @@
+"""What DescribeConfigs tells: each property's value, where it comes from, and what lies beneath.
+
+The synonyms of an entry are all the places that give it a value, the winning one first: the topic's
+override, then for each layer of the broker's configuration every name under which the property may
+be set. Kafka leaves out what stands before the property's own name, so a topic that lives by
+`log.retention.hours` alone shows no synonyms and the source DEFAULT_CONFIG; this does the same.
+
+A property that is in no table may hold a secret: its value is not told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.base.config.broker import BrokerConfig
+from ottla.base.config.broker_table import BROKER, broker_synonyms
+from ottla.base.config.definition import ConfigKey, ConfigType, UpdateMode, format_value
+from ottla.base.config.topic import topic_defaults
+from ottla.base.config.topic_table import TOPIC
+
+
+class ConfigSource(IntEnum):
+    """Kafka's codes for where a value comes from."""
+
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class ConfigSynonym(NamedTuple):
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+    read_only: bool
+    source: ConfigSource
+    is_sensitive: bool
+    synonyms: list[ConfigSynonym]
+    type: ConfigType
+    documentation: str
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+def describe_topic(
+    broker_config: BrokerConfig,
+    dynamic_broker: Mapping[str, str],
+    dynamic_default: Mapping[str, str],
+    overrides: Mapping[str, str],
+) -> list[ConfigEntry]:
+    """All properties of a topic with these (valid) overrides, sorted by name."""
+    broker = broker_config.with_dynamic(dynamic_default, dynamic_broker)
+    defaults = topic_defaults(broker)
+    entries = []
+    for key in TOPIC:
+        override = overrides.get(key.name)
+        if key.internal and override is None:
+            continue
+        value = defaults[key.name] if override is None else key.parse(override)
+        text = format_value(value)
+        synonyms = _broker_layers(broker, key.synonyms[0].name) if key.synonyms else []
+        if override is not None:
+            synonyms.insert(0, ConfigSynonym(key.name, text, ConfigSource.TOPIC_CONFIG))
+        entries.append(_entry(key, text, synonyms, read_only=False))
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def describe_broker(
+    broker_config: BrokerConfig,
+    dynamic_broker: Mapping[str, str],
+    dynamic_default: Mapping[str, str],
+) -> list[ConfigEntry]:
+    """All properties of this broker, sorted by name."""
+    broker = broker_config.with_dynamic(dynamic_default, dynamic_broker)
+    given = {*broker.static, *dynamic_default, *dynamic_broker}
+    entries = [
+        _entry(key, broker.text(key.name), _broker_layers(broker, key.name))
+        for key in BROKER
+        if not key.internal or key.name in given
+    ]
+    entries.extend(_untold(name, broker) for name in given if name not in BROKER)
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def describe_broker_default(dynamic_default: Mapping[str, str]) -> list[ConfigEntry]:
+    """What was changed at run time for all brokers, sorted by name."""
+    entries = []
+    for name in sorted(dynamic_default):
+        key = BROKER.get(name) or _unknown_key(name)
+        text = None if key.sensitive else dynamic_default[name]
+        synonym = ConfigSynonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        entries.append(_entry(key, text, [synonym]))
+    return entries
+
+
+def _entry(
+    key: ConfigKey,
+    text: str | None,
+    synonyms: list[ConfigSynonym],
+    *,
+    read_only: bool | None = None,
+) -> ConfigEntry:
+    return ConfigEntry(
+        name=key.name,
+        value=None if key.sensitive else text,
+        read_only=key.mode is UpdateMode.READ_ONLY if read_only is None else read_only,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        is_sensitive=key.sensitive,
+        synonyms=synonyms,
+        type=key.type,
+        documentation=key.doc,
+    )
+
+
+def _broker_layers(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
+    """Every place of the broker's configuration that gives a property, the winning one first."""
+    names = broker_synonyms(name)
+    found = []
+    for source, layer in (
+        (ConfigSource.DYNAMIC_BROKER_CONFIG, broker.dynamic_broker),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, broker.dynamic_default),
+        (ConfigSource.STATIC_BROKER_CONFIG, _with_both_ids(broker.static)),
+    ):
+        for each in names:
+            if each in layer:
+                text = layer[each].strip() if each in BROKER else None
+                found.append(ConfigSynonym(each, text, source))
+    for each in names:
+        key = BROKER.get(each)
+        if key is not None and key.default is not None and not key.internal:
+            default = format_value(key.default)
+            found.append(ConfigSynonym(each, default, ConfigSource.DEFAULT_CONFIG))
+    first = next((i for i, each in enumerate(found) if each.name == name), len(found))
+    return found[first:]
+
+
+def _with_both_ids(static: Mapping[str, str]) -> Mapping[str, str]:
+    """`node.id` and `broker.id` are one property with two names."""
+    given = static.get("node.id", static.get("broker.id"))
+    return static if given is None else {**static, "node.id": given, "broker.id": given}
+
+
+def _untold(name: str, broker: BrokerConfig) -> ConfigEntry:
+    return _entry(_unknown_key(name), None, _broker_layers(broker, name))
+
+
+def _unknown_key(name: str) -> ConfigKey:
+    return ConfigKey(name, ConfigType.UNKNOWN, None, "")

@@ -1,0 +1,94 @@
+"""Listeners: `NAME://host:port`, as in `listeners` and `advertised.listeners`.
+
+Names are compared and kept in upper case. An empty host in `listeners` is every interface; port 0
+is any free port. Two listeners may share a port only if one is IPv4 and the other IPv6."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ottla.base.config.definition import ConfigError, split_list
+
+PLAINTEXT = "PLAINTEXT"
+_LISTENER = re.compile(r"([^:/]+)://(\[[0-9a-zA-Z:%.]*\]|[0-9a-zA-Z\-._]*):([0-9]{1,5})")
+_ANY_ADDRESS = ("0.0.0.0", "::")
+
+
+class Listener(NamedTuple):
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_listeners(name: str, items: Sequence[str]) -> list[Listener]:
+    """The listeners of the property `name`; ConfigError if one cannot be read or repeats a name."""
+    listeners = [_parse(name, item) for item in items]
+    names = [listener.name for listener in listeners]
+    if len(set(names)) < len(names):
+        raise ConfigError(name, ",".join(items), "must give each listener a name of its own")
+    return listeners
+
+
+def check_ports(name: str, listeners: Iterable[Listener]) -> None:
+    """ConfigError when two listeners would bind the same port."""
+    families: dict[int, list[int]] = {}
+    for listener in listeners:
+        if listener.port:
+            families.setdefault(listener.port, []).append(_ip_version(listener.host))
+    for port, versions in families.items():
+        if len(versions) > 1 and sorted(versions) != [4, 6]:
+            raise ConfigError(name, port, "must not be the port of two listeners")
+
+
+def check_advertised(listeners: Sequence[Listener], advertised: Iterable[Listener]) -> None:
+    """ConfigError when clients would be sent to an address that cannot work."""
+    names = [listener.name for listener in listeners]
+    for listener in advertised:
+        if listener.host in _ANY_ADDRESS:
+            allowed = "must be an address that clients can reach; set advertised.listeners to it"
+            raise ConfigError("advertised.listeners", listener, allowed)
+        if listener.name not in names:
+            allowed = f"must use the names in listeners ({', '.join(names)})"
+            raise ConfigError("advertised.listeners", listener, allowed)
+
+
+def check_protocols(listeners: Iterable[Listener], protocol_map: str) -> None:
+    """ConfigError unless every listener's name maps to PLAINTEXT."""
+    property_name = "listener.security.protocol.map"
+    protocols: dict[str, str] = {}
+    for item in split_list(protocol_map):
+        listener_name, colon, protocol = item.partition(":")
+        if not colon:
+            allowed = "must be a list of LISTENER:PROTOCOL pairs"
+            raise ConfigError(property_name, protocol_map, allowed)
+        protocols[listener_name.strip().upper()] = protocol.strip().upper()
+    for listener in listeners:
+        protocol = protocols.get(listener.name, "")
+        if not protocol:
+            allowed = f"must name a security protocol for the listener {listener.name}"
+            raise ConfigError(property_name, protocol_map, allowed)
+        if protocol != PLAINTEXT:
+            allowed = f"must not use {protocol}: only PLAINTEXT listeners are in this release"
+            raise ConfigError("listeners", listener, allowed)
+
+
+def _parse(name: str, item: str) -> Listener:
+    match = _LISTENER.fullmatch(item.strip())
+    if match is None or int(match[3]) > 65535:
+        raise ConfigError(name, item, "must look like NAME://host:port, with a port up to 65535")
+    return Listener(match[1].strip().upper(), match[2].strip("[]"), int(match[3]))
+
+
+def _ip_version(host: str) -> int:
+    """4 or 6, or 0 for a name that may be either."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).version
+    except ValueError:
+        return 0

@@ -1,0 +1,132 @@
+"""Kafka's broker properties that this broker knows and does not use.
+
+A server.properties written for Apache Kafka starts this broker unchanged as far as that is honest.
+A property falls in one of three kinds:
+
+  refused       ignoring it would break what its owner relies on: the broker does not start
+  not needed    it concerns machinery that this broker does without: told at level INFO
+  no effect     its feature is not in this release: told at level WARNING
+
+Names ending in a dot stand for everything that starts with them."""
+
+from __future__ import annotations
+
+_CLUSTER = "clusters are not in this release, and one broker alone needs no ZooKeeper"
+_POLICY = "policy classes are Java code, which this broker cannot load"
+
+REFUSED = {
+    "zookeeper.connect": _CLUSTER,
+    "create.topic.policy.class.name": _POLICY,
+    "alter.config.policy.class.name": _POLICY,
+    "client.quota.callback.class": "quota callbacks are Java code, which this broker cannot load",
+    "authorizer.class.name": "authorization is not in this release",
+    "remote.log.storage.system.enable": "remote storage is not in this release",
+}
+"""Property to the reason why a broker that is given it does not start."""
+
+HARMLESS_VALUES = {"authorizer.class.name": "", "remote.log.storage.system.enable": "false"}
+"""The value with which a refused property asks for nothing."""
+
+_NO_QUORUM = "one broker alone needs no controller quorum"
+
+NOT_NEEDED = {
+    "process.roles": _NO_QUORUM,
+    "controller.listener.names": _NO_QUORUM,
+    "controller.quorum.": _NO_QUORUM,
+    "controller.performance.": _NO_QUORUM,
+    "controller.socket.timeout.ms": _NO_QUORUM,
+    "broker.heartbeat.interval.ms": _NO_QUORUM,
+    "broker.session.timeout.ms": _NO_QUORUM,
+    "initial.broker.registration.timeout.ms": _NO_QUORUM,
+    "early.start.listeners": _NO_QUORUM,
+    "server.max.startup.time.ms": _NO_QUORUM,
+    "unclean.leader.election.interval.ms": _NO_QUORUM,
+    "sasl.mechanism.controller.protocol": _NO_QUORUM,
+    "metadata.": _NO_QUORUM,
+    "internal.metadata.": _NO_QUORUM,
+}
+
+_PLAINTEXT = "only PLAINTEXT listeners are in this release"
+_REMOTE = "remote storage is not in this release"
+_METRICS = "Java metrics reporters are not loaded"
+_WAITING = "waiting requests are woken and dropped one by one"
+_LOOP = "one event loop serves all requests of a broker"
+_GONE = "Kafka 4 no longer has it"
+
+NO_EFFECT = {
+    "ssl.": _PLAINTEXT,
+    "sasl.": _PLAINTEXT,
+    "security.providers": _PLAINTEXT,
+    "delegation.token.": _PLAINTEXT,
+    "principal.builder.class": _PLAINTEXT,
+    "connection.failed.authentication.delay.ms": _PLAINTEXT,
+    "connections.max.reauth.ms": _PLAINTEXT,
+    "listener.name.": "all listeners share the broker's properties",
+    "super.users": "authorization is not in this release",
+    "allow.everyone.if.no.acl.found": "authorization is not in this release",
+    "config.providers": "config providers are Java code, which this broker cannot load",
+    "remote.": _REMOTE,
+    "rlmm.config.": _REMOTE,
+    "rsm.config.": _REMOTE,
+    "follower.fetch.last.tiered.offset.enable": _REMOTE,
+    "kafka.metrics.": _METRICS,
+    "metric.reporters": _METRICS,
+    "metrics.": _METRICS,
+    "auto.include.jmx.reporter": _METRICS,
+    "telemetry.max.bytes": "client telemetry is not collected",
+    "fetch.purgatory.purge.interval.requests": _WAITING,
+    "producer.purgatory.purge.interval.requests": _WAITING,
+    "delete.records.purgatory.purge.interval.requests": _WAITING,
+    "share.fetch.purgatory.purge.interval.requests": _WAITING,
+    "group.coordinator.background.threads": _LOOP,
+    "share.coordinator.threads": _LOOP,
+    "group.share.persister.class.name": "share state is kept in its topic",
+    "group.streams.": "Kafka Streams groups are not in this release",
+    "add.partitions.to.txn.retry.": "partitions join a transaction at once",
+    "alter.log.dirs.replication.quota.": "partitions do not move between directories",
+    "num.replica.alter.log.dirs.threads": "partitions do not move between directories",
+    "cordoned.log.dirs": "directories cannot be set aside in this release",
+    "socket.connection.setup.timeout.": "this broker opens no connections",
+    "unstable.": "there are no unstable versions",
+    "zookeeper.": _CLUSTER,
+    "broker.id.generation.enable": _GONE,
+    "reserved.broker.max.id": _GONE,
+    "inter.broker.protocol.version": _GONE,
+    "log.message.format.version": _GONE,
+    "log.message.downconversion.enable": _GONE,
+    "log.message.timestamp.difference.max.ms": _GONE,
+    "control.plane.listener.name": _GONE,
+    "controlled.shutdown.max.retries": _GONE,
+    "controlled.shutdown.retry.backoff.ms": _GONE,
+    "leader.imbalance.per.broker.percentage": _GONE,
+    "password.encoder.": _GONE,
+}
+
+
+def refusal(name: str, text: str) -> str | None:
+    """The sentence with which a property is refused, or None."""
+    reason = REFUSED.get(name)
+    if reason is None or text.strip().lower() == HARMLESS_VALUES.get(name):
+        return None
+    return f"{name} cannot be used: {reason}. Remove it from the configuration."
+
+
+def not_needed(name: str) -> str | None:
+    """Why this broker does without a property, or None."""
+    return _find(NOT_NEEDED, name)
+
+
+def no_effect(name: str) -> str | None:
+    """Why a known property does nothing here, or None."""
+    if name in REFUSED:
+        return REFUSED[name]
+    return _find(NO_EFFECT, name)
+
+
+def _find(reasons: dict[str, str], name: str) -> str | None:
+    if name in reasons:
+        return reasons[name]
+    for prefix, reason in reasons.items():
+        if prefix.endswith(".") and name.startswith(prefix):
+            return reason
+    return None

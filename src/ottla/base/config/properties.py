@@ -1,0 +1,96 @@
+"""Java's .properties files, and `key=value` on a command line.
+
+A file is a sequence of logical lines. A natural line that ends in an odd number of backslashes goes
+on in the next one, whose leading blanks do not count. Blank lines and lines that start with `#` or
+`!` are comments. The key ends at the first `=`, `:` or blank that is not escaped; blanks around the
+separator do not count. `\\t \\n \\r \\f` and `\\uXXXX` are what they are in Java, and a backslash
+before any other character stands for that character. A key given twice has its last value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ottla.base.errors import UserError
+
+_BLANKS = " \t\f"
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_SIMPLE = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str, source: str = "the configuration") -> dict[str, str]:
+    """The properties in a file's text; UserError names the line that cannot be read."""
+    properties: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        raw_key, raw_value = _split(line)
+        try:
+            properties[_unescape(raw_key)] = _unescape(raw_value)
+        except ValueError as error:
+            raise UserError(f"Line {number} of {source} cannot be read: {error}.") from None
+    return properties
+
+
+def load_properties(path: str) -> dict[str, str]:
+    """Read a file in UTF-8 (or Latin-1, as Java once did); UserError if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        reason = (error.strerror or "it cannot be read").lower()
+        raise UserError(f"Cannot read the configuration file {path}: {reason}.") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return parse_properties(text, path)
+
+
+def parse_override(argument: str) -> tuple[str, str]:
+    """The two parts of a `key=value` argument."""
+    key, equals, value = argument.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"The override {argument!r} must look like key=value.")
+    return key.strip(), value.strip()
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    lines = iter(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
+    for number, line in lines:
+        line = line.lstrip(_BLANKS)
+        if not line or line[0] in "#!":
+            continue
+        while _goes_on(line):
+            _, more = next(lines, (0, ""))
+            line = line[:-1] + more.lstrip(_BLANKS)
+        yield number, line
+
+
+def _goes_on(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _BLANKS:
+        end += 2 if line[end] == "\\" else 1
+    key, rest = line[:end], line[end:].lstrip(_BLANKS)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANKS)
+    return key, rest
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    unescaped = _ESCAPE.sub(_replace_escape, text)
+    # A character outside the first plane is written as two \\u escapes.
+    return unescaped.encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+def _replace_escape(match: re.Match[str]) -> str:
+    escape = match[1]
+    if len(escape) == 5:
+        return chr(int(escape[1:], 16))
+    if escape == "u":
+        raise ValueError("\\u must be followed by four hexadecimal digits")
+    return _SIMPLE.get(escape, escape)
