@@ -1,0 +1,29 @@
+"""How a command ends when a person must mend something: one sentence, no traceback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+import click
+
+from ottla.base.errors import UserError
+
+
+def run_command(command: Callable[[], object]) -> NoReturn:
+    """Run a click command to the end of the process. A UserError becomes a red sentence and its
+    exit code; a number that the command returns becomes the exit code."""
+    try:
+        result = command()
+    except UserError as error:
+        click.secho(str(error), fg="red", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as exit_request:
+        sys.exit(exit_request.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    sys.exit(result if isinstance(result, int) else 0)
