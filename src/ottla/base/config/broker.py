@@ -141,28 +141,27 @@ class BrokerConfig(BrokerAttributes):
         self.advertised_listeners = self._advertised_listeners()
 
     def _client_listeners(self) -> list[Listener]:
-        """All listeners but the controller's, which this broker does without."""
-        items = self._values["listeners"]
-        assert isinstance(items, list)
-        for_controllers = split_list(self.static.get("controller.listener.names", "").upper())
-        listeners = [
-            listener
-            for listener in parse_listeners("listeners", items)
-            if listener.name not in for_controllers
-        ]
+        listeners = self._for_clients("listeners")
         if not listeners:
-            raise ConfigError("listeners", ",".join(items), "must have a listener for clients")
+            given = self.text("listeners")
+            raise ConfigError("listeners", given, "must have a listener for clients")
         check_ports("listeners", listeners)
         check_protocols(listeners, self.listener_security_protocol_map)
         return listeners
 
     def _advertised_listeners(self) -> list[Listener]:
-        items = self._values["advertised.listeners"]
-        advertised = self.listeners
-        if isinstance(items, list):
-            advertised = parse_listeners("advertised.listeners", items)
+        advertised = self._for_clients("advertised.listeners") or self.listeners
         check_advertised(self.listeners, advertised)
         return [each if each.host else each._replace(host=_this_host()) for each in advertised]
+
+    def _for_clients(self, name: str) -> list[Listener]:
+        """The listeners in a property, without the controller's: this broker needs none."""
+        items = self._values[name]
+        if not isinstance(items, list):
+            return []
+        for_controllers = split_list(self.static.get("controller.listener.names", "").upper())
+        listeners = parse_listeners(name, items)
+        return [listener for listener in listeners if listener.name not in for_controllers]
 
 
 def _this_host() -> str:
