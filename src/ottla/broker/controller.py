@@ -1,0 +1,277 @@
+"""The controller: decides on topics, partitions and configs, commits, and waits until it holds.
+
+    request ──► decide (core.controller, pure) ──► MetadataStore.txn, one per topic ──► image
+                                                                                          │
+    answer ◄── ImageFollower.applied: image and broker have it ◄──────────────────────────┘
+
+Invariants
+1. One change at a time: decisions read an image that no other admin change is about to alter. The
+   lock is held until the outcome is known, even when the client has stopped waiting.
+2. Every commit checks the controller epoch: once another broker is controller, ours fail.
+3. A change is answered after the broker has reacted to it. A client that creates a topic and then
+   produces finds the log there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from ottla.base.cluster import TopicImage
+from ottla.base.config.broker import BrokerConfig
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.metadata import Check, Create, MetadataStore, Op, Replace, TxnConflict
+from ottla.base.types import new_uuid
+from ottla.core.controller.alter_configs import (
+    ConfigDecision,
+    ConfigRequest,
+    Configs,
+    canonical_broker_name,
+    decide_alter_configs,
+)
+from ottla.core.controller.create_partitions import (
+    MorePartitions,
+    PartitionsDecision,
+    decide_create_partitions,
+)
+from ottla.core.controller.create_topics import (
+    Inputs,
+    NewTopic,
+    TopicDecision,
+    decide_create_topics,
+)
+from ottla.core.controller.delete_topics import (
+    DeleteDecision,
+    TopicReference,
+    decide_delete_topics,
+)
+from ottla.core.controller.internal_topics import internal_topic
+from ottla.metadata import tree
+from ottla.metadata.follower import ImageFollower
+from ottla.metadata.image import ClusterImage
+
+logger = logging.getLogger(__name__)
+
+PRODUCER_ID_BLOCK = 1000
+
+T = TypeVar("T")
+Decision = TypeVar("Decision", TopicDecision, DeleteDecision, PartitionsDecision, ConfigDecision)
+
+
+class ControlledBroker(Protocol):
+    """What the controller needs of the broker it runs in."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def store(self) -> MetadataStore: ...
+
+
+class Controller:
+    def __init__(
+        self,
+        broker: ControlledBroker,
+        follower: ImageFollower,
+        *,
+        new_id: Callable[[], bytes] = new_uuid,
+        draw: Callable[[int], int] = random.randrange,
+        alone: bool = True,
+    ) -> None:
+        """`alone`: no other broker can ever be in this cluster (the store is embedded)."""
+        self._broker = broker
+        self._follower = follower
+        self._new_id = new_id
+        self._draw = draw
+        self._alone = alone
+        self._lock = asyncio.Lock()
+        self._running: set[asyncio.Task[object]] = set()
+
+    # ------------------------------------------------------------------------- admin changes
+
+    async def create_topics(
+        self, requested: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
+    ) -> list[TopicDecision]:
+        async def change() -> list[TopicDecision]:
+            decisions = decide_create_topics(self._broker.image, requested, self._inputs())
+            if validate_only:
+                return decisions
+            return await self._commit_all(decisions, _create_topic_ops)
+
+        return await self._serialised(change, timeout_ms)
+
+    async def auto_create_topics(self, names: Iterable[str]) -> list[TopicDecision]:
+        """Topics with the broker's defaults; internal ones with theirs."""
+        config = self._broker.config
+        most_replicas = 1 if self._alone else None
+        requested = [
+            internal_topic(name, config, most_replicas) or NewTopic(name) for name in names
+        ]
+        return await self.create_topics(requested)
+
+    async def delete_topics(
+        self, references: Sequence[TopicReference], *, timeout_ms: int = 0
+    ) -> list[DeleteDecision]:
+        async def change() -> list[DeleteDecision]:
+            enabled = self._broker.config.delete_topic_enable
+            decisions = decide_delete_topics(self._broker.image, references, enabled=enabled)
+            return await self._commit_all(decisions, _delete_topic_ops)
+
+        return await self._serialised(change, timeout_ms)
+
+    async def create_partitions(
+        self,
+        requested: Sequence[MorePartitions],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int = 0,
+    ) -> list[PartitionsDecision]:
+        async def change() -> list[PartitionsDecision]:
+            decisions = decide_create_partitions(self._broker.image, requested)
+            if validate_only:
+                return decisions
+            return await self._commit_all(decisions, _add_partitions_ops)
+
+        return await self._serialised(change, timeout_ms)
+
+    async def alter_configs(
+        self, requested: Sequence[ConfigRequest], *, validate_only: bool = False
+    ) -> list[ConfigDecision]:
+        async def change() -> list[ConfigDecision]:
+            broker = self._broker
+            present = Configs(broker.image.broker_configs, broker.config, broker.node_id)
+            decisions = decide_alter_configs(broker.image, present, requested)
+            if validate_only:
+                return decisions
+            return await self._commit_all(decisions, self._config_ops)
+
+        return await self._serialised(change)
+
+    async def allocate_producer_ids(self, count: int = PRODUCER_ID_BLOCK) -> range:
+        """A block of producer ids that nobody was or will be given but the caller."""
+
+        async def change() -> range:
+            nodes, _ = await self._broker.store.load(tree.PRODUCER_IDS)
+            node = nodes.get(tree.PRODUCER_IDS)
+            first = 0 if node is None else tree.decode(node)["next"]
+            value = tree.encode({"next": first + count})
+            op: Op = Create(tree.PRODUCER_IDS, value)
+            if node is not None:
+                op = Replace(tree.PRODUCER_IDS, value)
+            check = Check(tree.PRODUCER_IDS, None if node is None else node.version)
+            await self.commit([op], [check])
+            return range(first, first + count)
+
+        return await self._serialised(change)
+
+    # ---------------------------------------------------------------------------- committing
+
+    async def commit(self, ops: Sequence[Op], checks: Sequence[Check] = ()) -> int:
+        """Commit as controller. NOT_CONTROLLER if the state is not what was decided upon."""
+        epoch = Check(tree.CONTROLLER_EPOCH, self._broker.image.controller_epoch)
+        try:
+            return await self._broker.store.txn([epoch, *checks], ops)
+        except TxnConflict as conflict:
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER, f"The cluster changed meanwhile: {conflict}."
+            ) from None
+
+    async def close(self) -> None:
+        """Waits for the changes under way."""
+        if self._running:
+            await asyncio.wait(self._running)
+
+    async def _commit_all(
+        self,
+        decisions: list[Decision],
+        ops_of: Callable[[Decision], tuple[list[Op], list[Check]]],
+    ) -> list[Decision]:
+        """Commit each decision that is no error; those that fail become errors."""
+        accepted = [index for index, each in enumerate(decisions) if each.error is None]
+        outcomes = await asyncio.gather(
+            *(self.commit(*ops_of(decisions[index])) for index in accepted),
+            return_exceptions=True,
+        )
+        latest = max((each for each in outcomes if isinstance(each, int)), default=0)
+        await self._follower.applied(latest)
+        results = list(decisions)
+        for index, outcome in zip(accepted, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                results[index] = replace(decisions[index], error=_as_kafka_error(outcome))
+        return results
+
+    def _config_ops(self, decision: ConfigDecision) -> tuple[list[Op], list[Check]]:
+        configs = decision.configs or {}
+        if decision.topic is not None:
+            topic = decision.topic
+            value = tree.encode_topic(topic.name, configs, len(topic.partitions))
+            return [Replace(tree.topic_path(topic.topic_id), value)], [tree.topic_unchanged(topic)]
+        name = canonical_broker_name(decision.resource_name)
+        path, value = tree.broker_config_path(name), tree.encode(configs)
+        if name in self._broker.image.broker_configs:
+            return [Replace(path, value)], []
+        return [Create(path, value)], []
+
+    def _inputs(self) -> Inputs:
+        return Inputs(self._broker.config, self._new_id, self._draw)
+
+    async def _serialised(self, change: Callable[[], Awaitable[T]], timeout_ms: int = 0) -> T:
+        """Run one change; it goes on when the caller gives up waiting (invariant 1)."""
+
+        async def locked() -> T:
+            async with self._lock:
+                return await change()
+
+        task = asyncio.create_task(locked(), name="controller-change")
+        self._running.add(task)
+        task.add_done_callback(self._finished)
+        timeout = timeout_ms / 1000 if timeout_ms > 0 else None
+        await asyncio.wait([task], timeout=timeout)
+        if not task.done():
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The change is not complete after {timeout_ms} ms; it goes on.",
+            )
+        return task.result()
+
+    def _finished(self, task: asyncio.Task[object]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("a change by the controller failed: %s", error)
+
+
+def _create_topic_ops(decision: TopicDecision) -> tuple[list[Op], list[Check]]:
+    return tree.create_topic_ops(_required(decision.topic)), []
+
+
+def _delete_topic_ops(decision: DeleteDecision) -> tuple[list[Op], list[Check]]:
+    topic = _required(decision.topic)
+    return tree.delete_topic_ops(topic), [tree.topic_unchanged(topic)]
+
+
+def _add_partitions_ops(decision: PartitionsDecision) -> tuple[list[Op], list[Check]]:
+    topic = _required(decision.topic)
+    return tree.add_partitions_ops(topic, decision.added), [tree.topic_unchanged(topic)]
+
+
+def _required(topic: TopicImage | None) -> TopicImage:
+    assert topic is not None, "a decision without an error has a topic"
+    return topic
+
+
+def _as_kafka_error(error: BaseException) -> KafkaError:
+    if isinstance(error, KafkaError):
+        return error
+    if not isinstance(error, Exception):
+        raise error
+    logger.error("a change by the controller failed", exc_info=error)
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The change failed: {error}")

@@ -1,0 +1,35 @@
+"""Configs as DescribeConfigs and CreateTopics tell them.
+
+Most topics have no configs of their own, so a description is kept for each set of overrides until
+the next change of the cluster (`ClusterImage.views`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.base.config.describe import (
+    ConfigEntry,
+    describe_broker,
+    describe_broker_default,
+    describe_topic,
+)
+from ottla.broker.topic_views import TopicsBroker
+
+
+def topic_entries(broker: TopicsBroker, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    key = ("topic configs", frozenset(overrides.items()))
+    entries: list[ConfigEntry] | None = broker.image.views.get(key)
+    if entries is None:
+        own, of_all = broker.image.dynamic_configs(broker.node_id)
+        entries = describe_topic(broker.config, own, of_all, overrides)
+        broker.image.views[key] = entries
+    return entries
+
+
+def broker_entries(broker: TopicsBroker) -> list[ConfigEntry]:
+    own, of_all = broker.image.dynamic_configs(broker.node_id)
+    return describe_broker(broker.config, own, of_all)
+
+
+def broker_default_entries(broker: TopicsBroker) -> list[ConfigEntry]:
+    return describe_broker_default(broker.image.broker_configs.get("", {}))

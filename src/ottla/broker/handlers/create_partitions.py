@@ -1,0 +1,41 @@
+"""CreatePartitions (key 37), versions 0-3: topics get more partitions.
+
+Behaviours
+- `count` is the new total. Replicas are chosen, or given one list per new partition.
+- The codes are in `core.controller.create_partitions`. `validate_only` changes nothing.
+- The answer comes when the new partitions can be produced to, or after the timeout.
+
+Deviations: none known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import KafkaError
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.topic_views import TopicsBroker, error_fields
+from ottla.core.controller.create_partitions import MorePartitions, PartitionsDecision
+
+API_KEY = 37
+
+
+async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+    requested = [_more_partitions(topic) for topic in request.topics]
+    try:
+        decisions = await broker.controller.create_partitions(
+            requested, validate_only=request.validate_only, timeout_ms=request.timeout_ms
+        )
+    except KafkaError as error:
+        names = dict.fromkeys(each.name for each in requested)
+        decisions = [PartitionsDecision(name, error=error) for name in names]
+    return {
+        "throttle_time_ms": 0,
+        "results": [{"name": each.name, **error_fields(each.error)} for each in decisions],
+    }
+
+
+def _more_partitions(topic: Any) -> MorePartitions:
+    assignments = topic.assignments
+    if assignments is not None:
+        assignments = [each.broker_ids for each in assignments]
+    return MorePartitions(topic.name, topic.count, assignments)

@@ -1,0 +1,71 @@
+"""CreateTopics (key 19), versions 2-7.
+
+Behaviours
+- Each topic succeeds or fails on its own; the codes are in `core.controller.create_topics`. A name
+  given twice is answered once, with INVALID_REQUEST.
+- The answer comes when the topic can be produced to, or after the timeout with REQUEST_TIMED_OUT
+  (the creation goes on). A timeout of 0 or less waits as long as it takes.
+- KIP-525: from version 5 the answer has the counts and every config of the topic.
+- KIP-516: from version 7 it has the topic's id.
+- `validate_only` answers the same, with no id, and creates nothing.
+
+Deviations
+- Kafka invents an id for a topic that was only validated; we tell none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import KafkaError
+from ottla.base.types import ZERO_UUID
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.described_configs import topic_entries
+from ottla.broker.topic_views import TopicsBroker, error_fields
+from ottla.core.controller.create_topics import NewTopic, TopicDecision
+
+API_KEY = 19
+
+
+async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+    requested = [_new_topic(topic) for topic in request.topics]
+    try:
+        decisions = await broker.controller.create_topics(
+            requested, validate_only=request.validate_only, timeout_ms=request.timeout_ms
+        )
+    except KafkaError as error:
+        names = dict.fromkeys(topic.name for topic in requested)
+        decisions = [TopicDecision(name, error=error) for name in names]
+    return {
+        "throttle_time_ms": 0,
+        "topics": [_result(broker, each, request.validate_only) for each in decisions],
+    }
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(each.partition_index, each.broker_ids) for each in topic.assignments],
+        configs=[(each.name, each.value) for each in topic.configs],
+    )
+
+
+def _result(broker: TopicsBroker, decision: TopicDecision, validate_only: bool) -> Body:
+    result: Body = {"name": decision.name, "configs": [], **error_fields(decision.error)}
+    topic = decision.topic
+    if decision.error is None and topic is not None:
+        result["topic_id"] = ZERO_UUID if validate_only else topic.topic_id
+        result["num_partitions"] = len(topic.partitions)
+        result["replication_factor"] = topic.replication_factor
+        result["configs"] = [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "read_only": entry.read_only,
+                "config_source": entry.source,
+                "is_sensitive": entry.is_sensitive,
+            }
+            for entry in topic_entries(broker, topic.configs)
+        ]
+    return result

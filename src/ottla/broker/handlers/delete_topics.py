@@ -1,0 +1,46 @@
+"""DeleteTopics (key 20), versions 1-6.
+
+Behaviours
+- By name; from version 6 by name or id. The codes are in `core.controller.delete_topics`.
+- `delete.topic.enable=false` is TOPIC_DELETION_DISABLED, and INVALID_REQUEST before version 3,
+  which does not know that code.
+- The answer comes when the topic is gone from the metadata and its logs are closed; files go later.
+- KIP-599's throttling is not applied.
+
+Deviations: none known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.topic_views import TopicsBroker, error_fields
+from ottla.core.controller.delete_topics import DeleteDecision, TopicReference
+
+API_KEY = 20
+_FIRST_BY_ID = 6
+_FIRST_WITH_DISABLED = 3
+
+
+async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+    if context.api_version >= _FIRST_BY_ID:
+        references = [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        references = [TopicReference(name) for name in request.topic_names]
+    try:
+        decisions = await broker.controller.delete_topics(references, timeout_ms=request.timeout_ms)
+    except KafkaError as error:
+        decisions = [DeleteDecision(*each, error=error) for each in dict.fromkeys(references)]
+    return {
+        "throttle_time_ms": 0,
+        "responses": [_result(each, context.api_version) for each in decisions],
+    }
+
+
+def _result(decision: DeleteDecision, version: int) -> Body:
+    error = decision.error
+    is_disabled = error is not None and error.code == ErrorCode.TOPIC_DELETION_DISABLED
+    if is_disabled and version < _FIRST_WITH_DISABLED:
+        error = KafkaError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
+    return {"name": decision.name, "topic_id": decision.topic_id, **error_fields(error)}

@@ -1,0 +1,85 @@
+"""DescribeCluster (key 60), versions 0-2.
+
+Behaviours
+- KIP-700; the cluster's authorized operations only when asked for.
+- KIP-919: from version 1 the client says whether it wants brokers (1) or controllers (2). Brokers
+  answer for brokers: 2 is MISMATCHED_ENDPOINT_TYPE, anything else UNSUPPORTED_ENDPOINT_TYPE.
+- From version 2 fenced brokers are told when asked for.
+
+Deviations
+- The controller id is the controller's; Kafka 4 names any broker that is alive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.topic_views import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED_FOR,
+    TopicsBroker,
+    reachable_brokers,
+    requested_operations,
+)
+
+API_KEY = 60
+_BROKERS = 1
+_CONTROLLERS = 2
+
+
+def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+    if request.endpoint_type != _BROKERS:
+        return _refused(request.endpoint_type)
+    brokers = [
+        {"broker_id": id, "host": host, "port": port, "rack": rack, "is_fenced": False}
+        for id, host, port, rack in reachable_brokers(broker, context.listener)
+    ]
+    if request.include_fenced_brokers:
+        brokers += _fenced(broker, context.listener)
+    return {
+        "throttle_time_ms": 0,
+        "error_code": 0,
+        "error_message": None,
+        "endpoint_type": _BROKERS,
+        "cluster_id": broker.image.cluster_id or "",
+        "controller_id": broker.image.controller_id,
+        "brokers": brokers,
+        "cluster_authorized_operations": requested_operations(
+            request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+        ),
+    }
+
+
+def _fenced(broker: TopicsBroker, listener: str) -> list[Body]:
+    found = []
+    for each in sorted(broker.image.brokers.values(), key=lambda each: each.id):
+        if each.fenced and listener in each.endpoints:
+            host, port = each.endpoints[listener]
+            found.append(
+                {
+                    "broker_id": each.id,
+                    "host": host,
+                    "port": port,
+                    "rack": each.rack,
+                    "is_fenced": True,
+                }
+            )
+    return found
+
+
+def _refused(endpoint_type: int) -> Body:
+    if endpoint_type == _CONTROLLERS:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = "This is the endpoint of a broker, and the request is for controllers."
+    else:
+        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"Endpoint type {endpoint_type} is not known."
+    return {
+        "error_code": code,
+        "error_message": message,
+        "endpoint_type": _BROKERS,
+        "cluster_id": "",
+        "brokers": [],
+        "cluster_authorized_operations": NOT_ASKED_FOR,
+    }

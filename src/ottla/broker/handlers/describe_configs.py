@@ -1,0 +1,117 @@
+"""DescribeConfigs (key 32), versions 1-4.
+
+Behaviours
+- Resources: topics (2), this broker by its id (4), the defaults of all brokers by an empty name
+  (4), this broker's loggers (8). A null or empty list of keys is all of them.
+- Synonyms (KIP-226) and, from version 3, types and documentation (KIP-569) when asked for.
+- An unknown topic is UNKNOWN_TOPIC_OR_PARTITION; a broker that is not this one INVALID_REQUEST,
+  since only that broker knows its configs.
+
+Deviations
+- Client metrics (16) and groups (32) have no configs yet: INVALID_REQUEST."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ottla.base.config.describe import ConfigEntry
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.described_configs import broker_default_entries, broker_entries, topic_entries
+from ottla.broker.loggers import logger_levels
+from ottla.broker.topic_views import TopicsBroker, error_fields
+from ottla.core.controller.alter_configs import ResourceType, canonical_broker_name
+from ottla.core.controller.topic_names import validate_topic_name
+
+API_KEY = 32
+_DYNAMIC_BROKER_LOGGER_CONFIG = 6
+
+
+def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+    return {
+        "throttle_time_ms": 0,
+        "results": [_result(broker, resource, request) for resource in request.resources],
+    }
+
+
+def _result(broker: TopicsBroker, resource: Any, request: Any) -> Body:
+    error, configs = None, []
+    try:
+        configs = _configs(broker, resource, request)
+    except KafkaError as refused:
+        error = refused
+    return {
+        **error_fields(error),
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "configs": configs,
+    }
+
+
+def _configs(broker: TopicsBroker, resource: Any, request: Any) -> list[Body]:
+    kind, name = resource.resource_type, resource.resource_name
+    keys = set(resource.configuration_keys or ())
+
+    def wanted(key: str) -> bool:
+        return not keys or key in keys
+
+    if kind == ResourceType.TOPIC:
+        return _described(_topic(broker, name), wanted, request)
+    if kind == ResourceType.BROKER and not name:
+        return _described(broker_default_entries(broker), wanted, request)
+    if kind == ResourceType.BROKER:
+        _check_is_here(broker, name)
+        return _described(broker_entries(broker), wanted, request)
+    if kind == ResourceType.BROKER_LOGGER:
+        _check_is_here(broker, name)
+        return [_logger(*each) for each in logger_levels().items() if wanted(each[0])]
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Resource type {kind} has no configs.")
+
+
+def _topic(broker: TopicsBroker, name: str) -> list[ConfigEntry]:
+    validate_topic_name(name)
+    topic = broker.image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+    return topic_entries(broker, topic.configs)
+
+
+def _check_is_here(broker: TopicsBroker, name: str) -> None:
+    if canonical_broker_name(name) != str(broker.node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"This is broker {broker.node_id}, and the request is for broker '{name}'.",
+        )
+
+
+def _described(
+    entries: Iterable[ConfigEntry], wanted: Callable[[str], bool], request: Any
+) -> list[Body]:
+    return [_entry(entry, request) for entry in entries if wanted(entry.name)]
+
+
+def _entry(entry: ConfigEntry, request: Any) -> Body:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "read_only": entry.read_only,
+        "config_source": entry.source,
+        "is_sensitive": entry.is_sensitive,
+        "synonyms": [
+            {"name": each.name, "value": each.value, "source": each.source} for each in synonyms
+        ],
+        "config_type": entry.type,
+        "documentation": entry.documentation if request.include_documentation else None,
+    }
+
+
+def _logger(name: str, level: str) -> Body:
+    return {
+        "name": name,
+        "value": level,
+        "read_only": False,
+        "config_source": _DYNAMIC_BROKER_LOGGER_CONFIG,
+        "is_sensitive": False,
+    }

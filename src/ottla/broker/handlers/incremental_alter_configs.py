@@ -1,0 +1,66 @@
+"""IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): changes single configs.
+
+Behaviours
+- Operations: set (0), delete (1), append to (2) and subtract from (3) a list.
+- Topics, brokers by id, the default of all brokers by an empty name, and this broker's loggers
+  (KIP-412), whose levels last until the broker stops.
+- The codes are in `core.controller.alter_configs` and `broker.loggers`. `validate_only` changes
+  nothing. The answer comes when the change is in force.
+
+Deviations
+- Client metrics (16) and groups (32) have no configs yet: INVALID_REQUEST."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.broker import loggers
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.handlers.alter_configs import decided, result
+from ottla.broker.topic_views import TopicsBroker
+from ottla.core.controller.alter_configs import (
+    ConfigDecision,
+    ConfigRequest,
+    ResourceType,
+    canonical_broker_name,
+)
+
+API_KEY = 44
+
+
+async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+    requested = [
+        ConfigRequest(
+            resource.resource_type,
+            resource.resource_name,
+            [(each.name, each.config_operation, each.value) for each in resource.configs],
+        )
+        for resource in request.resources
+    ]
+    of_loggers = [each for each in requested if _is_logger(each)]
+    others = [each for each in requested if not _is_logger(each)]
+    decisions = [_alter_loggers(broker, each, request.validate_only) for each in of_loggers]
+    if others:
+        decisions += await decided(broker, others, request.validate_only)
+    return {"throttle_time_ms": 0, "responses": [result(each) for each in decisions]}
+
+
+def _is_logger(request: ConfigRequest) -> bool:
+    return request.resource_type == ResourceType.BROKER_LOGGER
+
+
+def _alter_loggers(
+    broker: TopicsBroker, request: ConfigRequest, validate_only: bool
+) -> ConfigDecision:
+    try:
+        if canonical_broker_name(request.resource_name) != str(broker.node_id):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"This is broker {broker.node_id}; it cannot alter the loggers of broker "
+                f"'{request.resource_name}'.",
+            )
+        loggers.alter_levels(request.alterations, validate_only=validate_only)
+    except KafkaError as error:
+        return ConfigDecision(request.resource_type, request.resource_name, error=error)
+    return ConfigDecision(request.resource_type, request.resource_name)

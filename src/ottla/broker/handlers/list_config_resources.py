@@ -1,0 +1,45 @@
+"""ListConfigResources (key 74), versions 0-1: what has configs, by kind.
+
+Behaviours
+- Version 0 (KIP-714) lists client metrics alone. From version 1 (KIP-1142) the kinds are asked for;
+  an empty list is all kinds, and a kind that is not known is UNSUPPORTED_VERSION.
+
+Deviations
+- There are no client metrics and no groups with configs yet; asked for, they are empty lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.topic_views import TopicsBroker
+from ottla.core.controller.alter_configs import ResourceType
+
+API_KEY = 74
+
+
+def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+    kinds: list[int] = [ResourceType.CLIENT_METRICS]
+    if context.api_version > 0:
+        kinds = list(dict.fromkeys(request.resource_types)) or list(ResourceType)
+    if not set(kinds) <= set(ResourceType):
+        return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
+    return {
+        "throttle_time_ms": 0,
+        "error_code": 0,
+        "config_resources": [
+            {"resource_name": name, "resource_type": kind}
+            for kind in kinds
+            for name in _names(broker, kind)
+        ],
+    }
+
+
+def _names(broker: TopicsBroker, kind: int) -> Iterable[str]:
+    if kind == ResourceType.TOPIC:
+        return broker.image.topics
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        return [str(each.id) for each in broker.image.live_brokers]
+    return ()

@@ -1,0 +1,125 @@
+"""Metadata (key 3), versions 0-13: brokers, topics, and who leads each partition.
+
+Behaviours
+- All topics: a null list from version 1, an empty list in version 0. An empty list from version 1
+  is no topics.
+- By id from version 12: if any id is given, ids alone count; an unknown one is UNKNOWN_TOPIC_ID.
+  Versions 10 and 11 have the field but cannot use it: INVALID_REQUEST, as in Kafka.
+- A topic that does not exist is created if both the request (from version 4; before, always) and
+  `auto.create.topics.enable` allow it, unless all topics were asked for. The answer has it already.
+- Authorized operations (KIP-430) only when asked for; of the cluster in versions 8-10.
+- A topic asked for twice is told once.
+- Version 0 tells no replicas that are not alive; LISTENER_NOT_FOUND is told from version 6.
+
+Deviations
+- The controller id is the controller's; Kafka 4 names any broker that is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import ZERO_UUID
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.topic_views import (
+    CLUSTER_OPERATIONS,
+    TOPIC_OPERATIONS,
+    Style,
+    TopicsBroker,
+    described_topic,
+    described_topics,
+    reachable_brokers,
+    requested_operations,
+    unknown_topic,
+)
+from ottla.core.controller.topic_names import illegal_because
+
+API_KEY = 3
+_FIRST_BY_ID = 12
+
+
+def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Response:
+    answer = _Answer(broker, context, request)
+    topics = request.topics
+    if topics is None or (context.api_version == 0 and not topics):
+        return answer.of(answer.all_topics())
+    ids = [topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID]
+    if context.api_version < _FIRST_BY_ID and (ids or any(t.name is None for t in topics)):
+        return answer.of(_refused(topics))
+    if ids:
+        return answer.of([answer.by_id(topic_id) for topic_id in dict.fromkeys(ids)])
+    names = list(dict.fromkeys(topic.name or "" for topic in topics))
+    missing = [name for name in names if name not in broker.image.topics]
+    if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+        return _create(broker, answer, names, missing)
+    return answer.of([answer.by_name(name, {}) for name in names])
+
+
+async def _create(
+    broker: TopicsBroker, answer: _Answer, names: Iterable[str], missing: list[str]
+) -> Body:
+    try:
+        decisions = await broker.controller.auto_create_topics(missing)
+        errors = {each.name: each.error.code for each in decisions if each.error is not None}
+    except KafkaError as error:
+        errors = dict.fromkeys(missing, error.code)
+    return answer.of([answer.by_name(name, errors) for name in names])
+
+
+def _refused(topics: Iterable[Any]) -> list[Body]:
+    return [
+        unknown_topic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id)
+        for topic in topics
+    ]
+
+
+class _Answer:
+    def __init__(self, broker: TopicsBroker, context: RequestContext, request: Any) -> None:
+        self._broker = broker
+        self._listener = context.listener
+        self._style = Style.of_metadata(context.api_version)
+        self._topic_operations = requested_operations(
+            request.include_topic_authorized_operations, TOPIC_OPERATIONS
+        )
+        self._cluster_operations = requested_operations(
+            request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+        )
+
+    def all_topics(self) -> list[Body]:
+        image = self._broker.image
+        return described_topics(image, self._listener, self._style, self._topic_operations)
+
+    def by_id(self, topic_id: bytes) -> Body:
+        topic = self._broker.image.topics_by_id.get(topic_id)
+        if topic is None:
+            return unknown_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+        return described_topic(
+            self._broker.image, topic, self._listener, self._style, self._topic_operations
+        )
+
+    def by_name(self, name: str, errors: Mapping[str, ErrorCode]) -> Body:
+        topic = self._broker.image.topics.get(name)
+        if topic is not None:
+            return described_topic(
+                self._broker.image, topic, self._listener, self._style, self._topic_operations
+            )
+        if name in errors:
+            return unknown_topic(errors[name], name)
+        if illegal_because(name) is not None:
+            return unknown_topic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
+        return unknown_topic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+
+    def of(self, topics: list[Body]) -> Body:
+        return {
+            "throttle_time_ms": 0,
+            "brokers": [
+                {"node_id": id, "host": host, "port": port, "rack": rack}
+                for id, host, port, rack in reachable_brokers(self._broker, self._listener)
+            ],
+            "cluster_id": self._broker.image.cluster_id,
+            "controller_id": self._broker.image.controller_id,
+            "topics": topics,
+            "cluster_authorized_operations": self._cluster_operations,
+            "error_code": 0,
+        }

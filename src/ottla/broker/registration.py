@@ -1,0 +1,140 @@
+"""How a broker joins its cluster: it registers, becomes controller if there is none, leads again.
+
+    1. /cluster: the cluster's id, created at the first start ever
+    2. /registrations/<id>: endpoints and rack; its new version is the broker's new incarnation
+       /live/<id>: gone with the session
+       /controller/epoch, /controller/leader: a broker alone is always the controller
+    3. the partitions that only this broker can lead (`core.controller.elections`)
+
+Topics that lie in the log directories of a broker without any metadata (written by Apache Kafka)
+are adopted: they get their nodes, with the ids they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.base.cluster import BrokerRegistration, Endpoint, PartitionState, TopicImage
+from ottla.base.metadata import Check, Create, Node, Op, Replace
+from ottla.base.types import ZERO_UUID, format_uuid, new_uuid
+from ottla.broker.controller import ControlledBroker, Controller
+from ottla.core.controller.elections import (
+    LeadershipChange,
+    decide_broker_returned,
+    new_partition,
+)
+from ottla.metadata import tree
+from ottla.metadata.follower import ImageFollower
+
+MAX_OPS_PER_TXN = 20_000
+"""Of one transaction of elections; the embedded store takes any number, memory is the limit."""
+
+
+class FoundTopic(NamedTuple):
+    """A topic that lies in the log directories."""
+
+    name: str
+    topic_id: bytes
+    """ZERO_UUID if the directories do not tell."""
+    partition_count: int
+
+
+async def ensure_cluster_id(broker: ControlledBroker, known: str | None = None) -> str:
+    """The cluster's id. At the first start it is `known` (from meta.properties), or a new one."""
+    nodes, _ = await broker.store.load(tree.CLUSTER)
+    node = nodes.get(tree.CLUSTER)
+    if node is not None:
+        existing: str = tree.decode(node)["cluster_id"]
+        return existing
+    cluster_id = known or format_uuid(new_uuid())
+    value = tree.encode({"cluster_id": cluster_id})
+    await broker.store.txn([], [Create(tree.CLUSTER, value)])
+    return cluster_id
+
+
+async def join_cluster(
+    broker: ControlledBroker,
+    controller: Controller,
+    follower: ImageFollower,
+    *,
+    endpoints: Mapping[str, tuple[str, int]],
+    clean_shutdown: bool,
+    found_topics: Sequence[FoundTopic] = (),
+) -> BrokerRegistration:
+    """Returns when the image shows the broker registered and leading what it can lead."""
+    registration = await _register(broker, endpoints, clean_shutdown)
+    await follower.applied(await _become_controller(broker))
+    if found_topics and not broker.image.topics:
+        await follower.applied(await _adopt(controller, registration, found_topics))
+    changes = decide_broker_returned(broker.image.topics.values(), registration)
+    for batch in _batches(changes):
+        await follower.applied(await controller.commit(*_leadership_ops(batch)))
+    return registration
+
+
+async def _register(
+    broker: ControlledBroker, endpoints: Mapping[str, tuple[str, int]], clean_shutdown: bool
+) -> BrokerRegistration:
+    path = tree.registration_path(broker.node_id)
+    nodes, _ = await broker.store.load(path)
+    node = nodes.get(path)
+    incarnation = 0 if node is None else node.version + 1
+    registration = BrokerRegistration(
+        id=broker.node_id,
+        incarnation=incarnation,
+        endpoints={name: Endpoint(*at) for name, at in endpoints.items()},
+        rack=broker.config.broker_rack,
+        clean_from=_clean_from(broker.node_id, node, clean_shutdown),
+    )
+    value = tree.encode_registration(registration)
+    op: Op = Create(path, value) if node is None else Replace(path, value)
+    live = Create(tree.live_path(broker.node_id), b"{}", ephemeral=True)
+    await broker.store.txn([Check(path, None if node is None else node.version)], [op, live])
+    return registration
+
+
+def _clean_from(node_id: int, node: Node | None, clean_shutdown: bool) -> int:
+    if node is None:
+        return 0
+    if not clean_shutdown:
+        return node.version + 1
+    return tree.decode_registration(node_id, node, fenced=True).clean_from
+
+
+async def _become_controller(broker: ControlledBroker) -> int:
+    nodes, _ = await broker.store.load(tree.CONTROLLER_EPOCH)
+    node = nodes.get(tree.CONTROLLER_EPOCH)
+    value = tree.encode({"controller_id": broker.node_id})
+    epoch: Op = Create(tree.CONTROLLER_EPOCH, value)
+    if node is not None:
+        epoch = Replace(tree.CONTROLLER_EPOCH, value)
+    leader = Create(tree.CONTROLLER_LEADER, tree.encode({"id": broker.node_id}), ephemeral=True)
+    check = Check(tree.CONTROLLER_EPOCH, None if node is None else node.version)
+    return await broker.store.txn([check], [leader, epoch])
+
+
+async def _adopt(
+    controller: Controller, registration: BrokerRegistration, found: Iterable[FoundTopic]
+) -> int:
+    state = new_partition([registration.id], {registration.id: registration})
+    ops: list[Op] = []
+    for topic in found:
+        topic_id = new_uuid() if topic.topic_id == ZERO_UUID else topic.topic_id
+        partitions: tuple[PartitionState, ...] = (state,) * topic.partition_count
+        ops += tree.create_topic_ops(TopicImage(topic.name, topic_id, {}, partitions))
+    return await controller.commit(ops)
+
+
+def _batches(changes: Sequence[LeadershipChange]) -> Iterator[Sequence[LeadershipChange]]:
+    for first in range(0, len(changes), MAX_OPS_PER_TXN):
+        yield changes[first : first + MAX_OPS_PER_TXN]
+
+
+def _leadership_ops(changes: Iterable[LeadershipChange]) -> tuple[list[Op], list[Check]]:
+    ops: list[Op] = []
+    checks = []
+    for topic, partition, state in changes:
+        path = tree.partition_path(topic.topic_id, partition)
+        ops.append(Replace(path, tree.encode_partition(state)))
+        checks.append(Check(path, state.partition_epoch))
+    return ops, checks

@@ -1,0 +1,183 @@
+"""Topics, partitions and brokers as Metadata and DescribeTopicPartitions tell them.
+
+With ten thousand partitions these answers are large, and clients ask often, so what was built is
+kept: per topic in `TopicImage.views`, which goes when the topic changes; for all topics together
+and for the brokers in `ClusterImage.views`, which goes with every change. Nobody changes what is
+returned from here.
+
+How a partition is told depends on who is alive, on the listener that the client came by, and a
+little on the version:
+
+| the leader | from version 6 | before |
+|---|---|---|
+| none, or not alive | LEADER_NOT_AVAILABLE | LEADER_NOT_AVAILABLE |
+| alive without this listener | LISTENER_NOT_FOUND | LEADER_NOT_AVAILABLE |
+
+Version 0 leaves out replicas that are not alive, and then says REPLICA_NOT_AVAILABLE."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Protocol
+
+from ottla.base.cluster import INTERNAL_TOPICS, NO_LEADER, PartitionState, TopicImage
+from ottla.base.config.broker import BrokerConfig
+from ottla.base.errors import ErrorCode
+from ottla.base.types import ZERO_UUID
+from ottla.broker.context import Body
+from ottla.broker.controller import Controller
+from ottla.metadata.image import ClusterImage
+
+NOT_ASKED_FOR = -(2**31)
+"""In a field of authorized operations: the client did not ask."""
+
+TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+"""Read, write, create, delete, alter, describe, describe and alter configs: everything, which is
+what anyone may do on a broker without an authorizer. Each is a bit, by its code."""
+
+CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+"""Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
+
+MAX_VIEWS_PER_TOPIC = 16
+
+
+class TopicsBroker(Protocol):
+    """What the handlers about topics and configs need of the broker."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def controller(self) -> Controller: ...
+
+    def endpoint_for(self, listener_name: str) -> tuple[str, int]: ...
+
+
+class Style(Enum):
+    """How what is not available is told; see the table above."""
+
+    VERSION_0 = 0
+    BEFORE_6 = 1
+    NEWEST = 6
+
+    @classmethod
+    def of_metadata(cls, version: int) -> Style:
+        if version == 0:
+            return cls.VERSION_0
+        return cls.BEFORE_6 if version < 6 else cls.NEWEST
+
+
+def described_topic(
+    image: ClusterImage, topic: TopicImage, listener: str, style: Style, operations: int
+) -> Body:
+    key = (image.brokers_revision, listener, style, operations)
+    view: Body | None = topic.views.get(key)
+    if view is None:
+        view = {
+            "error_code": 0,
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "is_internal": topic.is_internal,
+            "partitions": described_partitions(image, topic, listener, style),
+            "topic_authorized_operations": operations,
+        }
+        if len(topic.views) >= MAX_VIEWS_PER_TOPIC:
+            topic.views.clear()
+        topic.views[key] = view
+    return view
+
+
+def described_topics(
+    image: ClusterImage, listener: str, style: Style, operations: int
+) -> list[Body]:
+    """All topics, in the order of their creation."""
+    key = ("topics", listener, style, operations)
+    views: list[Body] | None = image.views.get(key)
+    if views is None:
+        views = [
+            described_topic(image, topic, listener, style, operations)
+            for topic in image.topics.values()
+        ]
+        image.views[key] = views
+    return views
+
+
+def unknown_topic(error: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> Body:
+    return {
+        "error_code": error,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": [],
+        "topic_authorized_operations": NOT_ASKED_FOR,
+    }
+
+
+def described_partitions(
+    image: ClusterImage, topic: TopicImage, listener: str, style: Style
+) -> list[Body]:
+    reachable = {broker.id for broker in image.live_brokers if listener in broker.endpoints}
+    return [
+        _described_partition(image, index, state, reachable, style)
+        for index, state in enumerate(topic.partitions)
+    ]
+
+
+def _described_partition(
+    image: ClusterImage, index: int, state: PartitionState, reachable: set[int], style: Style
+) -> Body:
+    error = ErrorCode.NONE
+    leader, replicas, isr = state.leader, state.replicas, state.isr
+    offline = (
+        [] if reachable.issuperset(replicas) else [id for id in replicas if id not in reachable]
+    )
+    if style is Style.VERSION_0 and offline:
+        error = ErrorCode.REPLICA_NOT_AVAILABLE
+        replicas = tuple(id for id in replicas if id in reachable)
+        isr = tuple(id for id in isr if id in reachable)
+    if leader not in reachable:
+        leader, error = NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+        if style is Style.NEWEST and image.is_alive(state.leader):
+            error = ErrorCode.LISTENER_NOT_FOUND
+    return {
+        "error_code": error,
+        "partition_index": index,
+        "leader_id": leader,
+        "leader_epoch": state.leader_epoch,
+        "replica_nodes": replicas,
+        "isr_nodes": isr,
+        "offline_replicas": offline,
+    }
+
+
+def reachable_brokers(
+    broker: TopicsBroker, listener: str
+) -> list[tuple[int, str, int, str | None]]:
+    """(id, host, port, rack) of the brokers that are alive and have the listener."""
+    found = []
+    for each in broker.image.live_brokers:
+        if each.id == broker.node_id:
+            host, port = broker.endpoint_for(listener)
+        elif listener in each.endpoints:
+            host, port = each.endpoints[listener]
+        else:
+            continue
+        found.append(ReachableBroker(each.id, host, port, each.rack))
+    return found
+
+
+def requested_operations(asked: bool, operations: int) -> int:
+    return operations if asked else NOT_ASKED_FOR
+
+
+def error_fields(error: Any) -> Body:
+    """`error_code` and `error_message` of a KafkaError, or of success."""
+    if error is None:
+        return {"error_code": 0, "error_message": None}
+    return {"error_code": error.code, "error_message": error.message}

@@ -1,0 +1,136 @@
+"""Which changes of topic and broker configs are taken. Each resource stands or falls as a whole.
+
+| the request | answer |
+|---|---|
+| names a resource twice, or a kind of resource that has no configs here | INVALID_REQUEST |
+| an unknown topic | UNKNOWN_TOPIC_OR_PARTITION |
+| a broker's name that is no number | INVALID_REQUEST |
+| a broker that never registered | BROKER_ID_NOT_REGISTERED |
+| names, operations and values that do not fit | see `ottla.base.config.alter` |
+| a result that does not fit together | INVALID_CONFIG (topic), INVALID_REQUEST (broker) |"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ottla.base.cluster import ClusterView, TopicImage
+from ottla.base.config.alter import alter
+from ottla.base.config.broker import BROKER, BrokerConfig
+from ottla.base.config.topic import TOPIC, topic_config
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.core.controller.topic_names import validate_topic_name
+
+
+class ResourceType(IntEnum):
+    """Kafka's codes for what has configs."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRequest:
+    resource_type: int
+    resource_name: str
+    alterations: Sequence[tuple[str, int, str | None]]
+    """(name, operation, value)."""
+    replace_all: bool = False
+    """Whether configs that are not named lose their values (AlterConfigs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDecision:
+    resource_type: int
+    resource_name: str
+    configs: Mapping[str, str] | None = None
+    """All that is set on the resource from now on."""
+    topic: TopicImage | None = None
+    error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Configs:
+    """What the decision knows of present configs."""
+
+    of_brokers: Mapping[str, Mapping[str, str]]
+    """By resource name: a broker's id, or empty for all brokers."""
+    of_this_broker: BrokerConfig
+    node_id: int
+
+
+def decide_alter_configs(
+    view: ClusterView, present: Configs, requested: Sequence[ConfigRequest]
+) -> list[ConfigDecision]:
+    counts = Counter((each.resource_type, each.resource_name) for each in requested)
+    decisions = []
+    for request in {(each.resource_type, each.resource_name): each for each in requested}.values():
+        kind, name = request.resource_type, request.resource_name
+        try:
+            if counts[kind, name] > 1:
+                raise _invalid("Each resource must appear at most once.")
+            topic, configs = _decide_resource(view, present, request)
+        except KafkaError as error:
+            decisions.append(ConfigDecision(kind, name, error=error))
+        else:
+            decisions.append(ConfigDecision(kind, name, configs, topic))
+    return decisions
+
+
+def _decide_resource(
+    view: ClusterView, present: Configs, request: ConfigRequest
+) -> tuple[TopicImage | None, Mapping[str, str]]:
+    if request.resource_type == ResourceType.TOPIC:
+        return _decide_topic(view, present, request)
+    if request.resource_type == ResourceType.BROKER:
+        return None, _decide_broker(view, present, request)
+    raise _invalid(f"Configs of resource type {request.resource_type} cannot be altered.")
+
+
+def _decide_topic(
+    view: ClusterView, present: Configs, request: ConfigRequest
+) -> tuple[TopicImage, Mapping[str, str]]:
+    name = request.resource_name
+    validate_topic_name(name)
+    topic = view.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+    current = {} if request.replace_all else topic.configs
+    configs = alter(TOPIC, current, request.alterations)
+    topic_config(present.of_this_broker, configs)
+    return topic, configs
+
+
+def _decide_broker(
+    view: ClusterView, present: Configs, request: ConfigRequest
+) -> Mapping[str, str]:
+    name = canonical_broker_name(request.resource_name)
+    if name and int(name) not in view.brokers:
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} is registered."
+        )
+    current = {} if request.replace_all else present.of_brokers.get(name, {})
+    configs = alter(BROKER, current, request.alterations, for_all_brokers=not name)
+    own = str(present.node_id)
+    if name in ("", own):
+        after = {**present.of_brokers, name: configs}
+        present.of_this_broker.with_dynamic(after.get("", {}), after.get(own, {}))
+    return configs
+
+
+def canonical_broker_name(name: str) -> str:
+    """The resource name of a broker: a plain number, or empty for all brokers."""
+    if not name:
+        return ""
+    if not (name.isascii() and name.isdigit() and len(name) <= 10):
+        raise _invalid(f"A broker is named by its id, a number, but the request says '{name}'.")
+    return str(int(name))
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
