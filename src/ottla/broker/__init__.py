@@ -1,0 +1,1 @@
+"""The asyncio shell: connections, request handlers and the parts that they work on."""

@@ -1,0 +1,384 @@
+"""One client's connection: requests in, answers out in the order of the requests.
+
+Requests are served while nothing stands against it. `_held_up` has a bit for each thing that does;
+while any is set the socket is not read, and frames already received are kept:
+
+    bit       set when                                          cleared when
+    TURN      a wake-up has served `FRAMES_PER_TURN` requests   the loop comes round again
+    WRITING   the peer does not read: unsent bytes pile up      the socket has taken them
+    TASK      a coroutine serves a request                      it is done
+    PARKED    too many, or too large, answers wait for an       an answer has gone out
+              earlier one, or a request must be alone
+    MEMORY    a large frame waits for the request budget        the budget grants it
+    ENDING    the connection is being closed                    never
+
+Answers that are ready in the wake-up that brought their requests go out in one write. Once a
+request is parked (its handler gave a future, or a coroutine), its answer and those of all later
+requests go through `_parked`, in order; whatever is complete at its front is written together,
+after all that became complete in one round of the loop.
+
+There is no task, no timer and no buffer per connection: an idle one is this object, its reader and
+its transport."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+from ottla.base.ports import ReadableBuffer
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.router import RequestRefused, dispatch, encode
+from ottla.wire.codec import DecodeError
+from ottla.wire.frame import FrameReader, FrameRefused
+
+if TYPE_CHECKING:
+    from ottla.broker.server import Server
+
+FRAMES_PER_TURN = 128
+"""A client that sends many requests at once must let the others have a turn."""
+MAX_PARKED = 256
+MAX_HELD_BYTES = 16 * 1024
+"""Answers that are ready and cannot go out yet; above this no further request is served."""
+HIGH_WATER_BYTES = 16 * 1024
+"""Above this many unsent bytes, the kernel's buffer not counted, no further request is served."""
+LOW_WATER_BYTES = 0
+
+TURN = 1
+WRITING = 2
+TASK = 4
+PARKED = 8
+MEMORY = 16
+ENDING = 32
+
+
+class ParkedAnswer:
+    """The place of an answer in the order; the callback of the future that will bring it."""
+
+    __slots__ = ("connection", "context", "future", "held_bytes", "is_task", "pieces")
+
+    def __init__(
+        self,
+        connection: Connection,
+        context: RequestContext,
+        future: asyncio.Future[Body | None] | None,
+        is_task: bool,
+    ) -> None:
+        self.connection = connection
+        self.context = context
+        self.future = future
+        self.is_task = is_task
+        """The connection waits for it."""
+        self.pieces: list[ReadableBuffer] | None = None
+        self.held_bytes = 0
+
+    def __call__(self, future: asyncio.Future[Body | None]) -> None:
+        self.future = None
+        self.connection.answered(self, future)
+
+
+class Connection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_held_bytes",
+        "_held_up",
+        "_parked",
+        "_transport",
+        "active",
+        "flush_is_due",
+        "last_active",
+        "listener",
+        "peer",
+        "reader",
+        "server",
+        "unsent_seen",
+    )
+
+    def __init__(self, server: Server, listener: str) -> None:
+        self.server = server
+        self.listener = listener
+        self.peer = ""
+        self.reader = FrameReader(server.request_memory)
+        self._transport: asyncio.Transport | None = None
+        self._held_up = 0
+        self._parked: deque[ParkedAnswer] | None = None
+        self._held_bytes = 0
+        self.flush_is_due = False
+        self.active = True
+        """Something arrived since the server last looked."""
+        self.last_active = 0.0
+        self.unsent_seen = 0
+
+    # ------------------------------------------------------------------------- from the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        stream = cast("asyncio.Transport", transport)
+        address = stream.get_extra_info("peername")
+        self.peer = address[0] if address else "unknown"
+        if not self.server.admit(self):
+            self._held_up = ENDING
+            stream.abort()
+            return
+        stream.set_write_buffer_limits(HIGH_WATER_BYTES, LOW_WATER_BYTES)
+        self._transport = stream
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.reader.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.active = True
+        self.server.bytes_in += nbytes
+        self.reader.received(nbytes)
+        self._serve_frames()
+
+    def pause_writing(self) -> None:
+        self._hold_up(WRITING)
+        self._account()
+
+    def resume_writing(self) -> None:
+        self.active = True
+        self._held_up &= ~WRITING
+        self._account()
+        self.flush()
+        self._go_on(0)  # unless that write made us pause again
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is None:
+            return
+        self._transport = None
+        self._held_up |= ENDING
+        self.reader.close()
+        self.server.forget(self)
+        parked, self._parked = self._parked, None
+        for answer in parked or ():
+            if answer.future is not None and not answer.is_task:
+                answer.future.cancel()
+
+    # ---------------------------------------------------------------------------- from the server
+
+    @property
+    def is_busy(self) -> bool:
+        """Some request has been received whose answer has not gone out."""
+        return bool(self._parked)
+
+    @property
+    def is_ending(self) -> bool:
+        return bool(self._held_up & ENDING)
+
+    @property
+    def is_stuck(self) -> bool:
+        """The peer does not take what we write."""
+        return bool(self._held_up & WRITING)
+
+    def unsent_bytes(self) -> int:
+        if self._transport is None:
+            return 0
+        return self._transport.get_write_buffer_size() + self._held_bytes
+
+    def name(self) -> str:
+        address = self._transport.get_extra_info("peername") if self._transport else None
+        return f"{address[0]}:{address[1]}" if address else self.peer
+
+    def finish(self) -> None:
+        """Serve nothing more, and close when the answers still owed have gone out."""
+        self._hold_up(ENDING)
+        if not self._parked and self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._held_up |= ENDING
+        if self._transport is not None:
+            self._transport.abort()
+
+    def evict(self) -> None:
+        self.server.report_abuse(
+            self, f"it does not read its answers: {self.unsent_bytes()} bytes are unsent"
+        )
+        self.abort()
+
+    def memory_granted(self) -> None:
+        self._go_on(MEMORY)
+
+    def next_turn(self) -> None:
+        self._go_on(TURN)
+
+    # ------------------------------------------------------------------------------------ serving
+
+    def _hold_up(self, reason: int) -> None:
+        if not self._held_up and self._transport is not None:
+            self._transport.pause_reading()
+        self._held_up |= reason
+
+    def _go_on(self, reason: int) -> None:
+        self._held_up &= ~reason
+        if self._held_up:
+            return
+        if self._serve_frames() and self._transport is not None:
+            self._transport.resume_reading()
+
+    def _serve_frames(self) -> bool:
+        """Whether more may be read."""
+        ready: list[ReadableBuffer] = []
+        served = 0
+        reader = self.reader
+        try:
+            while not self._held_up:
+                frame = reader.next_frame()
+                if frame is None:
+                    break
+                self._serve(frame, ready)
+                served += 1
+                if served == FRAMES_PER_TURN:
+                    self._hold_up(TURN)
+                    self.server.schedule(self.next_turn)
+        except (FrameRefused, RequestRefused, DecodeError) as error:
+            self._refuse(str(error), ready)
+        except Exception as error:
+            self._fail(error, ready)
+        if ready:
+            self._write(ready)
+        if self._held_up:
+            reader.suspend()
+        elif reader.starving:
+            self._hold_up(MEMORY)
+            self.server.request_memory.wait(self)
+        return not self._held_up
+
+    def _serve(self, frame: memoryview, ready: list[ReadableBuffer]) -> None:
+        server = self.server
+        route, context, position = server.router.open(frame, self)
+        if route.alone and self._parked:
+            self.reader.put_back(frame)
+            self._hold_up(PARKED)
+            return
+        if route.is_coroutine and self.reader.frame_is_shared:
+            frame = memoryview(bytes(frame))
+        server.requests += 1
+        response = dispatch(route, server.broker, context, frame, position)
+        if type(response) is dict:
+            self._answer(context, response, ready)
+        elif response is not None:
+            self._park(context, response)
+
+    def _answer(self, context: RequestContext, body: Body, ready: list[ReadableBuffer]) -> None:
+        pieces = encode(context, body)
+        if self._parked:
+            answer = ParkedAnswer(self, context, None, is_task=False)
+            self._append_parked(answer)
+            self._hold(answer, pieces)
+            return
+        ready += pieces
+        if len(pieces) > 1:  # large: let the peer take it before we make the next
+            self._write(ready)
+            ready.clear()
+
+    def _park(self, context: RequestContext, response: Any) -> None:
+        is_task = not asyncio.isfuture(response)
+        if is_task:
+            response = self.server.spawn(response)
+            self._hold_up(TASK)
+        answer = ParkedAnswer(self, context, response, is_task)
+        self._append_parked(answer)
+        response.add_done_callback(answer)
+
+    def _append_parked(self, answer: ParkedAnswer) -> None:
+        if self._parked is None:
+            self._parked = deque()
+        self._parked.append(answer)
+        if len(self._parked) >= MAX_PARKED:
+            self._hold_up(PARKED)
+
+    def _hold(self, answer: ParkedAnswer, pieces: list[ReadableBuffer]) -> None:
+        """Keep an answer that is ready until the earlier ones have gone out."""
+        answer.pieces = pieces
+        answer.held_bytes = sum(map(len, pieces))
+        self._held_bytes += answer.held_bytes
+        if self._held_bytes > MAX_HELD_BYTES:
+            self._hold_up(PARKED)
+            self._account()
+
+    def _account(self) -> None:
+        """Tell the server what it holds for a peer that is slow, or that asked out of measure."""
+        unsent = 0
+        if self._held_up & WRITING or self._held_bytes > MAX_HELD_BYTES:
+            unsent = self.unsent_bytes()
+        self.unsent_seen = unsent
+        self.server.response_memory.hold(self, unsent)
+
+    def answered(self, answer: ParkedAnswer, future: asyncio.Future[Body | None]) -> None:
+        if self._transport is None:
+            if not future.cancelled():
+                future.exception()  # else the loop complains that nobody looked
+            return
+        try:
+            body = future.result()
+            pieces = [] if body is None else encode(answer.context, body)
+        except asyncio.CancelledError:
+            self.abort()
+            return
+        except Exception as error:
+            self._fail(error, [])
+            return
+        if self._held_up & WRITING or (self._parked and self._parked[0] is not answer):
+            self._hold(answer, pieces)
+        else:
+            answer.pieces = pieces
+        if not self.flush_is_due:
+            self.flush_is_due = True
+            self.server.flush_soon(self)
+        if answer.is_task:
+            self._go_on(TASK)
+
+    def flush(self) -> None:
+        """Write the parked answers whose turn has come."""
+        self.flush_is_due = False
+        parked = self._parked
+        if not parked or self._held_up & WRITING or self._transport is None:
+            return
+        ready: list[ReadableBuffer] = []
+        was_held = self._held_bytes
+        while parked and parked[0].pieces is not None:
+            answer = parked.popleft()
+            self._held_bytes -= answer.held_bytes
+            ready += answer.pieces or ()
+        if was_held > MAX_HELD_BYTES:
+            self._account()
+        if ready:
+            self._write(ready)
+        if self._held_up & PARKED:
+            self._go_on(PARKED)
+        if self._held_up & ENDING and not parked and self._transport is not None:
+            self._transport.close()
+
+    # ------------------------------------------------------------------------------------ writing
+
+    def _write(self, pieces: list[ReadableBuffer]) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        size = sum(map(len, pieces))
+        self.server.bytes_out += size
+        if len(pieces) == 1:
+            transport.write(pieces[0])
+        elif size <= HIGH_WATER_BYTES:
+            transport.write(b"".join(pieces))
+        else:
+            transport.writelines(pieces)
+
+    def _refuse(self, reason: str, ready: list[ReadableBuffer]) -> None:
+        self.server.report_abuse(self, reason)
+        self._end(ready)
+
+    def _fail(self, error: Exception, ready: list[ReadableBuffer]) -> None:
+        self.server.report_failure(self, error)
+        self._end(ready)
+
+    def _end(self, ready: list[ReadableBuffer]) -> None:
+        """Send what is ready, and close: the client will come back on a new connection."""
+        self._hold_up(ENDING)
+        if self._transport is None:
+            return
+        if ready:
+            self._write(ready)
+            ready.clear()
+        self._transport.close()
+        self.reader.close()

@@ -1,0 +1,81 @@
+"""ApiVersions (key 18), versions 0-4: what this broker understands.
+
+Behaviours
+- The ranges are exactly what the router serves, with one exception that Kafka 4 makes too: Produce
+  is advertised from 0 although versions 0 to 2 are refused, because older librdkafka decides by
+  that minimum which compression it may use (KAFKA-18659).
+- KIP-511: an unknown version of this request is answered in version 0 with UNSUPPORTED_VERSION and
+  this API's own range, so that a newer client can go down; the router asks `unsupported` for that.
+  From version 3 the client's software name and version are checked; a bad one is INVALID_REQUEST.
+- KIP-584: features are told from version 3. A supported feature that starts at level 0 is told from
+  version 4 only, because older Java clients fail on it (KIP-1022).
+
+Deviations
+- The software name and version are checked, and not kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext
+
+API_KEY = 18
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
+_FIRST_WITH_SOFTWARE = 3
+_FIRST_WITH_LEVEL_ZERO = 4
+
+
+class Features(NamedTuple):
+    """What `Broker.features()` gives, if the broker has it."""
+
+    supported: Mapping[str, tuple[int, int]]
+    """Name -> lowest and highest level."""
+    finalized: Mapping[str, int]
+    epoch: int
+    """-1: nothing has been finalized."""
+
+
+NO_FEATURES = Features({}, {}, -1)
+
+
+class ApiVersions:
+    """The handler; it is built by the router, which alone knows what is served."""
+
+    def __init__(self, supported_versions: Sequence[tuple[int, int, int]]) -> None:
+        self._api_keys = [
+            {"api_key": api_key, "min_version": low, "max_version": high}
+            for api_key, low, high in supported_versions
+        ]
+        own = [entry for entry in self._api_keys if entry["api_key"] == API_KEY]
+        self.unsupported: Body = {
+            "error_code": ErrorCode.UNSUPPORTED_VERSION,
+            "api_keys": own,
+        }
+
+    def handle(self, broker: Any, context: RequestContext, request: Any) -> Body:
+        if context.api_version >= _FIRST_WITH_SOFTWARE and not (
+            _SOFTWARE.fullmatch(request.client_software_name)
+            and _SOFTWARE.fullmatch(request.client_software_version)
+        ):
+            return {"error_code": ErrorCode.INVALID_REQUEST}
+        tell = getattr(broker, "features", None)
+        features: Features = NO_FEATURES if tell is None else tell()
+        lowest = 0 if context.api_version >= _FIRST_WITH_LEVEL_ZERO else 1
+        return {
+            "error_code": ErrorCode.NONE,
+            "api_keys": self._api_keys,
+            "supported_features": [
+                {"name": name, "min_version": low, "max_version": high}
+                for name, (low, high) in features.supported.items()
+                if low >= lowest
+            ],
+            "finalized_features_epoch": features.epoch,
+            "finalized_features": [
+                {"name": name, "max_version_level": level, "min_version_level": level}
+                for name, level in features.finalized.items()
+            ],
+        }

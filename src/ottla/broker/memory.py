@@ -1,0 +1,215 @@
+"""What connections may hold in memory: a budget for requests coming in, one for answers going out.
+
+Requests (`RequestMemory`). A request that arrives whole in the shared buffer costs nothing. What
+must be kept is charged: buffers of large frames, and frames that wait to be served. When the
+budget is used up
+  - a large frame that needs more waits its turn, first come first served, its connection unread;
+  - one frame at a time may exceed the budget, so that somebody always gets on;
+  - connections read in small portions, so that what they may have to keep is small.
+So `used_bytes` <= `limit_bytes` + one frame + what was in the shared buffer, per connection at most
+`NARROW_BYTES`, when the budget ran out.
+
+Answers (`ResponseMemory`). A peer that does not read its answers leaves them with us. When all
+unsent answers together exceed the limit, connections that have been stuck longest are closed until
+they do not."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.wire.frame import MAX_ORDINARY_FRAME_BYTES, SMALL_FRAME_BYTES, FrameReader
+
+SHARED_BYTES = 256 * 1024
+PEEK_BYTES = 16 * 1024
+NARROW_BYTES = 2 * SMALL_FRAME_BYTES
+FIRST_BYTES = 64 * 1024
+"""A large frame's first buffer, however much it claims."""
+MAX_POOLED_BYTES = 4 * 1024 * 1024
+"""Buffers up to this size are powers of two and used again."""
+POOL_BYTES = 16 * 1024 * 1024
+
+
+class Waiter(Protocol):
+    reader: FrameReader
+
+    def memory_granted(self) -> None: ...
+
+
+class BufferPool:
+    """Buffers that were used before: their pages are there, and nobody clears them again."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[bytearray]] = {}
+        self._size_bytes = 0
+        self._used = False
+
+    def has(self, capacity: int) -> bool:
+        return bool(self._free.get(capacity))
+
+    def take(self, capacity: int) -> bytearray:
+        free = self._free.get(capacity)
+        while free:
+            buffer = free.pop()
+            self._size_bytes -= capacity
+            self._used = True
+            if not _is_looked_at(buffer):
+                return buffer
+        return bytearray(capacity)
+
+    def give(self, buffer: bytearray) -> None:
+        capacity = len(buffer)
+        if capacity > MAX_POOLED_BYTES or self._size_bytes + capacity > POOL_BYTES:
+            return
+        self._free.setdefault(capacity, []).append(buffer)
+        self._size_bytes += capacity
+
+    def shrink(self) -> None:
+        """Called now and then: what nobody wanted since the last time is let go."""
+        if not self._used:
+            self._free.clear()
+            self._size_bytes = 0
+        self._used = False
+
+
+def _is_looked_at(buffer: bytearray) -> bool:
+    """Whether a view of it is alive still: somebody kept what he should have copied. Python then
+    refuses to resize it, and we refuse to let it be written over."""
+    try:
+        buffer.append(buffer.pop())
+    except BufferError:
+        return True
+    return False
+
+
+class RequestMemory:
+    def __init__(
+        self,
+        limit_bytes: int,
+        max_frame_bytes: int,
+        schedule: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self.limit_bytes = limit_bytes
+        self.max_frame_bytes = max_frame_bytes
+        self.ordinary_frame_bytes = min(max_frame_bytes, MAX_ORDINARY_FRAME_BYTES)
+        self.used_bytes = 0
+        self.now = 0.0
+        self.pool = BufferPool()
+        self.waiting: deque[Waiter] = deque()
+        self._overdrawn: FrameReader | None = None
+        self._schedule = schedule
+        self._scheduled = False
+        writable = memoryview(bytearray(SHARED_BYTES))
+        self.shared = writable.toreadonly()
+        self._wide, self._wide_peek = writable, writable[:PEEK_BYTES]
+        self._narrow = writable[:NARROW_BYTES]
+        self.window, self.peek = self._wide, self._wide_peek
+
+    @property
+    def exhausted(self) -> bool:
+        return self.used_bytes >= self.limit_bytes
+
+    def take(self, owner: FrameReader, size_bytes: int) -> bool:
+        if owner is not self._overdrawn and (self.waiting or not self._fits(size_bytes)):
+            return False
+        self._grant(owner, size_bytes)
+        return True
+
+    def release(self, owner: FrameReader, size_bytes: int) -> None:
+        if owner is self._overdrawn:
+            self._overdrawn = None
+        self.charge(-size_bytes)
+
+    def charge(self, size_bytes: int) -> None:
+        self.used_bytes += size_bytes
+        if self.exhausted:
+            self.window = self.peek = self._narrow
+        else:
+            self.window, self.peek = self._wide, self._wide_peek
+        if size_bytes < 0:
+            self._wake_soon()
+
+    def wait(self, waiter: Waiter) -> None:
+        """Queue one whose reader is starving; `memory_granted` is called when it is served."""
+        self.waiting.append(waiter)
+
+    def forget(self, waiter: Waiter) -> None:
+        if waiter in self.waiting:
+            self.waiting.remove(waiter)
+            self._wake_soon()
+
+    def capacity(self, total_bytes: int, filled_bytes: int) -> int:
+        final = total_bytes
+        if total_bytes <= MAX_POOLED_BYTES:
+            final = _power_of_two(total_bytes)
+            if self.pool.has(final):
+                return final
+        return min(final, _power_of_two(max(FIRST_BYTES, 2 * filled_bytes)))
+
+    def take_buffer(self, capacity: int) -> bytearray:
+        return self.pool.take(capacity)
+
+    def give_buffer(self, buffer: bytearray) -> None:
+        self.pool.give(buffer)
+
+    def _fits(self, size_bytes: int) -> bool:
+        return self.used_bytes + size_bytes <= self.limit_bytes or self._overdrawn is None
+
+    def _grant(self, owner: FrameReader, size_bytes: int) -> None:
+        self.charge(size_bytes)
+        if self.used_bytes > self.limit_bytes and self._overdrawn is None:
+            self._overdrawn = owner
+
+    def _wake_soon(self) -> None:
+        """Not now: whoever gives back is in the middle of his own frames."""
+        if self.waiting and not self._scheduled:
+            self._scheduled = True
+            self._schedule(self._wake)
+
+    def _wake(self) -> None:
+        self._scheduled = False
+        while self.waiting and self._fits(self.waiting[0].reader.starving):
+            waiter = self.waiting.popleft()
+            self._grant(waiter.reader, waiter.reader.starving)
+            waiter.reader.granted()
+            waiter.memory_granted()
+
+
+def _power_of_two(size: int) -> int:
+    return 1 << (size - 1).bit_length()
+
+
+class Debtor(Protocol):
+    def unsent_bytes(self) -> int: ...
+
+    def evict(self) -> None:
+        """Drop the connection and what it has not sent, now."""
+
+
+class ResponseMemory:
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self._held: dict[Debtor, int] = {}
+        """Those that are stuck, longest first."""
+
+    def hold(self, debtor: Debtor, size_bytes: int) -> None:
+        """So much of its answers is with us; 0 when it is stuck no longer."""
+        self.used_bytes += size_bytes - self._held.get(debtor, 0)
+        if size_bytes:
+            self._held[debtor] = size_bytes
+        else:
+            self._held.pop(debtor, None)
+        if self.used_bytes > self.limit_bytes:
+            self._evict()
+
+    def _evict(self) -> None:
+        for debtor in list(self._held):  # what was sent since is not known to us yet
+            size_bytes = debtor.unsent_bytes()
+            self.used_bytes += size_bytes - self._held[debtor]
+            self._held[debtor] = size_bytes
+        while self.used_bytes > self.limit_bytes and len(self._held) > 0:
+            debtor = next(iter(self._held))
+            self.used_bytes -= self._held.pop(debtor)
+            debtor.evict()

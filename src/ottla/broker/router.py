@@ -1,0 +1,107 @@
+"""The table of APIs: which handler answers which key, in which versions.
+
+Every version that the schema has of a listed API is served. A request for anything else is refused,
+which closes its connection, as Kafka does: the client has not asked ApiVersions, or not listened.
+The one exception is ApiVersions itself (see its handler)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.base.ports import ReadableBuffer
+from ottla.broker.context import Body, Handler, RequestContext, Response
+from ottla.broker.handlers import api_versions
+from ottla.broker.handlers.api_versions import ApiVersions
+from ottla.wire import codec, schema
+
+HANDLERS: dict[int, Handler] = {}
+"""Key -> handler, in the order of the keys. ApiVersions is not listed: each router makes its own,
+because that handler tells what the table holds."""
+
+ADVERTISED_FROM_ZERO = frozenset({0})
+"""Produce: see handlers/api_versions.py."""
+
+ANSWERED_ALONE = frozenset({1})
+"""Fetch: its answer can be large, so a connection has one at a time."""
+
+
+class RequestRefused(Exception):
+    """The request cannot be served; its connection is to be closed. The message is for the log."""
+
+
+class Route:
+    __slots__ = ("alone", "api_key", "handle", "is_coroutine", "versions")
+
+    def __init__(self, api_key: int, handle: Handler) -> None:
+        self.api_key = api_key
+        self.handle = handle
+        self.versions = schema.versions(api_key)
+        self.is_coroutine = inspect.iscoroutinefunction(handle)
+        """Then the request must stay as it is after the handler has returned."""
+        self.alone = api_key in ANSWERED_ALONE
+
+
+class Router:
+    def __init__(self, handlers: Mapping[int, Handler] = HANDLERS) -> None:
+        keys = sorted({*handlers, api_versions.API_KEY})
+        self._api_versions = ApiVersions([_advertised(key) for key in keys])
+        table: dict[int, Handler] = {api_versions.API_KEY: self._api_versions.handle, **handlers}
+        self._routes = {key: Route(key, table[key]) for key in keys}
+        self._unsupported = Route(api_versions.API_KEY, self._answer_unsupported)
+
+    def supported_versions(self) -> list[tuple[int, int, int]]:
+        """(key, lowest, highest) of each API, as ApiVersions tells it."""
+        return [_advertised(key) for key in self._routes]
+
+    def open(self, frame: memoryview, connection: Any) -> tuple[Route, RequestContext, int]:
+        """Who answers this request, what it is, and where its body begins.
+
+        Raises RequestRefused or DecodeError."""
+        api_key, version, correlation_id, client_id, position = codec.decode_request_header(frame)
+        route = self._routes.get(api_key)
+        if route is None or version not in route.versions:
+            if api_key != api_versions.API_KEY:
+                raise RequestRefused(_unserved(api_key, version, route))
+            route, version = self._unsupported, 0
+        context = RequestContext(
+            api_key,
+            version,
+            correlation_id,
+            client_id,
+            connection.listener,
+            connection.peer,
+            connection,
+        )
+        return route, context, position
+
+    def _answer_unsupported(self, broker: Any, context: RequestContext, request: Any) -> Body:
+        return self._api_versions.unsupported
+
+
+def dispatch(
+    route: Route, broker: Any, context: RequestContext, frame: memoryview, position: int
+) -> Response:
+    """Raises DecodeError, and whatever the handler raises."""
+    request = codec.decode_request(context.api_key, context.api_version, frame, position)
+    return route.handle(broker, context, request)
+
+
+def encode(context: RequestContext, body: Body) -> list[ReadableBuffer]:
+    return codec.encode_response(context.api_key, context.api_version, context.correlation_id, body)
+
+
+def _advertised(api_key: int) -> tuple[int, int, int]:
+    versions = schema.versions(api_key)
+    low = 0 if api_key in ADVERTISED_FROM_ZERO else versions[0]
+    return api_key, low, versions[-1]
+
+
+def _unserved(api_key: int, version: int, route: Route | None) -> str:
+    if route is None:
+        return f"a request for API {api_key}, which this broker does not serve"
+    return (
+        f"{schema.api_name(api_key)} version {version} was asked for, "
+        f"and versions {route.versions[0]} to {route.versions[-1]} are served"
+    )

@@ -1,0 +1,311 @@
+"""The listeners, and what all connections have in common: limits, budgets, counters, the sweep.
+
+Everything that one peer could do to the others is bounded here: how many connections there are, in
+all and from one address; how long one may be silent; how much memory requests and answers take
+(`memory.py`); how many lines of log strangers can cause (`log_limit.py`). One periodic sweep does
+what would else need a timer per connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ottla.broker.connection import Connection
+from ottla.broker.listening import bind_listener, file_limit
+from ottla.broker.log_limit import LogLimiter
+from ottla.broker.memory import RequestMemory, ResponseMemory
+from ottla.broker.router import Router
+
+_logger = logging.getLogger(__name__)
+
+UNLIMITED = 2**31 - 1
+MAX_DEFAULT_BUDGET_BYTES = 512 * 1024 * 1024
+"""For requests, and again for answers; a quarter of the machine's memory if that is less."""
+FILES_KEPT_FREE = 0.25
+"""The part of the open files that the system allows which connections leave to the logs."""
+STALLED_FRAME_S = 30.0
+"""While others wait for memory, a large request must be received in this time."""
+CLOSING_S = 10.0
+"""A peer that is being closed has this long to take its last answers."""
+SWEEPS_PER_IDLE_TIME = 10
+MIN_SWEEP_INTERVAL_S = 0.1
+MAX_SWEEP_INTERVAL_S = 5.0
+
+
+class Listener(NamedTuple):
+    name: str
+    host: str
+    """Empty: every address of the machine."""
+    port: int
+    """0: any free one."""
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """Named as Kafka's properties, with their defaults; -1 leaves a choice to us or the system."""
+
+    listeners: tuple[Listener, ...]
+    socket_request_max_bytes: int = 104_857_600
+    queued_max_request_bytes: int = -1
+    connections_max_idle_ms: int = 600_000
+    max_connections: int = UNLIMITED
+    max_connections_per_ip: int = UNLIMITED
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    socket_send_buffer_bytes: int = -1
+    socket_receive_buffer_bytes: int = -1
+    socket_listen_backlog_size: int = 1024
+    max_unsent_response_bytes: int = -1
+
+
+class Server:
+    def __init__(
+        self,
+        broker: Any,
+        router: Router,
+        config: ServerConfig,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.broker = broker
+        self.router = router
+        self.config = config
+        self.connections: dict[Connection, None] = {}
+        self.connections_accepted = 0
+        self.connections_refused = 0
+        self.connections_closed_abusive = 0
+        self.connections_closed_idle = 0
+        self.requests = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.listeners: list[Listener] = []
+        """As bound: with the real ports."""
+        self.request_memory = RequestMemory(
+            _budget(config.queued_max_request_bytes),
+            config.socket_request_max_bytes,
+            self.schedule,
+        )
+        self.response_memory = ResponseMemory(_budget(config.max_unsent_response_bytes))
+        self._monotonic = monotonic
+        self._max_connections = config.max_connections
+        self._connections_of: dict[str, int] = {}
+        self._abuse_log = LogLimiter(_logger, monotonic)
+        self._failure_log = LogLimiter(_logger, monotonic)
+        self._servers: list[asyncio.Server] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._to_flush: list[Connection] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._emptied: asyncio.Event | None = None
+
+    @property
+    def connections_open(self) -> int:
+        return len(self.connections)
+
+    @property
+    def ports(self) -> dict[str, int]:
+        return {listener.name: listener.port for listener in self.listeners}
+
+    # ------------------------------------------------------------------------- start and stop
+
+    async def start(self) -> None:
+        """Bind every listener. Raises UserError with a sentence for the person who started us."""
+        self._loop = asyncio.get_running_loop()
+        self.request_memory.now = self._monotonic()
+        limit = file_limit()
+        self._max_connections = min(self.config.max_connections, int(limit * (1 - FILES_KEPT_FREE)))
+        try:
+            for listener in self.config.listeners:
+                await self._listen(listener)
+        except BaseException:
+            self._close_listeners()
+            raise
+        self._sweep_later()
+
+    async def _listen(self, listener: Listener) -> None:
+        assert self._loop is not None
+        sockets = await bind_listener(
+            listener.host,
+            listener.port,
+            self.config.socket_send_buffer_bytes,
+            self.config.socket_receive_buffer_bytes,
+        )
+        for sock in sockets:
+            self._servers.append(
+                await self._loop.create_server(
+                    lambda: Connection(self, listener.name),
+                    sock=sock,
+                    backlog=self.config.socket_listen_backlog_size,
+                )
+            )
+        port = sockets[0].getsockname()[1]
+        self.listeners.append(listener._replace(port=port))
+        _logger.info("listening on %s://%s:%d", listener.name, listener.host, port)
+
+    async def stop(self, grace_s: float) -> None:
+        """Accept nothing more, let requests that are being served be answered for as long as
+        `grace_s`, then close what is still open."""
+        self._close_listeners()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self._emptied = asyncio.Event()
+        for connection in list(self.connections):
+            connection.finish()
+        await self._wait_until_empty(grace_s)
+        for connection in list(self.connections):
+            connection.abort()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._wait_until_empty(CLOSING_S)
+
+    async def _wait_until_empty(self, timeout_s: float) -> None:
+        assert self._emptied is not None
+        if not self.connections:
+            return
+        try:
+            await asyncio.wait_for(self._emptied.wait(), timeout_s)
+        except TimeoutError:
+            pass
+
+    def _close_listeners(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+    # ------------------------------------------------------------------- asked by connections
+
+    def admit(self, connection: Connection) -> bool:
+        peer = connection.peer
+        if len(self.connections) >= self._max_connections:
+            return self._turn_away(connection, f"{self._max_connections} connections are open")
+        count = self._connections_of.get(peer, 0)
+        limit = self.config.max_connections_per_ip_overrides.get(
+            peer, self.config.max_connections_per_ip
+        )
+        if count >= limit:
+            return self._turn_away(connection, f"{count} connections of that address are open")
+        self._connections_of[peer] = count + 1
+        self.connections[connection] = None
+        self.connections_accepted += 1
+        return True
+
+    def _turn_away(self, connection: Connection, reason: str) -> bool:
+        self.connections_refused += 1
+        self._abuse_log.log(
+            logging.WARNING,
+            f"a connection from {connection.peer} on {connection.listener} is refused: {reason}, "
+            "and more are not allowed",
+        )
+        return False
+
+    def forget(self, connection: Connection) -> None:
+        if self.connections.pop(connection, connection) is not None:
+            return
+        count = self._connections_of[connection.peer] - 1
+        if count:
+            self._connections_of[connection.peer] = count
+        else:
+            del self._connections_of[connection.peer]
+        self.request_memory.forget(connection)
+        self.response_memory.hold(connection, 0)
+        if self._emptied is not None and not self.connections:
+            self._emptied.set()
+
+    def report_abuse(self, connection: Connection, reason: str) -> None:
+        self.connections_closed_abusive += 1
+        self._abuse_log.log(
+            logging.WARNING,
+            f"connection from {connection.name()} on {connection.listener} is closed: {reason}",
+        )
+
+    def report_failure(self, connection: Connection, error: Exception) -> None:
+        self._failure_log.log(
+            logging.ERROR,
+            f"a request from {connection.name()} on {connection.listener} failed in a way that was "
+            "not foreseen; its connection is closed",
+            exc_info=error,
+        )
+
+    def schedule(self, callback: Callable[[], None]) -> object:
+        assert self._loop is not None
+        return self._loop.call_soon(callback)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        assert self._loop is not None
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def flush_soon(self, connection: Connection) -> None:
+        """After everything that becomes ready in this round of the loop."""
+        if not self._to_flush:
+            self.schedule(self._flush)
+        self._to_flush.append(connection)
+
+    def _flush(self) -> None:
+        due, self._to_flush = self._to_flush, []
+        for connection in due:
+            connection.flush()
+
+    # ------------------------------------------------------------------------------- the sweep
+
+    def _sweep_later(self) -> None:
+        assert self._loop is not None
+        interval = self.config.connections_max_idle_ms / 1000 / SWEEPS_PER_IDLE_TIME
+        if interval < 0:  # Kafka: never close idle connections
+            interval = MAX_SWEEP_INTERVAL_S
+        interval = min(MAX_SWEEP_INTERVAL_S, max(MIN_SWEEP_INTERVAL_S, interval))
+        self._sweep_timer = self._loop.call_later(interval, self._sweep_and_repeat)
+
+    def _sweep_and_repeat(self) -> None:
+        self.sweep(self._monotonic())
+        self._sweep_later()
+
+    def sweep(self, now: float) -> None:
+        """Close what is idle, stalled or does not finish closing."""
+        self.request_memory.now = now
+        self.request_memory.pool.shrink()
+        for connection in list(self.connections):
+            self._sweep_one(connection, now)
+
+    def _sweep_one(self, connection: Connection, now: float) -> None:
+        unsent = connection.unsent_bytes() if connection.is_stuck else 0
+        if connection.active or unsent < connection.unsent_seen:
+            connection.active = False
+            connection.unsent_seen = unsent
+            connection.last_active = now
+        silent_s = now - connection.last_active
+        idle_s = self.config.connections_max_idle_ms / 1000
+        if connection.is_ending:
+            if silent_s >= CLOSING_S:
+                connection.abort()
+        elif self._is_stalling_others(connection, now):
+            self.report_abuse(connection, "others wait for memory that its unsent request holds")
+            connection.abort()
+        elif 0 <= idle_s <= silent_s and (connection.is_stuck or not connection.is_busy):
+            self.connections_closed_idle += 1
+            _logger.debug("connection from %s is closed: idle", connection.name())
+            connection.abort()
+
+    def _is_stalling_others(self, connection: Connection, now: float) -> bool:
+        reader = connection.reader
+        return (
+            bool(self.request_memory.waiting)
+            and reader.holds_large_frame
+            and not reader.starving
+            and now - reader.large_since >= STALLED_FRAME_S
+        )
+
+
+def _budget(configured: int) -> int:
+    if configured >= 0:
+        return configured
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(MAX_DEFAULT_BUDGET_BYTES, memory_bytes // 4)

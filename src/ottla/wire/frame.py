@@ -1,0 +1,298 @@
+"""Frames cut out of a stream of bytes: a four-byte size, then that many bytes of one request.
+
+Bytes in, frames or "need more" out; no socket is known here. The caller repeats
+
+    buffer = reader.room()        where the next bytes go; never empty
+    reader.received(count)        so many arrived there
+    while reader.next_frame(): …  views of complete frames, without their size
+    reader.suspend()              only if it stops before `next_frame` gave None
+
+What a reader holds between two of these rounds:
+
+    state      held                                        next bytes go
+    idle       nothing                                     to the shared buffer
+    rest       the start of a frame of at most 4 KB        to the shared buffer, behind a copy of it
+    large      a buffer of its own, filled in part         to its unfilled part
+    starving   the start of a larger frame for which       nowhere: ask for no room, wait until
+               memory was refused                          `granted` is called
+    suspended  frames not yet asked for                    nowhere: ask for frames first
+
+Invariants. All readers share one buffer: it holds bytes of one reader only from `room` until that
+reader's `next_frame` gives None or `suspend` is called, in one go. A frame that lies in it
+(`frame_is_shared`) is gone after that; any other frame stays until the next call of `next_frame`.
+A claimed size reserves nothing: a large buffer at most doubles what has really arrived, and every
+byte of it is taken from the budget of `FrameMemory`. Without the budget a reader holds 4 KB."""
+
+from __future__ import annotations
+
+import struct
+from typing import Protocol
+
+SIZE_BYTES = 4
+MIN_FRAME_BYTES = 8
+"""API key, version and correlation id: less is no request."""
+MAX_ORDINARY_FRAME_BYTES = 16 * 1024 * 1024
+"""Only Produce carries records; no other request of a real client comes near this."""
+SMALL_FRAME_BYTES = 4096
+
+_PRODUCE = 0
+_unpack_size = struct.Struct(">i").unpack_from
+_unpack_api_key = struct.Struct(">h").unpack_from
+
+_PROTOCOLS: tuple[tuple[bytes, str], ...] = (
+    (b"\x16\x03", "a TLS client"),
+    *(
+        (method, "an HTTP client")
+        for method in (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"CONN", b"PATC")
+    ),
+    (b"PRI ", "an HTTP/2 client"),
+    (b"SSH-", "an SSH client"),
+)
+
+
+class FrameRefused(Exception):
+    """The peer sent what cannot be a frame; the message is for the log."""
+
+
+def recognise(head: bytes) -> str | None:
+    """Who speaks like this, if it is a protocol that is known to knock on wrong ports."""
+    return next((name for start, name in _PROTOCOLS if head.startswith(start)), None)
+
+
+def check_frame_size(size: int, head: bytes, max_frame_bytes: int) -> None:
+    """Raises FrameRefused for a size that no frame can have. `head` is the frame's first bytes,
+    size included; when it reaches that far, the API key is looked at too."""
+    if MIN_FRAME_BYTES <= size <= max_frame_bytes:
+        if size <= MAX_ORDINARY_FRAME_BYTES or len(head) < SIZE_BYTES + 2:
+            return
+        (api_key,) = _unpack_api_key(head, SIZE_BYTES)
+        if api_key == _PRODUCE:
+            return
+        raise FrameRefused(
+            f"a request of API {api_key} claims {size} bytes, "
+            f"and {MAX_ORDINARY_FRAME_BYTES} are the limit for all but Produce"
+        )
+    stranger = recognise(head)
+    if stranger is not None:
+        raise FrameRefused(f"{stranger} on a port that speaks the Kafka protocol without it")
+    if size < MIN_FRAME_BYTES:
+        raise FrameRefused(f"a frame claims {size} bytes; no request is that short")
+    raise FrameRefused(
+        f"a frame claims {size} bytes, and socket.request.max.bytes is {max_frame_bytes}"
+    )
+
+
+class FrameMemory(Protocol):
+    """The bytes that all readers of a server share."""
+
+    max_frame_bytes: int
+    ordinary_frame_bytes: int
+    """The same for all but Produce."""
+    now: float
+    shared: memoryview
+    """The shared buffer, to read frames from."""
+    window: memoryview
+    """How much of the shared buffer may be filled at once."""
+    peek: memoryview
+    """The same after a frame larger than that: the start of another would have to be copied."""
+
+    def take(self, owner: FrameReader, size_bytes: int) -> bool:
+        """Charge the budget for a large frame, unless it is used up."""
+
+    def release(self, owner: FrameReader, size_bytes: int) -> None:
+        """The owner is done with its large frame, for which it had taken so much in all."""
+
+    def charge(self, size_bytes: int) -> None:
+        """Charge the budget for bytes that are here already; negative to undo it."""
+
+    def capacity(self, total_bytes: int, filled_bytes: int) -> int:
+        """How large a buffer to take now for a frame of which a part is here."""
+
+    def take_buffer(self, capacity: int) -> bytearray: ...
+
+    def give_buffer(self, buffer: bytearray) -> None: ...
+
+
+class FrameReader:
+    __slots__ = (
+        "_after_large",
+        "_charged_bytes",
+        "_end",
+        "_filled",
+        "_kept_bytes",
+        "_large",
+        "_memory",
+        "_position",
+        "_rest",
+        "_total",
+        "_view",
+        "frame_is_shared",
+        "large_since",
+        "starving",
+    )
+
+    def __init__(self, memory: FrameMemory) -> None:
+        self._memory = memory
+        self._view: memoryview | None = None
+        """What is being cut, from `_position` to `_end`."""
+        self._position = 0
+        self._end = 0
+        self._rest = b""
+        self._kept_bytes = 0
+        """Charged to the budget for a copy that `_view` looks at."""
+        self._large: bytearray | None = None
+        self._charged_bytes = 0
+        """Charged to the budget for `_large`, which may yet have to grow to it."""
+        self._filled = 0
+        self._total = 0
+        self._after_large = False
+        self.frame_is_shared = False
+        self.starving = 0
+        """Bytes that the budget refused us; while not 0 there is no room."""
+        self.large_since = 0.0
+
+    @property
+    def holds_large_frame(self) -> bool:
+        return self._large is not None
+
+    def room(self) -> memoryview:
+        large = self._large
+        if large is not None:
+            if self._filled == len(large):  # granted before; only now does nobody look at it
+                large.extend(bytes(self._charged_bytes - self._filled))
+            return memoryview(large)[self._filled : self._total]
+        memory = self._memory
+        rest = self._rest
+        window = memory.peek if self._after_large else memory.window
+        if not rest:
+            return window
+        length = len(rest)
+        window[:length] = rest
+        return window[length:]
+
+    def received(self, count: int) -> None:
+        if self._large is None:
+            self._view = self._memory.shared
+            self._position = 0
+            self._end = len(self._rest) + count
+            self._rest = b""
+            self.frame_is_shared = True
+            return
+        self._filled += count
+        if self._filled == self._total:
+            self._view = memoryview(self._large).toreadonly()
+            self._position = 0
+            self._end = self._total
+        elif self._filled == len(self._large):
+            self._take(self._memory.capacity(self._total, self._filled) - self._filled)
+
+    def next_frame(self) -> memoryview | None:
+        """None: all complete frames have been given, and what is left is kept for later."""
+        view = self._view
+        if view is None:
+            return None
+        position = self._position
+        end = self._end
+        start = position + SIZE_BYTES
+        total = 0
+        if start <= end:
+            (size,) = _unpack_size(view, position)
+            if MIN_FRAME_BYTES <= size <= self._memory.ordinary_frame_bytes or self._check(size):
+                stop = start + size
+                if stop <= end:
+                    self._position = stop
+                    return view[start:stop]
+                total = size + SIZE_BYTES
+        self._keep_rest(total)
+        return None
+
+    def _check(self, size: int) -> bool:
+        """False: it depends on an API key that is not here yet."""
+        assert self._view is not None
+        head = bytes(self._view[self._position : min(self._end, self._position + 8)])
+        check_frame_size(size, head, self._memory.max_frame_bytes)
+        return len(head) >= SIZE_BYTES + 2
+
+    def put_back(self, frame: memoryview) -> None:
+        """Undo the last `next_frame`, which gave this."""
+        self._position -= len(frame) + SIZE_BYTES
+
+    def suspend(self) -> None:
+        """Keep the frames that were not asked for, out of the shared buffer."""
+        if self._view is None or not self.frame_is_shared:
+            return
+        self._keep(bytes(self._view[self._position : self._end]))
+
+    def granted(self) -> None:
+        """The budget has given, and charged, the bytes we were starving for."""
+        self._charged_bytes += self.starving
+        self.starving = 0
+        if self._large is None and self._view is not None:
+            self._begin_large(self._view[self._position : self._end])
+            self._forget_view()
+
+    def close(self) -> None:
+        """Give everything back."""
+        if self._large is not None:
+            self._end_large(self._large)
+        self._forget_view()
+        self._rest = b""
+        self.starving = 0
+
+    # -------------------------------------------------------------------------- transitions
+
+    def _keep_rest(self, total: int) -> None:
+        """No complete frame is left: idle, rest, large or starving from here."""
+        view = self._view
+        assert view is not None
+        if self._large is not None:
+            self._end_large(self._large)
+            self._view = None
+            self._after_large = self._total > len(self._memory.shared)
+            return
+        left = view[self._position : self._end]
+        self._after_large = total > len(self._memory.shared)
+        if total <= SMALL_FRAME_BYTES:
+            self._rest = bytes(left)
+        else:
+            self._total = total
+            self._take(self._memory.capacity(total, len(left)))
+            if self.starving:
+                self.suspend()
+                return
+            self._begin_large(left)
+        self._forget_view()
+
+    def _take(self, size_bytes: int) -> None:
+        if self._memory.take(self, size_bytes):
+            self._charged_bytes += size_bytes
+        else:
+            self.starving = size_bytes
+
+    def _begin_large(self, start: memoryview) -> None:
+        buffer = self._memory.take_buffer(self._charged_bytes)
+        self._filled = len(start)
+        buffer[: self._filled] = start
+        self._large = buffer
+        self.frame_is_shared = False
+        self.large_since = self._memory.now
+
+    def _end_large(self, buffer: bytearray) -> None:
+        self._large = None
+        self._memory.release(self, self._charged_bytes)
+        self._charged_bytes = 0
+        self._memory.give_buffer(buffer)
+
+    def _keep(self, copy: bytes) -> None:
+        self._view = memoryview(copy)
+        self._position = 0
+        self._end = len(copy)
+        self._kept_bytes = len(copy)
+        self._memory.charge(len(copy))
+        self.frame_is_shared = False
+
+    def _forget_view(self) -> None:
+        self._view = None
+        if self._kept_bytes:
+            self._memory.charge(-self._kept_bytes)
+            self._kept_bytes = 0
