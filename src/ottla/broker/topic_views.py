@@ -18,7 +18,7 @@ Version 0 leaves out replicas that are not alive, and then says REPLICA_NOT_AVAI
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ottla.base.cluster import INTERNAL_TOPICS, NO_LEADER, PartitionState, TopicImage
 from ottla.base.config.broker import BrokerConfig
@@ -156,10 +156,15 @@ def _described_partition(
     }
 
 
-def reachable_brokers(
-    broker: TopicsBroker, listener: str
-) -> list[tuple[int, str, int, str | None]]:
-    """(id, host, port, rack) of the brokers that are alive and have the listener."""
+class ReachableBroker(NamedTuple):
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+def reachable_brokers(broker: TopicsBroker, listener: str) -> list[ReachableBroker]:
+    """The brokers that are alive and have the listener."""
     found = []
     for each in broker.image.live_brokers:
         if each.id == broker.node_id:
