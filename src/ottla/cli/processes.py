@@ -54,7 +54,8 @@ def _from_proc() -> Iterator[tuple[int, list[str]]]:
 
 
 def _from_ps() -> Iterator[tuple[int, list[str]]]:
-    command = ["ps", "-U", str(os.getuid()), "-o", "pid=,command="]
+    # -ww: without it ps cuts lines to the width of a terminal.
+    command = ["ps", "-ww", "-U", str(os.getuid()), "-o", "pid=,command="]
     try:
         listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:

@@ -1,0 +1,46 @@
+"""What importing costs: nothing that was not asked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+HEAVY = {"numba", "numpy", "pandas", "pyarrow", "pyspark", "llvmlite"}
+
+
+def modules_after(statement: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after a statement."""
+    script = f"import sys, json\n{statement}\nprint(json.dumps(sorted(sys.modules)))"
+    # -S and -I keep out what site-packages and the environment would import by themselves; the
+    # search path is handed over by hand.
+    path = f"import sys; sys.path[:] = {sys.path!r}\n"
+    result = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", path + script],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return set(json.loads(result.stdout))
+
+
+def roots(modules: set[str]) -> set[str]:
+    return {module.partition(".")[0] for module in modules}
+
+
+def test_import_ottla_loads_nothing_else() -> None:
+    nothing = modules_after("pass")
+    assert modules_after("import ottla") - nothing == {"ottla"}
+
+
+def test_help_loads_click_and_the_standard_library_only() -> None:
+    loaded = roots(modules_after("import ottla.cli.main"))
+    assert loaded - set(sys.stdlib_module_names) - {"__main__"} <= {"click", "ottla"}
+    assert "asyncio" not in loaded
+
+
+def test_starting_a_broker_loads_no_data_frame_library() -> None:
+    loaded = roots(modules_after("import ottla.cli.start, ottla.broker.main"))
+    assert not loaded & HEAVY
+    assert not loaded & {"click", "rich"}
