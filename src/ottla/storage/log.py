@@ -306,6 +306,11 @@ class Log:
                 data = self._read_first_batch(segment, position, wait)
         except CorruptBatch as error:
             raise self._corrupt(offset, str(error)) from None
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.partition}: cannot read {self.directory}: {error.strerror}",
+            ) from error
         return self._verified(segment, position, data, offset, max_offset)
 
     @staticmethod
@@ -423,6 +428,12 @@ class Log:
         return None
 
     # ----------------------------------------------------------------------------------- flushing
+
+    @property
+    def wants_flush(self) -> bool:
+        """Whether a segment was closed since the last flush, or flush.messages is reached."""
+        unflushed = self.unflushed_messages
+        return bool(self._pending_snapshots) or unflushed >= self.config.flush_messages
 
     def begin_flush(self, *, with_indexes: bool = False) -> FlushJob:
         """`with_indexes` also saves what the active segment's indexes know, so that a recovery can

@@ -1,0 +1,279 @@
+"""The broker: what it holds, and how it reacts when the cluster's metadata changes.
+
+    start: lock and read the data directories -> metadata store -> open the logs -> listen ->
+           register -> background work
+    stop:  accept nothing more -> answer what is under way -> close every log -> mark it clean
+
+Handlers get this object. It has no logic of its own beyond wiring: decisions are in `core`, data is
+in `storage`, agreement is in `metadata`."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from ottla.base.cluster import TopicImage
+from ottla.base.config.broker import BrokerConfig
+from ottla.base.config.topic import TopicConfig, topic_config
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.ports import Clock, FileSystem
+from ottla.base.types import TopicPartition
+from ottla.broker.controller import Controller
+from ottla.broker.data_lock import DataLock
+from ottla.broker.flusher import Flusher
+from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.logs import Logs, WantedLog
+from ottla.broker.partition import Partition
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.registration import FoundTopic, ensure_cluster_id, join_cluster
+from ottla.broker.router import Router
+from ottla.broker.server import Listener, Server, ServerConfig
+from ottla.core.fetch_session import FetchSessionCache
+from ottla.metadata.embedded import EmbeddedStore
+from ottla.metadata.follower import ImageFollower
+from ottla.metadata.image import ClusterImage, ImageDelta
+from ottla.storage.log import Log
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+METADATA_DIRECTORY = "ottla-metadata"
+STOP_GRACE_S = 5.0
+OPEN_CHUNK = 500
+"""Logs opened between two looks at the loop."""
+
+
+class Broker:
+    def __init__(self, config: BrokerConfig, fs: FileSystem, clock: Clock) -> None:
+        self.config = config
+        self.fs = fs
+        self.clock = clock
+        self.node_id = config.node_id
+        self.cluster_id = ""
+        self.image = ClusterImage()
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.fetch_sessions = FetchSessionCache(
+            config.max_incremental_fetch_session_cache_slots, random.randrange(1, 2**31)
+        )
+        self._static_config = config
+        self._executor = ThreadPoolExecutor(
+            max_workers=config.background_threads, thread_name_prefix="ottla"
+        )
+        self.flusher = Flusher(clock, self.run_blocking)
+        self.logs = Logs(fs, config.log_dirs, clock, self.run_blocking)
+        self.housekeeping = Housekeeping(self)
+        self._lock = DataLock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._server: Server | None = None
+        self.store: EmbeddedStore
+        self.controller: Controller
+        self.producer_ids: ProducerIds
+        self._follower: ImageFollower
+
+    # --------------------------------------------------------------------------- start and stop
+
+    async def start(self) -> None:
+        """Raises UserError with a sentence for the person who started us."""
+        self._lock.acquire(self.config.log_dirs)
+        try:
+            await self._start()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    async def _start(self) -> None:
+        self.logs.begin()
+        home = self.logs.directories[0]
+        owner = home.owner()
+        metadata_path = f"{home.path}/{METADATA_DIRECTORY}"
+        is_new = not self.fs.exists(metadata_path)
+        self.store = await EmbeddedStore.open(self.fs, metadata_path, self.run_blocking)
+        self._follower = ImageFollower(self.store, self.image, self._on_delta)
+        self.controller = Controller(self, self._follower)
+        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        known = None if owner is None else owner.cluster_id
+        self.cluster_id = await ensure_cluster_id(self, known)
+        for directory in self.logs.directories:
+            directory.claim(self.cluster_id, self.node_id)
+        delta = await self._follower.start()
+        self._use_dynamic_config()
+        await self._open_topics(delta.topics_created)
+        await self._serve(self._found_topics() if is_new else [])
+        self.logs.set_strays_aside()
+        self.housekeeping.start()
+        gc.collect()
+        gc.freeze()
+
+    async def _serve(self, found_topics: list[FoundTopic]) -> None:
+        server = Server(self, Router(), _server_config(self.config))
+        await server.start()
+        self._server = server
+        await join_cluster(
+            self,
+            self.controller,
+            self._follower,
+            endpoints=self._endpoints(),
+            clean_shutdown=self.logs.was_clean,
+            found_topics=found_topics,
+        )
+
+    def _endpoints(self) -> dict[str, tuple[str, int]]:
+        """What clients are told to connect to: the advertised listeners, with real ports."""
+        assert self._server is not None
+        bound = self._server.ports
+        return {
+            listener.name: (listener.host, listener.port or bound[listener.name])
+            for listener in self.config.advertised_listeners
+        }
+
+    def _found_topics(self) -> list[FoundTopic]:
+        """Topics that Apache Kafka, or an Ottla that lost its metadata, left in the directories."""
+        counts: dict[str, int] = {}
+        ids: dict[str, bytes] = {}
+        for found in self.logs.found:
+            topic, partition = found.partition
+            counts[topic] = max(counts.get(topic, 0), partition + 1)
+            if found.topic_id is not None:
+                ids[topic] = found.topic_id
+        for topic in counts:
+            logger.info("topic %s was found in the data directory and is taken over", topic)
+        return [FoundTopic(name, ids.get(name, bytes(16)), counts[name]) for name in sorted(counts)]
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop(STOP_GRACE_S)
+        await self.housekeeping.stop()
+        await self.flusher.drain()
+        await self.controller.close()
+        await self._follower.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await self.store.close()
+        await self.run_blocking(self.logs.close)
+        self._executor.shutdown()
+        self._lock.release()
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Bound ports by listener name."""
+        return {} if self._server is None else self._server.ports
+
+    @property
+    def server(self) -> Server:
+        assert self._server is not None, "the broker is started"
+        return self._server
+
+    # --------------------------------------------------------------------------- for handlers
+
+    def find_partition(self, key: TopicPartition) -> Partition:
+        partition = self.partitions.get(key)
+        if partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def endpoint_for(self, listener: str) -> tuple[str, int]:
+        return self._endpoints()[listener]
+
+    async def run_blocking(self, work: Callable[[], T]) -> T:
+        """Run what may wait for the disk in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # ------------------------------------------------------------------- reacting to metadata
+
+    def _on_delta(self, delta: ImageDelta) -> Awaitable[None]:
+        return self._react(delta)
+
+    async def _react(self, delta: ImageDelta) -> None:
+        if delta.broker_configs_changed:
+            self._use_dynamic_config()
+            for topic in self.image.topics.values():
+                self._use_topic_config(topic)
+        for topic in delta.topics_deleted:
+            self._drop_topic(topic)
+        await self._open_topics(delta.topics_created)
+        for change in delta.partitions_changed:
+            key = TopicPartition(change.topic.name, change.partition)
+            partition = self.partitions.get(key)
+            if partition is None:
+                await self._open_partitions(change.topic, [change.partition])
+            else:
+                partition.leader_epoch = change.new.leader_epoch
+        for topic in delta.topic_configs_changed:
+            self._use_topic_config(topic)
+
+    async def _open_topics(self, topics: list[TopicImage]) -> None:
+        for topic in topics:
+            indexes = [
+                index
+                for index, state in enumerate(topic.partitions)
+                if self.node_id in state.replicas
+            ]
+            for start in range(0, len(indexes), OPEN_CHUNK):
+                await self._open_partitions(topic, indexes[start : start + OPEN_CHUNK])
+
+    async def _open_partitions(self, topic: TopicImage, indexes: list[int]) -> None:
+        config = self._topic_config(topic)
+        wanted = [
+            WantedLog(TopicPartition(topic.name, index), topic.topic_id, config)
+            for index in indexes
+        ]
+        logs: list[Log] = await self.run_blocking(lambda: self.logs.open(wanted))
+        self.logs.opened(logs)
+        for log in logs:
+            epoch = topic.partitions[log.partition.partition].leader_epoch
+            self.partitions[log.partition] = Partition(
+                log, epoch, waits_for_sync=self.config.log_flush_acks_all
+            )
+
+    def _drop_topic(self, topic: TopicImage) -> None:
+        for index in range(len(topic.partitions)):
+            partition = self.partitions.pop(TopicPartition(topic.name, index), None)
+            if partition is not None:
+                self.housekeeping.remove_later(self.logs.delete(partition.log))
+                partition.wake_waiters()
+
+    def _topic_config(self, topic: TopicImage) -> TopicConfig:
+        return topic_config(self.config, topic.configs)
+
+    def _use_topic_config(self, topic: TopicImage) -> None:
+        config = self._topic_config(topic)
+        for index in range(len(topic.partitions)):
+            partition = self.partitions.get(TopicPartition(topic.name, index))
+            if partition is not None:
+                partition.log.config = config
+
+    def _use_dynamic_config(self) -> None:
+        of_this_broker, of_all = self.image.dynamic_configs(self.node_id)
+        self.config = self._static_config.with_dynamic(of_all, of_this_broker)
+
+
+def _server_config(config: BrokerConfig) -> ServerConfig:
+    return ServerConfig(
+        listeners=tuple(Listener(each.name, each.host, each.port) for each in config.listeners),
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        queued_max_request_bytes=config.queued_max_request_bytes,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=_per_ip(config.max_connections_per_ip_overrides),
+        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
+        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        socket_listen_backlog_size=config.socket_listen_backlog_size,
+    )
+
+
+def _per_ip(overrides: str) -> dict[str, int]:
+    """`host1:200,host2:100`."""
+    pairs = (item.rpartition(":") for item in overrides.split(",") if item.strip())
+    return {host.strip(): int(count) for host, _, count in pairs}

@@ -1,0 +1,42 @@
+"""One broker per data directory: a lock on its `.lock` file, released by the system when the
+process ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable
+
+from ottla.base.errors import UserError
+
+LOCK_FILE = ".lock"
+
+
+class DataLock:
+    def __init__(self) -> None:
+        self._held: list[int] = []
+
+    def acquire(self, paths: Iterable[str]) -> None:
+        """Create the directories where needed and lock each. Raises UserError."""
+        for path in paths:
+            try:
+                os.makedirs(path, exist_ok=True)
+                fd = os.open(f"{path}/{LOCK_FILE}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise UserError(
+                    f"The data directory {path} cannot be written to ({error.strerror}); "
+                    "choose another with log.dirs or --data-dir."
+                ) from None
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(fd)
+                raise UserError(
+                    f"The data directory {path} is in use by another broker; stop that one, or "
+                    "choose another directory with log.dirs or --data-dir."
+                ) from None
+            self._held.append(fd)
+
+    def release(self) -> None:
+        while self._held:
+            os.close(self._held.pop())

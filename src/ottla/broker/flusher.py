@@ -1,0 +1,127 @@
+"""Group commit: many appends, one sync.
+
+`request` marks a partition as having something to sync. One round at a time runs in threads: it
+takes every marked partition, syncs their logs, and then tells them how far they are on disk and
+completes those who waited. What is appended during a round is in the next one. So a broker under
+load does as many syncs as the disk can, not as many as there are requests.
+
+If a sync fails, the kernel may have dropped the pages it could not write, and a second sync would
+succeed without them. So the partition goes offline, and a restart finds out what is there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.ports import Clock
+from ottla.broker.partition import Partition
+from ottla.storage.log import FlushJob
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+RunBlocking = Callable[[Callable[[], T]], Awaitable[T]]
+
+PARALLEL_SYNCS = 4
+
+
+class Flusher:
+    def __init__(self, clock: Clock, run_blocking: RunBlocking[list[OSError | None]]) -> None:
+        self._clock = clock
+        self._run_blocking = run_blocking
+        self._marked: dict[Partition, bool] = {}
+        """Partition -> whether its active segment's indexes are to be saved too."""
+        self._waiting: list[tuple[Partition, int, asyncio.Future[None]]] = []
+        self._round: asyncio.Task[None] | None = None
+        self.rounds = 0
+
+    def request(self, partition: Partition, *, with_indexes: bool = False) -> None:
+        self._marked[partition] = self._marked.get(partition, False) or with_indexes
+        if self._round is None:
+            self._round = asyncio.ensure_future(self._run())
+
+    def wait_for(self, partition: Partition, offset: int) -> asyncio.Future[None]:
+        """Done when everything below `offset` is on disk; fails with KafkaError if it cannot be."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if partition.log.recovery_point >= offset:
+            future.set_result(None)
+            return future
+        self._waiting.append((partition, offset, future))
+        self.request(partition)
+        return future
+
+    async def drain(self) -> None:
+        """Returns when nothing is left to sync."""
+        while self._round is not None:
+            await asyncio.wait([self._round])
+
+    async def _run(self) -> None:
+        try:
+            # Appends that arrived in the same turn of the loop belong to this round.
+            await asyncio.sleep(0)
+            while self._marked:
+                marked, self._marked = self._marked, {}
+                await self._sync(marked)
+        finally:
+            self._round = None
+
+    async def _sync(self, marked: dict[Partition, bool]) -> None:
+        self.rounds += 1
+        jobs: list[tuple[Partition, FlushJob]] = []
+        for partition, with_indexes in marked.items():
+            if partition.offline_reason is None:
+                try:
+                    job = partition.log.begin_flush(with_indexes=with_indexes)
+                except OSError as error:
+                    self._failed(partition, error)
+                else:
+                    jobs.append((partition, job))
+        shares = [jobs[start::PARALLEL_SYNCS] for start in range(PARALLEL_SYNCS)]
+        outcomes = await asyncio.gather(
+            *(self._run_share([job for _, job in share]) for share in shares if share)
+        )
+        now_ms = self._clock.time_ms()
+        for share, errors in zip([share for share in shares if share], outcomes, strict=True):
+            for (partition, job), error in zip(share, errors, strict=True):
+                if error is not None:
+                    partition.log.flush_failed(job)
+                    self._failed(partition, error)
+                else:
+                    partition.log.flushed(job, now_ms)
+                    if partition.waits_for_sync:
+                        partition.synced_to(job.offset)
+        self._complete_waiting()
+
+    async def _run_share(self, jobs: list[FlushJob]) -> list[OSError | None]:
+        return await self._run_blocking(lambda: [_attempt(job) for job in jobs])
+
+    def _failed(self, partition: Partition, error: OSError) -> None:
+        partition.offline_reason = (
+            f"{partition.key} cannot be synced to {partition.log.directory} ({error.strerror}); "
+            "restart the broker when the disk is well"
+        )
+        logger.error("%s", partition.offline_reason)
+
+    def _complete_waiting(self) -> None:
+        still_waiting = []
+        for partition, offset, future in self._waiting:
+            if future.done():
+                continue
+            if partition.log.recovery_point >= offset:
+                future.set_result(None)
+            elif partition.offline_reason is not None:
+                error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.offline_reason)
+                future.set_exception(error)
+            else:
+                still_waiting.append((partition, offset, future))
+        self._waiting = still_waiting
+
+
+def _attempt(job: FlushJob) -> OSError | None:
+    try:
+        job.run()
+    except OSError as error:
+        return error
+    return None

@@ -1,0 +1,54 @@
+"""DeleteRecords (key 21), versions 0–2: nothing before an offset exists any more.
+
+-1 means everything up to the high watermark. The new start is written down before it is answered,
+so the records do not come back with a crash; their segments go with the next retention check. A
+topic that is only compacted refuses (POLICY_VIOLATION), as deleting from it would lose keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.cluster import INTERNAL_TOPICS
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import TopicPartition
+from ottla.broker.context import Body, RequestContext
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 21
+ALL = -1
+UNKNOWN = -1
+
+
+async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
+    answer = {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_delete(broker, topic.name, asked) for asked in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+    }
+    await broker.logs.write_checkpoints()
+    return answer
+
+
+def _delete(broker: Broker, topic: str, asked: Any) -> Body:
+    index = asked.partition_index
+    try:
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the cluster's own")
+        partition = broker.find_partition(TopicPartition(topic, index))
+        log = partition.log
+        if not log.config.delete:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} is compacted, not deleted")
+        offset = partition.high_watermark if asked.offset == ALL else asked.offset
+        if not 0 <= offset <= partition.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    except KafkaError as error:
+        return {"partition_index": index, "low_watermark": UNKNOWN, "error_code": error.code}
+    log.advance_start_offset(offset)
+    partition.wake_waiters()
+    return {"partition_index": index, "low_watermark": log.log_start_offset}

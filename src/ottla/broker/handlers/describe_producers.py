@@ -1,0 +1,54 @@
+"""DescribeProducers (key 61), version 0: the idempotent producers that partitions remember."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import KafkaError
+from ottla.base.types import TopicPartition
+from ottla.broker.context import Body, RequestContext
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 61
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _describe(broker, TopicPartition(topic.name, index))
+                    for index in topic.partition_indexes
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _describe(broker: Broker, key: TopicPartition) -> Body:
+    try:
+        partition = broker.find_partition(key)
+    except KafkaError as error:
+        return {
+            "partition_index": key.partition,
+            "error_code": error.code,
+            "error_message": error.message,
+        }
+    return {
+        "partition_index": key.partition,
+        "active_producers": [
+            {
+                "producer_id": entry.producer_id,
+                "producer_epoch": entry.epoch,
+                "last_sequence": entry.last_sequence,
+                "last_timestamp": entry.last_timestamp,
+                "coordinator_epoch": entry.coordinator_epoch,
+                "current_txn_start_offset": entry.txn_first_offset,
+            }
+            for entry in partition.log.producers.producers.values()
+        ],
+    }

@@ -1,0 +1,293 @@
+"""Fetch (key 1), versions 4–18.
+
+- Reads whole, verified batches from any offset, within `max_bytes` of the request and of each
+  partition; the first batch is sent even if it alone is larger.
+- Waits until `min_bytes` are there or `max_wait_ms` is over. The append that brings the bytes wakes
+  the fetch; nothing polls.
+- Sessions (KIP-227), leader epoch checks (KIP-320), divergence (KIP-595, v12+), topic ids (KIP-516,
+  v13+), read_committed with aborted transactions.
+- Bytes that are not in memory are read in a thread; the event loop never waits for the disk.
+
+Deviation: a batch that is damaged on disk is never sent; the partition answers CORRUPT_MESSAGE."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import ZERO_UUID, TopicPartition
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.partition import Partition
+from ottla.core.fetch_session import FetchPartition, FetchSession
+from ottla.storage.segment import WouldBlock
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 1
+READ_COMMITTED = 1
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    by_id = context.api_version >= 13
+    try:
+        session, wanted, incremental = broker.fetch_sessions.resolve(
+            request.session_id,
+            request.session_epoch,
+            _wanted(broker, request, by_id),
+            _forgotten(broker, request, by_id),
+            broker.clock.time_ms(),
+        )
+    except KafkaError as error:
+        return {"error_code": error.code}
+    return Fetch(broker, request, session, wanted, incremental, by_id).start()
+
+
+def _wanted(broker: Broker, request: Any, by_id: bool) -> Iterator[FetchPartition]:
+    for topic in request.topics:
+        name, topic_id = _identify(broker, topic, by_id)
+        for asked in topic.partitions:
+            yield FetchPartition(
+                name,
+                topic_id,
+                asked.partition,
+                asked.fetch_offset,
+                asked.partition_max_bytes,
+                asked.current_leader_epoch,
+                asked.last_fetched_epoch,
+            )
+
+
+def _forgotten(broker: Broker, request: Any, by_id: bool) -> Iterator[tuple[str, bytes, int]]:
+    for topic in request.forgotten_topics_data:
+        name, topic_id = _identify(broker, topic, by_id)
+        for partition in topic.partitions:
+            yield name, topic_id, partition
+
+
+def _identify(broker: Broker, topic: Any, by_id: bool) -> tuple[str, bytes]:
+    """(name, id); one asked for by id keeps its id, and has no name while nobody has that id."""
+    if not by_id:
+        return topic.topic, ZERO_UUID
+    return "", topic.topic_id
+
+
+class Fetch:
+    """One fetch request from its arrival to its answer."""
+
+    __slots__ = (
+        "_answer",
+        "_broker",
+        "_by_id",
+        "_bytes",
+        "_committed_only",
+        "_incremental",
+        "_is_scheduled",
+        "_max_bytes",
+        "_max_wait_ms",
+        "_min_bytes",
+        "_session",
+        "_timer",
+        "_wanted",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        request: Any,
+        session: FetchSession | None,
+        wanted: list[FetchPartition],
+        incremental: bool,
+        by_id: bool,
+    ) -> None:
+        self._broker = broker
+        self._session = session
+        self._wanted = wanted
+        self._incremental = incremental
+        self._by_id = by_id
+        self._min_bytes = request.min_bytes
+        self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._max_wait_ms = request.max_wait_ms
+        self._committed_only = request.isolation_level == READ_COMMITTED
+        self._bytes = 0
+        self._is_scheduled = False
+        self._answer: asyncio.Future[Body | None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> Response:
+        try:
+            results, is_final = self._read(wait=False)
+        except WouldBlock:
+            return self._start_in_thread()
+        if is_final:
+            return self._body(results)
+        return self._park()
+
+    async def _start_in_thread(self) -> Body | None:
+        results, is_final = await self._broker.run_blocking(lambda: self._read(wait=True))
+        if is_final:
+            return self._body(results)
+        return await self._park()
+
+    # --------------------------------------------------------------------------------- waiting
+
+    def _park(self) -> asyncio.Future[Body | None]:
+        loop = asyncio.get_running_loop()
+        self._answer = loop.create_future()
+        self._answer.add_done_callback(self._leave)
+        self._timer = loop.call_later(self._max_wait_ms / 1000, self._complete)
+        for wanted in self._wanted:
+            partition = self._find(wanted)
+            if partition is not None:
+                partition.waiters.add(self)
+        return self._answer
+
+    def more_bytes(self, count: int) -> None:
+        self._bytes += count
+        if self._bytes >= self._min_bytes:
+            self.wake()
+
+    def wake(self) -> None:
+        """Answer in the next turn of the loop: the append that woke us goes first, and others that
+        follow it in this turn are read with it."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._complete)
+
+    def _complete(self) -> None:
+        assert self._answer is not None
+        if self._answer.done():
+            return
+        try:
+            results, _ = self._read(wait=False)
+        except WouldBlock:
+            self._broker.spawn(self._complete_in_thread())
+            return
+        self._answer.set_result(self._body(results))
+
+    async def _complete_in_thread(self) -> None:
+        assert self._answer is not None
+        results, _ = await self._broker.run_blocking(lambda: self._read(wait=True))
+        if not self._answer.done():
+            self._answer.set_result(self._body(results))
+
+    def _leave(self, answer: asyncio.Future[Body | None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for wanted in self._wanted:
+            partition = self._find(wanted)
+            if partition is not None:
+                partition.waiters.discard(self)
+
+    # --------------------------------------------------------------------------------- reading
+
+    def _find(self, wanted: FetchPartition) -> Partition | None:
+        name = wanted.topic
+        if self._by_id:
+            topic = self._broker.image.topics_by_id.get(wanted.topic_id)
+            if topic is None:
+                return None
+            name = topic.name
+        return self._broker.partitions.get(TopicPartition(name, wanted.partition))
+
+    def _read(self, *, wait: bool) -> tuple[list[tuple[FetchPartition, Body]], bool]:
+        """(what each partition has to say, whether that is the answer or we should wait)."""
+        results = []
+        total = 0
+        is_final = self._max_wait_ms <= 0 or not self._wanted
+        for wanted in self._wanted:
+            try:
+                body = self._read_partition(wanted, self._max_bytes - total, total == 0, wait)
+            except KafkaError as error:
+                is_final = True
+                body = {
+                    "partition_index": wanted.partition,
+                    "error_code": error.code,
+                    "high_watermark": -1,
+                    "records": b"",
+                }
+            total += len(body["records"])
+            is_final = is_final or "diverging_epoch" in body
+            results.append((wanted, body))
+        self._bytes = total
+        return results, is_final or total >= self._min_bytes
+
+    def _read_partition(
+        self, wanted: FetchPartition, room: int, is_first: bool, wait: bool
+    ) -> Body:
+        partition = self._find(wanted)
+        if partition is None:
+            if self._by_id and wanted.topic_id not in self._broker.image.topics_by_id:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        log = partition.log
+        stable = partition.last_stable_offset
+        body: Body = {
+            "partition_index": wanted.partition,
+            "high_watermark": partition.high_watermark,
+            "last_stable_offset": stable,
+            "log_start_offset": log.log_start_offset,
+            "records": b"",
+        }
+        if wanted.last_fetched_epoch >= 0:
+            end = log.epochs.end_offset_for(wanted.last_fetched_epoch, log.log_end_offset)
+            if end.epoch < wanted.last_fetched_epoch or end.start_offset < wanted.fetch_offset:
+                body["diverging_epoch"] = {"epoch": end.epoch, "end_offset": end.start_offset}
+                return body
+        limit = stable if self._committed_only else partition.high_watermark
+        found = log.read(
+            wanted.fetch_offset,
+            min(room, wanted.max_bytes),
+            limit,
+            at_least_one=is_first,
+            wait=wait,
+        )
+        body["records"] = found.records
+        if self._committed_only:
+            aborted = log.aborted_transactions(wanted.fetch_offset, found.next_offset)
+            body["aborted_transactions"] = [
+                {"producer_id": txn.producer_id, "first_offset": txn.first_offset}
+                for txn in aborted
+            ]
+        return body
+
+    # ------------------------------------------------------------------------------- answering
+
+    def _body(self, results: list[tuple[FetchPartition, Body]]) -> Body:
+        session = self._session
+        topics: dict[tuple[str, bytes], list[Body]] = {}
+        for wanted, body in results:
+            if session is not None:
+                if self._incremental and not _is_news(wanted, body):
+                    continue
+                self._tell(session, wanted, body)
+            topics.setdefault((wanted.topic, wanted.topic_id), []).append(body)
+        return {
+            "session_id": 0 if session is None else session.id,
+            "responses": [
+                {"topic_id": topic_id, "partitions": partitions}
+                if self._by_id
+                else {"topic": name, "partitions": partitions}
+                for (name, topic_id), partitions in topics.items()
+            ],
+        }
+
+    @staticmethod
+    def _tell(session: FetchSession, wanted: FetchPartition, body: Body) -> None:
+        start_offset = body.get("log_start_offset", -1)
+        session.answered(
+            wanted, body["high_watermark"], start_offset, has_data=bool(len(body["records"]))
+        )
+
+
+def _is_news(wanted: FetchPartition, body: Body) -> bool:
+    return (
+        len(body["records"]) > 0
+        or "error_code" in body
+        or "diverging_epoch" in body
+        or body["high_watermark"] != wanted.told_high_watermark
+        or body["log_start_offset"] != wanted.told_start_offset
+    )

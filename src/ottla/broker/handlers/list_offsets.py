@@ -1,0 +1,74 @@
+"""ListOffsets (key 2), versions 1–11.
+
+Asked with a timestamp: the first record at or after it. With -1: the end (the last stable offset
+under read_committed); -2, -4: the beginning; -3: the record with the largest timestamp (KIP-734);
+-5, -6: offsets in remote storage, which this broker has not, so -1. Offsets that a consumer could
+not read yet are not told. Look-ups by timestamp may wait for the disk: they run in a thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import TopicPartition
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 2
+READ_COMMITTED = 1
+UNKNOWN = -1
+
+
+async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
+    committed_only = request.isolation_level == READ_COMMITTED
+    topics = []
+    for topic in request.topics:
+        partitions = [
+            await _answer(broker, topic.name, asked, committed_only) for asked in topic.partitions
+        ]
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}
+
+
+async def _answer(broker: Broker, topic: str, asked: Any, committed_only: bool) -> Body:
+    index = asked.partition_index
+    try:
+        partition = broker.find_partition(TopicPartition(topic, index))
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        timestamp, offset, epoch = await _find(broker, partition, asked.timestamp, committed_only)
+    except KafkaError as error:
+        return {"partition_index": index, "error_code": error.code}
+    return {
+        "partition_index": index,
+        "timestamp": timestamp,
+        "offset": offset,
+        "leader_epoch": epoch,
+    }
+
+
+async def _find(
+    broker: Broker, partition: Partition, timestamp: int, committed_only: bool
+) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch), -1 for what is not there."""
+    log = partition.log
+    end = partition.readable_to(committed_only=committed_only)
+    match timestamp:
+        case -1:
+            return UNKNOWN, end, partition.leader_epoch
+        case -2 | -4:
+            start = log.log_start_offset
+            return UNKNOWN, start, log.epochs.epoch_for(start)
+        case -3:
+            found = await broker.run_blocking(log.offset_of_max_timestamp)
+        case -5 | -6:
+            return UNKNOWN, UNKNOWN, UNKNOWN
+        case _ if timestamp < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp} has no meaning")
+        case _:
+            found = await broker.run_blocking(lambda: log.offset_for_timestamp(timestamp))
+    if found is None or found.offset >= end:
+        return UNKNOWN, UNKNOWN, UNKNOWN
+    return found.timestamp, found.offset, found.leader_epoch

@@ -1,0 +1,41 @@
+"""OffsetForLeaderEpoch (key 23), versions 2–4: where a leader epoch ended in our log, so that
+consumers and followers find out how far they agree with it (KIP-101, KIP-279, KIP-320)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import KafkaError
+from ottla.base.types import TopicPartition
+from ottla.broker.context import Body, RequestContext
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 23
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
+    return {
+        "topics": [
+            {
+                "topic": topic.topic,
+                "partitions": [_answer(broker, topic.topic, asked) for asked in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _answer(broker: Broker, topic: str, asked: Any) -> Body:
+    try:
+        partition = broker.find_partition(TopicPartition(topic, asked.partition))
+        partition.check_leader_epoch(asked.current_leader_epoch)
+    except KafkaError as error:
+        return {"partition": asked.partition, "error_code": error.code}
+    log = partition.log
+    if asked.leader_epoch == partition.leader_epoch:
+        epoch, end_offset = partition.leader_epoch, log.log_end_offset
+    else:
+        epoch, end_offset = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
+    return {"partition": asked.partition, "leader_epoch": epoch, "end_offset": end_offset}

@@ -1,0 +1,127 @@
+"""What a broker does by the clock: retention, flushes that are due, checkpoints, forgetting silent
+producers, removing deleted files. Each is a loop of its own that a failure does not end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ottla.broker.cleaner import Cleaner
+from ottla.storage.retention import apply_retention
+from ottla.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+FLUSH_CHECK_MS = 1_000
+NEVER_MS = 2**63 - 1
+
+
+class Housekeeping:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._tasks: list[asyncio.Task[None]] = []
+        self._removals: set[asyncio.TimerHandle] = set()
+
+    def start(self) -> None:
+        broker = self._broker
+        self._every(lambda: broker.config.log_retention_check_interval_ms, self.enforce_retention)
+        self._every(lambda: FLUSH_CHECK_MS, self._flush_what_is_due)
+        self._every(
+            lambda: broker.config.log_flush_offset_checkpoint_interval_ms,
+            broker.logs.write_checkpoints,
+        )
+        self._every(
+            lambda: broker.config.producer_id_expiration_check_interval_ms, self._expire_producers
+        )
+        if broker.config.log_cleaner_enable:
+            self._tasks.append(asyncio.ensure_future(Cleaner(broker).run()))
+        for path in broker.logs.leftovers():
+            self._tasks.append(asyncio.ensure_future(self._remove_directory(path)))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for removal in self._removals:
+            removal.cancel()
+
+    def _every(self, interval_ms: Callable[[], int], work: Callable[[], Awaitable[None]]) -> None:
+        async def loop() -> None:
+            while True:
+                await asyncio.sleep(interval_ms() / 1000)
+                try:
+                    await work()
+                except Exception:
+                    logger.exception("%s failed; it is tried again later", work.__qualname__)
+
+        self._tasks.append(asyncio.ensure_future(loop()))
+
+    # --------------------------------------------------------------------------------- retention
+
+    async def enforce_retention(self) -> None:
+        broker = self._broker
+        for partition in list(broker.partitions.values()):
+            removed, reason = apply_retention(
+                partition.log, partition.high_watermark, broker.clock.time_ms()
+            )
+            if removed:
+                logger.info(
+                    "%s: %d segments are removed (%s)", partition.key, len(removed), reason
+                )
+                self.remove_segments_later(removed, partition.log.config.file_delete_delay_ms)
+            await asyncio.sleep(0)
+
+    def remove_segments_later(self, segments: list[Segment], delay_ms: int) -> None:
+        def remove() -> None:
+            for segment in segments:
+                segment.remove()
+
+        self._later(delay_ms, lambda: self._broker.run_blocking(remove))
+
+    def remove_later(self, directory: str) -> None:
+        delay_ms = self._broker.config.log_segment_delete_delay_ms
+        self._later(delay_ms, lambda: self._remove_directory(directory))
+
+    async def _remove_directory(self, path: str) -> None:
+        await self._broker.run_blocking(lambda: self._broker.fs.remove_tree(path))
+
+    def _later(self, delay_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        """What the broker has no time for before it stops, the next start does."""
+
+        async def attempt() -> None:
+            try:
+                await work()
+            except OSError as error:
+                logger.warning("a deleted file could not be removed: %s", error)
+
+        def begin() -> None:
+            self._removals.discard(handle)
+            self._broker.spawn(attempt())
+
+        handle = asyncio.get_running_loop().call_later(delay_ms / 1000, begin)
+        self._removals.add(handle)
+
+    # ------------------------------------------------------------------------------------- others
+
+    async def _flush_what_is_due(self) -> None:
+        broker = self._broker
+        now_ms = broker.clock.time_ms()
+        for partition in list(broker.partitions.values()):
+            log = partition.log
+            if log.config.flush_ms == NEVER_MS or not log.unflushed_messages:
+                continue
+            if now_ms - log.last_flush_ms >= log.config.flush_ms:
+                broker.flusher.request(partition, with_indexes=True)
+
+    async def _expire_producers(self) -> None:
+        broker = self._broker
+        for partition in list(broker.partitions.values()):
+            partition.log.producers.expire(
+                broker.clock.time_ms(), broker.config.producer_id_expiration_ms
+            )
+            await asyncio.sleep(0)

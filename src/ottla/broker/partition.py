@@ -1,0 +1,106 @@
+"""A partition that this broker holds: its log, its leadership, and who waits for it.
+
+The high watermark is the offset below which consumers may read. Alone, a broker's watermark is the
+end of its log; with `log.flush.acks.all` it is how far the log is synced, so that nothing a
+consumer has seen can be lost by a power cut."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.ports import ReadableBuffer
+from ottla.base.types import TopicPartition
+from ottla.storage.log import AppendResult, Log
+from ottla.wire.records.batch import BatchHeader
+
+
+class FetchWaiter(Protocol):
+    """A fetch that waits for more records."""
+
+    def more_bytes(self, count: int) -> None: ...
+
+    def wake(self) -> None:
+        """Something else happened to the partition; look again now."""
+
+
+class Partition:
+    __slots__ = (
+        "appended_bytes",
+        "high_watermark",
+        "key",
+        "leader_epoch",
+        "log",
+        "offline_reason",
+        "unsynced_bytes",
+        "waits_for_sync",
+        "waiters",
+    )
+
+    def __init__(self, log: Log, leader_epoch: int, *, waits_for_sync: bool) -> None:
+        self.log = log
+        self.key: TopicPartition = log.partition
+        self.leader_epoch = leader_epoch
+        self.waits_for_sync = waits_for_sync
+        self.high_watermark = log.log_end_offset
+        self.waiters: set[FetchWaiter] = set()
+        self.offline_reason: str | None = None
+        """Set when a sync failed: nobody knows what is on disk, so nothing more is written until a
+        restart has looked."""
+        self.appended_bytes = 0
+        self.unsynced_bytes = 0
+
+    def append(self, batch: ReadableBuffer, header: BatchHeader, now_ms: int) -> AppendResult:
+        """Raises KafkaError."""
+        if self.offline_reason is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+        result = self.log.append(batch, header, self.leader_epoch, now_ms)
+        if not result.is_duplicate:
+            size = header.size
+            self.appended_bytes += size
+            if self.waits_for_sync:
+                self.unsynced_bytes += size
+            else:
+                self.high_watermark = result.last_offset + 1
+                if self.waiters:
+                    self._tell_waiters(size)
+        return result
+
+    def synced_to(self, offset: int) -> None:
+        """Everything below `offset` is on disk."""
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            size, self.unsynced_bytes = self.unsynced_bytes, 0
+            if self.waiters:
+                self._tell_waiters(size)
+
+    def _tell_waiters(self, size: int) -> None:
+        for waiter in tuple(self.waiters):
+            waiter.more_bytes(size)
+
+    def wake_waiters(self) -> None:
+        for waiter in tuple(self.waiters):
+            waiter.wake()
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction is decided."""
+        unstable = self.log.producers.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def readable_to(self, *, committed_only: bool) -> int:
+        return self.last_stable_offset if committed_only else self.high_watermark
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """KIP-320: refuse a client whose metadata is older or newer than ours. -1: not told."""
+        if epoch == -1 or epoch == self.leader_epoch:
+            return
+        if epoch < self.leader_epoch:
+            raise KafkaError(
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"{self.key} is at leader epoch {self.leader_epoch}, not {epoch}",
+            )
+        raise KafkaError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"{self.key} is at leader epoch {self.leader_epoch}; {epoch} is not known here yet",
+        )

@@ -1,0 +1,24 @@
+"""Producer ids for idempotent producers, handed out from blocks that the controller reserves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+
+class ProducerIds:
+    def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
+        self._allocate = allocate
+        self._block: Iterator[int] = iter(())
+        self._refilling = asyncio.Lock()
+
+    async def next(self) -> int:
+        """Raises KafkaError if no block can be reserved."""
+        producer_id = next(self._block, None)
+        while producer_id is None:
+            async with self._refilling:
+                producer_id = next(self._block, None)
+                if producer_id is None:
+                    self._block = iter(await self._allocate())
+                    producer_id = next(self._block, None)
+        return producer_id

@@ -1,0 +1,149 @@
+"""Incremental fetch sessions (KIP-227): a consumer names its partitions once, then only changes.
+
+A fetch request carries (session id, epoch):
+
+    id   epoch   meaning
+    0    0       full fetch; open a session
+    0    -1      full fetch, no session
+    n    0       full fetch; close session n, open a new one
+    n    -1      full fetch; close session n
+    n    k > 0   incremental: session n, which must be at epoch k
+
+In an incremental answer a partition appears only if it has records, an error, or a watermark or
+start offset that the client has not been told. Partitions that returned data go to the end of the
+session's order, so that a byte limit starves none of them.
+
+The cache is bounded. A new session takes the place of one that has not been used for
+MIN_EVICTION_MS; where there is none, the client goes on with full fetches."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ottla.base.errors import ErrorCode, KafkaError
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MAX_EPOCH = 2**31 - 1
+MIN_EVICTION_MS = 120_000
+
+
+@dataclass(slots=True)
+class FetchPartition:
+    """What a client asks of one partition, and what it was last told about it."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    told_high_watermark: int = -1
+    told_start_offset: int = -1
+
+    def update(self, other: FetchPartition) -> None:
+        self.fetch_offset = other.fetch_offset
+        self.max_bytes = other.max_bytes
+        self.current_leader_epoch = other.current_leader_epoch
+        self.last_fetched_epoch = other.last_fetched_epoch
+
+
+@dataclass(slots=True)
+class FetchSession:
+    id: int
+    epoch: int
+    last_used_ms: int
+    partitions: dict[tuple[str, bytes, int], FetchPartition] = field(default_factory=dict)
+
+    def add(self, partition: FetchPartition) -> None:
+        key = (partition.topic, partition.topic_id, partition.partition)
+        known = self.partitions.get(key)
+        if known is None:
+            self.partitions[key] = partition
+        else:
+            known.update(partition)
+
+    def answered(
+        self, partition: FetchPartition, high_watermark: int, start_offset: int, *, has_data: bool
+    ) -> None:
+        """The partition is in the answer."""
+        partition.told_high_watermark = high_watermark
+        partition.told_start_offset = start_offset
+        if has_data and len(self.partitions) > 1:
+            key = (partition.topic, partition.topic_id, partition.partition)
+            if self.partitions.pop(key, None) is not None:
+                self.partitions[key] = partition
+
+
+class FetchSessionCache:
+    """All sessions of a broker. `first_id` is where ids start: random, so that a client of an
+    earlier run is not taken for one of this."""
+
+    def __init__(self, max_sessions: int, first_id: int) -> None:
+        self._max_sessions = max_sessions
+        self._next_id = first_id
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def resolve(
+        self,
+        session_id: int,
+        epoch: int,
+        partitions: Iterable[FetchPartition],
+        forgotten: Iterable[tuple[str, bytes, int]],
+        now_ms: int,
+    ) -> tuple[FetchSession | None, list[FetchPartition], bool]:
+        """(session or None, what to fetch, whether the answer is incremental).
+        Raises KafkaError if the session is not what the client thinks."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(session_id, None)
+            wanted = list(partitions)
+            if epoch == FINAL_EPOCH:
+                return None, wanted, False
+            session = self._open(now_ms)
+            if session is not None:
+                for partition in wanted:
+                    session.add(partition)
+            return session, wanted, False
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}"
+            )
+        if epoch != session.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {session_id} is at epoch {session.epoch}, not {epoch}",
+            )
+        self._advance(session, now_ms)
+        for partition in partitions:
+            session.add(partition)
+        for key in forgotten:
+            session.partitions.pop(key, None)
+        return session, list(session.partitions.values()), True
+
+    def _advance(self, session: FetchSession, now_ms: int) -> None:
+        session.epoch = 1 if session.epoch >= MAX_EPOCH else session.epoch + 1
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session.id)
+
+    def _open(self, now_ms: int) -> FetchSession | None:
+        if len(self._sessions) >= self._max_sessions:
+            if not self._sessions:
+                return None
+            oldest = next(iter(self._sessions.values()))
+            if now_ms - oldest.last_used_ms < MIN_EVICTION_MS:
+                return None
+            del self._sessions[oldest.id]
+        while self._next_id in self._sessions or self._next_id <= 0:
+            self._next_id = self._next_id % MAX_EPOCH + 1
+        session = FetchSession(self._next_id, INITIAL_EPOCH + 1, now_ms)
+        self._sessions[session.id] = session
+        self._next_id = self._next_id % MAX_EPOCH + 1
+        return session
