@@ -12,11 +12,50 @@ from typing import Any
 
 from ottla.base.ports import ReadableBuffer
 from ottla.broker.context import Body, Handler, RequestContext, Response
-from ottla.broker.handlers import api_versions
+from ottla.broker.handlers import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    fetch,
+    incremental_alter_configs,
+    init_producer_id,
+    list_config_resources,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
 from ottla.broker.handlers.api_versions import ApiVersions
 from ottla.wire import codec, schema
 
-HANDLERS: dict[int, Handler] = {}
+HANDLERS: dict[int, Handler] = {
+    0: produce.handle,
+    1: fetch.handle,
+    2: list_offsets.handle,
+    3: metadata.handle,
+    19: create_topics.handle,
+    20: delete_topics.handle,
+    21: delete_records.handle,
+    22: init_producer_id.handle,
+    23: offset_for_leader_epoch.handle,
+    32: describe_configs.handle,
+    33: alter_configs.handle,
+    35: describe_log_dirs.handle,
+    37: create_partitions.handle,
+    44: incremental_alter_configs.handle,
+    60: describe_cluster.handle,
+    61: describe_producers.handle,
+    74: list_config_resources.handle,
+    75: describe_topic_partitions.handle,
+}
 """Key -> handler, in the order of the keys. ApiVersions is not listed: each router makes its own,
 because that handler tells what the table holds."""
 
