@@ -119,6 +119,15 @@ def test_migration_policy_may_be_written_in_any_case() -> None:
         key.parse("sideways")
 
 
+def test_limits_by_host_are_pairs() -> None:
+    key = BROKER["max.connections.per.ip.overrides"]
+    for text in ("", "127.0.0.1:200", "a:1, ::1:2"):
+        assert key.parse(text) == text
+    for text in ("a", "a:", ":1", "a:x", "a:1,"):
+        with pytest.raises(ConfigError, match="host:number pairs"):
+            key.parse(text)
+
+
 def test_all_wrong_values_and_unknown_names_are_found_at_once() -> None:
     parsed = TOPIC.parse({"segment.bytes": "x", "retention.ms": "y", "nope": "1", "flush.ms": "9"})
     assert [error.name for error in parsed.errors] == ["segment.bytes", "retention.ms"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.base.config.definition import INT_MAX, KIB, MIB, MINUTE_MS, SECOND_MS, ConfigKey
-from ottla.base.config.validator import AtLeast, NonEmpty, one_of
+from ottla.base.config.validator import AtLeast, HostLimits, NonEmpty, one_of
 from ottla.base.config.vocabulary import (
     BOOLEAN,
     CLUSTER_WIDE,
@@ -185,7 +185,7 @@ SOCKET_KEYS = [
         STRING,
         "",
         "Exceptions to max.connections.per.ip, as host:number pairs.",
-        None,
+        HostLimits(),
         MEDIUM,
         CLUSTER_WIDE,
     ),

@@ -114,6 +114,20 @@ class ThrottledReplicas:
         return "must be * or a list of partition:broker pairs such as 0:1,1:2"
 
 
+@dataclass(frozen=True, slots=True)
+class HostLimits:
+    """Pairs of a host and a whole number, as text: `127.0.0.1:200,db1:50`, or nothing."""
+
+    def accepts(self, value: Value) -> bool:
+        assert isinstance(value, str)
+        pairs = [pair.strip().rpartition(":") for pair in value.split(",") if value.strip()]
+        return all(host.strip() and re.fullmatch("[0-9]{1,9}", n.strip()) for host, _, n in pairs)
+
+    @property
+    def allowed(self) -> str:
+        return "must be a list of host:number pairs such as 127.0.0.1:200,db1:50"
+
+
 def one_of(*choices: str) -> OneOf:
     return OneOf(choices)
 
