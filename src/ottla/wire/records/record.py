@@ -58,6 +58,18 @@ class RecordSpan(NamedTuple):
     end: int
 
 
+class KeyedSpan(NamedTuple):
+    """A `RecordSpan` with what compaction decides by: all in one walk over the records."""
+
+    offset: int
+    timestamp: int
+    start: int
+    body: int
+    end: int
+    key: bytes | None
+    has_value: bool
+
+
 _Fields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
 """A record's start, body and end, its timestamp and offset deltas, its key's start and length and
 its value's, all as positions in the decompressed records. A null has length -1."""
@@ -112,6 +124,22 @@ def record_spans(data: bytes, header: BatchHeader) -> Iterator[RecordSpan]:
     for start, body, end, time_delta, delta, _, _, _, _ in _walk(data, header):
         timestamp = base + time_delta if fixed is None else fixed
         yield _new_tuple(RecordSpan, (base_offset + delta, timestamp, start, body, end))
+
+
+def keyed_spans(data: bytes, header: BatchHeader) -> Iterator[KeyedSpan]:
+    """As `record_spans`, with each record's key and whether it has a value."""
+    base_offset, base, fixed = header.base_offset, *_timestamps(header)
+    for start, body, end, time_delta, delta, at, length, _, value_length in _walk(data, header):
+        fields = (
+            base_offset + delta,
+            base + time_delta if fixed is None else fixed,
+            start,
+            body,
+            end,
+            None if length < 0 else data[at : at + length],
+            value_length >= 0,
+        )
+        yield _new_tuple(KeyedSpan, fields)
 
 
 def check_records(

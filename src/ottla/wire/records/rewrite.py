@@ -10,7 +10,7 @@ setting it writes every record's delta anew. All other rewriting copies records 
 from __future__ import annotations
 
 import struct
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from ottla.wire.records.batch import (
     ATTRIBUTES_AT,
@@ -25,7 +25,7 @@ from ottla.wire.records.batch import (
 )
 from ottla.wire.records.compression import MAX_DECOMPRESSED, codec_id, compress
 from ottla.wire.records.crc import Buffer
-from ottla.wire.records.record import RecordSpan, read_records, record_spans
+from ottla.wire.records.record import KeyedSpan, RecordSpan, read_records, record_spans
 from ottla.wire.records.varint import encode_varint
 
 _NO_TIMESTAMP = -1
@@ -61,6 +61,20 @@ def retain_records(
     """A copy of the batch at `header` with only the records at `kept_offsets`."""
     data = read_records(batch, header, max_size)
     spans = [span for span in record_spans(data, header) if span.offset in kept_offsets]
+    return retain_spans(batch, header, data, spans, delete_horizon=delete_horizon, level=level)
+
+
+def retain_spans(
+    batch: Buffer,
+    header: BatchHeader,
+    data: bytes,
+    spans: Sequence[RecordSpan | KeyedSpan],
+    *,
+    delete_horizon: int | None = None,
+    level: int | None = None,
+) -> bytearray:
+    """A copy of the batch at `header` with only the records at `spans` of `data`, which is what
+    `read_records` gave for it."""
     if not spans:
         return emptied(batch, header)
     attributes, base = header.attributes, header.base_timestamp
@@ -85,7 +99,7 @@ def emptied(batch: Buffer, header: BatchHeader) -> bytearray:
     return seal(copy)
 
 
-def _rebased(data: bytes, span: RecordSpan, base_timestamp: int) -> bytes:
+def _rebased(data: bytes, span: RecordSpan | KeyedSpan, base_timestamp: int) -> bytes:
     """A record whose timestamp is a delta from another base."""
     delta = encode_varint(span.timestamp - base_timestamp)
     length = 1 + len(delta) + span.end - span.body
