@@ -1,0 +1,1 @@
+"""Brokers for tests: a real process (`BrokerProcess`) or one inside the test (`EmbeddedBroker`)."""

@@ -1,0 +1,249 @@
+"""Brokers for tests.
+
+`BrokerProcess` is what a user runs: a process of its own, found by its port, stopped by signals. It
+is the one to kill. `EmbeddedBroker` runs on the test's event loop and lets the test look inside.
+Both listen on a free port of the loopback interface and keep their data in a directory that is
+removed in the end, unless the test brings its own.
+
+Readiness is read off the broker's own log, so a broker that cannot start fails the test at once,
+with what it said."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ottla.base.config.broker import BrokerConfig
+from ottla.broker.broker import Broker
+from ottla.broker.clock import SystemClock
+from ottla.storage.file import OsFileSystem
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
+POLL_S = 0.01
+MAX_OPEN_FILES = 1_000
+LOG_TAIL_LINES = 30
+
+_LISTENING = re.compile(r"listening on \w+://[^:]*:(\d+)")
+_READY = re.compile(r"broker -?\d+ of cluster \S+ is ready")
+_STRICT = """
+from ottla.wire.codec import set_strict
+set_strict(True)
+from ottla.cli.main import main
+main()
+"""
+_SOURCE = str(Path(__file__).parents[2])
+"""So that the process runs the same Ottla as the test."""
+
+
+class BrokerFailed(AssertionError):
+    """The broker ended, or did not get ready or end in time; the message has its last words."""
+
+
+class BrokerProcess:
+    """A broker as a process. As a context manager it starts, and is stopped and removed."""
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        *,
+        overrides: Mapping[str, str] | None = None,
+        port: int = 0,
+        strict: bool = False,
+        log_level: str = "INFO",
+    ) -> None:
+        """`strict`: an answer with a field that no version of its API has is an error."""
+        self._home = Path(tempfile.mkdtemp(prefix="ottla-broker-"))
+        self.data_dir = Path(data_dir) if data_dir is not None else self._home / "data"
+        self.log_file = self._home / "broker.log"
+        self.overrides = dict(overrides or {})
+        self.port = port
+        self._strict = strict
+        self._log_level = log_level
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    # ------------------------------------------------------------------------- start and stop
+
+    def start(self, *, wait: bool = True) -> Self:
+        """Start it, on the port it had before if it ran already."""
+        assert not self.is_running, "the broker runs already"
+        self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(), stdout=log, stderr=log, env=_environment()
+            )
+        if wait:
+            self.wait_until_ready()
+        return self
+
+    def command(self) -> list[str]:
+        program = ["-c", _STRICT] if self._strict else ["-m", "ottla"]
+        options = ["--data-dir", str(self.data_dir), "--listen", f"{HOST}:{self.port}"]
+        options += ["--log-level", self._log_level]
+        for name, value in self.overrides.items():
+            options += ["--override", f"{name}={value}"]
+        return [sys.executable, *program, "broker", *options]
+
+    def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        self.wait_for_log(_READY, timeout_s)
+        listening = _LISTENING.search(self.log())
+        assert listening is not None, "a broker that is ready listens"
+        self.port = int(listening[1])
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """SIGTERM, and wait. Returns the exit code."""
+        return self._end(signal.SIGTERM, timeout_s)
+
+    def kill(self) -> int:
+        """SIGKILL: no chance to write anything down."""
+        return self._end(signal.SIGKILL, STOP_TIMEOUT_S)
+
+    def restart(self, *, kill: bool = False) -> Self:
+        """Stop, or kill, and start again with the same data, port and overrides."""
+        if self.is_running:
+            self.kill() if kill else self.stop()
+        return self.start()
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Wait for it to end by itself. Returns the exit code."""
+        assert self._process is not None, "the broker was started"
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise self._failed(f"did not end in {timeout_s} s") from None
+
+    def close(self) -> None:
+        """Stop it if it runs, and remove what it left."""
+        try:
+            if self.is_running:
+                self.stop()
+        finally:
+            if self.is_running:
+                self.kill()
+            shutil.rmtree(self._home, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            return self if self.is_running else self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _end(self, number: signal.Signals, timeout_s: float) -> int:
+        assert self._process is not None, "the broker was started"
+        self._process.send_signal(number)
+        return self.wait(timeout_s)
+
+    # -------------------------------------------------------------------------- looking at it
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker was started"
+        return self._process.pid
+
+    @property
+    def bootstrap(self) -> str:
+        """For a client's `bootstrap.servers`."""
+        return f"{HOST}:{self.port}"
+
+    def log(self) -> str:
+        """What it has logged since it was last started."""
+        with self.log_file.open("rb") as file:
+            file.seek(self._log_start)
+            return file.read().decode("utf-8", "replace")
+
+    def wait_for_log(
+        self, pattern: str | re.Pattern[str], timeout_s: float = START_TIMEOUT_S
+    ) -> re.Match[str]:
+        """Wait until the log of this run has the pattern."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            is_running = self.is_running  # asked first: what it said last counts
+            found = re.search(pattern, self.log())
+            if found is not None:
+                return found
+            if not is_running:
+                raise self._failed(f"ended with exit code {self.wait()}")
+            if time.monotonic() > deadline:
+                raise self._failed(f"did not log {pattern!r} in {timeout_s} s")
+            time.sleep(POLL_S)
+
+    def _failed(self, what: str) -> BrokerFailed:
+        tail = "\n".join(self.log().splitlines()[-LOG_TAIL_LINES:])
+        return BrokerFailed(f"the broker {what}; its last words were:\n{tail}")
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join(filter(None, (_SOURCE, os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+class EmbeddedBroker:
+    """A broker on the running event loop: `async with EmbeddedBroker() as embedded: …`."""
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        *,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        self._temporary = None if data_dir is not None else tempfile.mkdtemp(prefix="ottla-broker-")
+        self.data_dir = Path(data_dir if data_dir is not None else f"{self._temporary}/data")
+        properties = {"listeners": f"PLAINTEXT://{HOST}:0", "log.dirs": str(self.data_dir)}
+        config = BrokerConfig.from_properties({**properties, **(overrides or {})})
+        self.broker = Broker(config, OsFileSystem(MAX_OPEN_FILES), SystemClock())
+
+    @property
+    def port(self) -> int:
+        return next(iter(self.broker.ports.values()))
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.broker.start()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await self.broker.stop()
+        finally:
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
