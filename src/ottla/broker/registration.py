@@ -63,9 +63,7 @@ async def join_cluster(
 ) -> BrokerRegistration:
     """Returns when the image shows the broker registered and leading what it can lead."""
     registration = await _register(broker, endpoints, clean_shutdown)
-    await follower.applied(await _become_controller(broker))
-    if found_topics and not broker.image.topics:
-        await follower.applied(await _adopt(controller, registration, found_topics))
+    await follower.applied(await _become_controller(broker, registration, found_topics))
     changes = decide_broker_returned(broker.image.topics.values(), registration)
     for batch in _batches(changes):
         await follower.applied(await controller.commit(*_leadership_ops(batch)))
@@ -101,28 +99,30 @@ def _clean_from(node_id: int, node: Node | None, clean_shutdown: bool) -> int:
     return tree.decode_registration(node_id, node, fenced=True).clean_from
 
 
-async def _become_controller(broker: ControlledBroker) -> int:
+async def _become_controller(
+    broker: ControlledBroker, registration: BrokerRegistration, found_topics: Iterable[FoundTopic]
+) -> int:
     nodes, _ = await broker.store.load(tree.CONTROLLER_EPOCH)
     node = nodes.get(tree.CONTROLLER_EPOCH)
     value = tree.encode({"controller_id": broker.node_id})
-    epoch: Op = Create(tree.CONTROLLER_EPOCH, value)
-    if node is not None:
-        epoch = Replace(tree.CONTROLLER_EPOCH, value)
     leader = Create(tree.CONTROLLER_LEADER, tree.encode({"id": broker.node_id}), ephemeral=True)
-    check = Check(tree.CONTROLLER_EPOCH, None if node is None else node.version)
-    return await broker.store.txn([check], [leader, epoch])
+    if node is not None:
+        check = Check(tree.CONTROLLER_EPOCH, node.version)
+        return await broker.store.txn([check], [leader, Replace(tree.CONTROLLER_EPOCH, value)])
+    # The first controller ever. What it adopts is in the same transaction, so that topics which
+    # are deleted later are not adopted again, and a crash in between forgets none.
+    first: list[Op] = [leader, Create(tree.CONTROLLER_EPOCH, value)]
+    return await broker.store.txn([], first + _adopt_ops(registration, found_topics))
 
 
-async def _adopt(
-    controller: Controller, registration: BrokerRegistration, found: Iterable[FoundTopic]
-) -> int:
+def _adopt_ops(registration: BrokerRegistration, found: Iterable[FoundTopic]) -> list[Op]:
     state = new_partition([registration.id], {registration.id: registration})
     ops: list[Op] = []
     for topic in found:
         topic_id = new_uuid() if topic.topic_id == ZERO_UUID else topic.topic_id
         partitions: tuple[PartitionState, ...] = (state,) * topic.partition_count
         ops += tree.create_topic_ops(TopicImage(topic.name, topic_id, {}, partitions))
-    return await controller.commit(ops)
+    return ops
 
 
 def _batches(changes: Sequence[LeadershipChange]) -> Iterator[Sequence[LeadershipChange]]:
