@@ -17,6 +17,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_right
+from threading import Lock
 from typing import NamedTuple
 
 from ottla.base.ports import FileSystem
@@ -41,15 +42,18 @@ NO_TIMESTAMP = -1
 class _IndexFile:
     """Entries of fixed size behind both indexes: loaded on demand, appended in memory.
 
-    `_columns` is replaced as a whole, so that a reader in another thread sees both or none."""
+    `_columns` is replaced as a whole, so that a reader in another thread sees both or none. The
+    file is opened by its name under `_naming`, so that nobody opens one that is being renamed, or
+    another that has just taken its name."""
 
-    __slots__ = ("_columns", "_count", "_persisted", "base_offset", "fs", "path")
+    __slots__ = ("_columns", "_count", "_naming", "_persisted", "base_offset", "fs", "path")
     entry_size: int
 
     def __init__(self, fs: FileSystem, path: str, base_offset: int, *, new: bool = False) -> None:
         self.fs = fs
         self.path = path
         self.base_offset = base_offset
+        self._naming = Lock()
         self._columns: tuple[array[int], array[int]] | None = self._decode(b"") if new else None
         self._count = self._persisted = 0 if new else self._stored_entries()
 
@@ -64,11 +68,15 @@ class _IndexFile:
 
     def _load(self) -> tuple[array[int], array[int]]:
         columns = self._columns
-        if columns is None:
-            size = self._persisted * self.entry_size
-            data = self.fs.read_bytes(self.path)[:size] if size else b""
-            columns = self._columns = self._decode(data)
-        return columns
+        return self._read() if columns is None else columns
+
+    def _read(self) -> tuple[array[int], array[int]]:
+        with self._naming:
+            if self._columns is None:
+                size = self._persisted * self.entry_size
+                data = self.fs.read_bytes(self.path)[:size] if size else b""
+                self._columns = self._decode(data)
+            return self._columns
 
     def _append(self, left: int, right: int) -> None:
         lefts, rights = self._load()
@@ -85,6 +93,10 @@ class _IndexFile:
 
     def flush(self) -> None:
         """Write what is only in memory. Whoever needs it to survive a power cut syncs the file."""
+        with self._naming:
+            self._write()
+
+    def _write(self) -> None:
         if self._persisted == self._count and self.fs.exists(self.path):
             return
         file = self.fs.open(self.path, create=True)
@@ -106,9 +118,10 @@ class _IndexFile:
         self.fs.remove(self.path)
 
     def rename(self, path: str) -> None:
-        if self.fs.exists(self.path):
-            self.fs.rename(self.path, path)
-        self.path = path
+        with self._naming:
+            if self.fs.exists(self.path):
+                self.fs.rename(self.path, path)
+            self.path = path
 
     def _decode(self, data: bytes) -> tuple[array[int], array[int]]:
         raise AssertionError("an index knows its format")

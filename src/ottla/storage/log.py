@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from threading import Lock
 from typing import NamedTuple
 
@@ -47,6 +48,7 @@ from ottla.wire.records.record import iter_keys
 MAX_CURSORS = 64
 MAX_LOADED_INDEXES = 8
 DELETED_SUFFIX = ".deleted"
+_base_offset = attrgetter("base_offset")
 
 
 class AppendResult(NamedTuple):
@@ -83,14 +85,14 @@ class FlushJob:
 
     def run(self) -> None:
         for segment in [*self.sealed, self.active]:
-            if not segment.is_removed:
-                segment.file.sync()
+            if not segment.is_leaving:
+                segment.sync_log()
         for segment in self.sealed:
-            if not segment.is_removed:
+            if not segment.is_leaving:
                 segment.flush_indexes()
-                segment.sync_indexes()
-        if self.sync_active_indexes and not self.active.is_removed:
-            self.active.sync_indexes()
+                self._sync_indexes(segment)
+        if self.sync_active_indexes and not self.active.is_leaving:
+            self._sync_indexes(self.active)
         for offset, snapshot in self.snapshots.items():
             write_atomically(self.fs, snapshot_path(self.directory, offset), snapshot)
         if self.epochs.dirty:
@@ -98,10 +100,17 @@ class FlushJob:
         if self.sync_directory:
             self.fs.sync_directory(self.directory)
 
+    @staticmethod
+    def _sync_indexes(segment: Segment) -> None:
+        try:
+            segment.sync_indexes()
+        except FileNotFoundError:
+            if not segment.is_leaving:
+                raise
+
 
 class Log:
     __slots__ = (
-        "_base_offsets",
         "_cursors",
         "_loaded_indexes",
         "_new_files",
@@ -151,12 +160,12 @@ class Log:
         self.epochs = epochs
         self.last_flush_ms = now_ms
         self.unflushed_messages = 0
-        self._base_offsets = [segment.base_offset for segment in segments]
         self._cursors: dict[int, tuple[Segment, int]] = {}
         self._loaded_indexes: dict[int, Segment] = {}
         self._pending_snapshots: dict[int, bytes] = {}
         self._reading = Lock()
-        """Guards the two caches above, the only things that readers in other threads change."""
+        """Guards the two caches above, the only things that readers in other threads change. When
+        segments go, the caches are replaced, so that what a reader still adds is lost with them."""
         self._new_files = True
 
     @property
@@ -268,7 +277,6 @@ class Log:
         segment = Segment(self.fs, self.directory, base_offset, new=True, created_ms=now_ms)
         old.seal()
         self.segments.append(segment)
-        self._base_offsets.append(base_offset)
         self._pending_snapshots[base_offset] = self.producers.encode()
         self._new_files = True
         return segment
@@ -290,13 +298,14 @@ class Log:
             )
         if offset >= max_offset:
             return LogSlice(b"", offset)
+        cursors = self._cursors
         try:
-            found = self._cursors.get(offset) or self._find(offset, wait=wait)
+            found = cursors.get(offset) or self._find(offset, wait=wait)
             if found is None:
                 return LogSlice(b"", offset)
             segment, position = found
             if position >= segment.size:
-                if not self._move_cursor(segment, offset):
+                if not self._move_cursor(cursors, segment, offset):
                     return LogSlice(b"", offset)
                 return self.read(
                     offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait
@@ -311,7 +320,7 @@ class Log:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{self.partition}: cannot read {self.directory}: {error.strerror}",
             ) from error
-        return self._verified(segment, position, data, offset, max_offset)
+        return self._verified(cursors, segment, position, data, offset, max_offset)
 
     @staticmethod
     def _read_first_batch(segment: Segment, position: int, wait: bool) -> ReadableBuffer:
@@ -322,6 +331,7 @@ class Log:
 
     def _verified(
         self,
+        cursors: dict[int, tuple[Segment, int]],
         segment: Segment,
         position: int,
         data: ReadableBuffer,
@@ -333,7 +343,7 @@ class Log:
         if prefix.is_corrupt and not prefix.size:
             raise self._corrupt(offset, f"{segment.file.path} is damaged near byte {position}")
         if prefix.size:
-            self._remember(prefix.next_offset, segment, position + prefix.size)
+            self._remember(cursors, prefix.next_offset, segment, position + prefix.size)
         if prefix.size != len(data):
             data = memoryview(data)[: prefix.size]
         return LogSlice(data, prefix.next_offset)
@@ -343,27 +353,38 @@ class Log:
             ErrorCode.CORRUPT_MESSAGE, f"{self.partition} cannot be read at offset {offset}: {what}"
         )
 
-    def _move_cursor(self, segment: Segment, offset: int) -> bool:
+    def _move_cursor(
+        self, cursors: dict[int, tuple[Segment, int]], segment: Segment, offset: int
+    ) -> bool:
         """A cursor stands at the end of its segment: the next batch, if any, begins a later one."""
-        for later in self.segments[bisect_right(self._base_offsets, segment.base_offset) :]:
+        for later in self._segments_from(segment.base_offset)[1:]:
             if later.size:
-                self._remember(offset, later, 0)
+                self._remember(cursors, offset, later, 0)
                 return True
         return False
 
     def _find(self, offset: int, *, wait: bool) -> tuple[Segment, int] | None:
-        slot = max(bisect_right(self._base_offsets, offset) - 1, 0)
-        for segment in self.segments[slot:]:
+        for segment in self._segments_from(offset):
             position = segment.locate(offset, wait=wait)
             self._use_index(segment)
             if position is not None:
                 return segment, position
         return None
 
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+    def _segments_from(self, offset: int) -> list[Segment]:
+        """The segment that `offset` lies in, and all behind it."""
+        segments = self.segments
+        return segments[max(bisect_right(segments, offset, key=_base_offset) - 1, 0) :]
+
+    def _remember(
+        self,
+        cursors: dict[int, tuple[Segment, int]],
+        offset: int,
+        segment: Segment,
+        position: int,
+    ) -> None:
         """Consumers read on from where they were: their next read needs no search."""
         with self._reading:
-            cursors = self._cursors
             cursors[offset] = (segment, position)
             if len(cursors) > MAX_CURSORS:
                 del cursors[next(iter(cursors))]
@@ -380,8 +401,7 @@ class Log:
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTxn]:
         found: list[AbortedTxn] = []
-        slot = max(bisect_right(self._base_offsets, first_offset) - 1, 0)
-        for segment in self.segments[slot:]:
+        for segment in self._segments_from(first_offset):
             entries, is_complete = segment.txn_index.overlapping(first_offset, end_offset)
             found += entries
             if is_complete:
@@ -416,7 +436,7 @@ class Log:
     def _first_record_since(
         self, segment: Segment, header: BatchHeader, timestamp: int
     ) -> FoundOffset | None:
-        if header.last_offset < self.log_start_offset:
+        if header.last_offset < self.log_start_offset or not header.record_count:
             return None
         if header.timestamp_type:
             first = max(header.base_offset, self.log_start_offset)
@@ -440,12 +460,11 @@ class Log:
         begin near the recovery point instead of at the segment's start."""
         if with_indexes:
             self.active.flush_indexes()
-        slot = max(bisect_right(self._base_offsets, self.recovery_point) - 1, 0)
         job = FlushJob(
             self.log_end_offset,
             self.fs,
             self.directory,
-            self.segments[slot:-1],
+            self._segments_from(self.recovery_point)[:-1],
             self.active,
             self._pending_snapshots,
             self.epochs,
@@ -506,9 +525,7 @@ class Log:
     def _forget(self, removed: Sequence[Segment]) -> None:
         gone = {segment.base_offset for segment in removed}
         self.segments = [s for s in self.segments if s.base_offset not in gone]
-        self._base_offsets = [segment.base_offset for segment in self.segments]
-        self._cursors.clear()
-        self._loaded_indexes.clear()
+        self._forget_places()
 
     def _mark_deleted(self, removed: list[Segment]) -> list[Segment]:
         for segment in removed:
@@ -517,20 +534,32 @@ class Log:
             self.fs.remove(snapshot_path(self.directory, segment.base_offset))
         return removed
 
+    def _forget_places(self) -> None:
+        self._cursors = {}
+        self._loaded_indexes = {}
+
     def replace_segments(self, new: Segment, old: Sequence[Segment]) -> list[Segment]:
-        """Put a compacted segment (files suffixed `.cleaned`) in the place of those it was made
-        from. Crash-safe: `.swap` says that the new one is whole and the old ones may go."""
-        new.change_suffix(".swap")
+        """Put a compacted segment (files suffixed `.cleaned`, synced) in the place of those it was
+        made from. Crash-safe: `.swap` says that the new one is whole and the old ones may go.
+        The first and the last step wait for the disk; the broker takes them in threads."""
+        new.commit_cleaned()
+        removed = self.swap_segments(new, old)
         self.fs.sync_directory(self.directory)
+        return removed
+
+    def swap_segments(self, new: Segment, old: Sequence[Segment]) -> list[Segment]:
+        """The middle step: exchange the names, and what readers find. Returns the old segments,
+        marked `.deleted`."""
         gone = {segment.base_offset for segment in old}
         kept = [s for s in self.segments if s.base_offset not in gone]
         for segment in old:
             segment.change_suffix(DELETED_SUFFIX)
         new.change_suffix("")
-        self.segments = sorted([*kept, new], key=lambda segment: segment.base_offset)
-        self._base_offsets = [segment.base_offset for segment in self.segments]
-        self._cursors.clear()
-        self._loaded_indexes.clear()
+        self.segments = sorted([*kept, new], key=_base_offset)
+        self._forget_places()
+        for base_offset in gone - {new.base_offset}:
+            self._pending_snapshots.pop(base_offset, None)
+            self.fs.remove(snapshot_path(self.directory, base_offset))
         return list(old)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
@@ -561,9 +590,7 @@ class Log:
         self.producers.clear()
 
     def _ended_at(self, offset: int) -> None:
-        self._base_offsets = [segment.base_offset for segment in self.segments]
-        self._cursors.clear()
-        self._loaded_indexes.clear()
+        self._forget_places()
         self._pending_snapshots = {o: s for o, s in self._pending_snapshots.items() if o <= offset}
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)

@@ -69,8 +69,9 @@ def _restore_newest_snapshot(
 
 
 def marker_of(batch: ReadableBuffer, header: BatchHeader) -> tuple[bool, int] | None:
-    """(is it an abort, coordinator epoch) if the batch ends a transaction."""
-    if not header.is_control:
+    """(is it an abort, coordinator epoch) if the batch ends a transaction. Compaction may have
+    emptied it: then it only tells its producer's epoch."""
+    if not header.is_control or not header.record_count:
         return None
     marker = read_end_txn_marker(batch, header._replace(position=0))
     return None if marker is None else (not marker.commit, marker.coordinator_epoch)

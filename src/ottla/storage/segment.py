@@ -237,6 +237,19 @@ class Segment:
         self.offset_index.flush()
         self.time_index.flush()
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is taken out of its log, so that nobody needs it on disk."""
+        return self.is_removed or self.suffix != ""
+
+    def sync_log(self) -> None:
+        """May run beside the thread that renames or removes files."""
+        try:
+            self.file.sync()
+        except FileNotFoundError:
+            if not self.is_leaving:
+                raise
+
     def sync_indexes(self) -> None:
         for path in (self.offset_index.path, self.time_index.path, self.txn_index.path):
             if self.fs.exists(path):
@@ -264,8 +277,16 @@ class Segment:
         self._first_timestamp = None
         self.bytes_since_index_entry = 0
 
+    def commit_cleaned(self) -> None:
+        """A compacted segment is whole: from now on it replaces those it was made from, even if
+        the broker stops here. Waits for the disk."""
+        self.change_suffix(".swap")
+        self.fs.sync_directory(self.directory)
+
     def change_suffix(self, suffix: str) -> None:
-        """Rename all files of the segment, the log last: it is the one that counts."""
+        """Rename all files of the segment, the log last: it is the one that counts. Others may be
+        reading it: they must not have to open it by a name that is just changing."""
+        self.file.size()
         self.suffix = suffix
         self.offset_index.rename(self._path("index"))
         self.time_index.rename(self._path("timeindex"))
@@ -274,6 +295,8 @@ class Segment:
         self.file.path = self._path("log")
 
     def remove(self) -> None:
+        """Unlink the files. A file of this segment that a flush is just writing may be left over
+        under its last name; the next start removes it."""
         self.is_removed = True
         self.file.close()
         self.fs.remove(self.file.path)
