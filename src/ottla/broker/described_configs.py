@@ -13,6 +13,7 @@ from ottla.base.config.describe import (
     describe_broker_default,
     describe_topic,
 )
+from ottla.broker.context import Body
 from ottla.broker.topic_views import TopicsBroker
 
 
@@ -24,6 +25,25 @@ def topic_entries(broker: TopicsBroker, overrides: Mapping[str, str]) -> list[Co
         entries = describe_topic(broker.config, own, of_all, overrides)
         broker.image.views[key] = entries
     return entries
+
+
+def created_topic_configs(broker: TopicsBroker, overrides: Mapping[str, str]) -> list[Body]:
+    """What CreateTopics tells of a new topic's configs."""
+    key = ("created topic configs", frozenset(overrides.items()))
+    configs: list[Body] | None = broker.image.views.get(key)
+    if configs is None:
+        configs = [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "read_only": entry.read_only,
+                "config_source": entry.source,
+                "is_sensitive": entry.is_sensitive,
+            }
+            for entry in topic_entries(broker, overrides)
+        ]
+        broker.image.views[key] = configs
+    return configs
 
 
 def broker_entries(broker: TopicsBroker) -> list[ConfigEntry]:

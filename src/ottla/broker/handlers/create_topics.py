@@ -19,7 +19,7 @@ from typing import Any
 from ottla.base.errors import KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import Body, RequestContext
-from ottla.broker.described_configs import topic_entries
+from ottla.broker.described_configs import created_topic_configs
 from ottla.broker.topic_views import TopicsBroker, error_fields
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
 
@@ -58,14 +58,5 @@ def _result(broker: TopicsBroker, decision: TopicDecision, validate_only: bool) 
         result["topic_id"] = ZERO_UUID if validate_only else topic.topic_id
         result["num_partitions"] = len(topic.partitions)
         result["replication_factor"] = topic.replication_factor
-        result["configs"] = [
-            {
-                "name": entry.name,
-                "value": entry.value,
-                "read_only": entry.read_only,
-                "config_source": entry.source,
-                "is_sensitive": entry.is_sensitive,
-            }
-            for entry in topic_entries(broker, topic.configs)
-        ]
+        result["configs"] = created_topic_configs(broker, topic.configs)
     return result
