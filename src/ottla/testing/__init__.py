@@ -1,1 +1,2 @@
-"""Brokers for tests: a real process (`BrokerProcess`) or one inside the test (`EmbeddedBroker`)."""
+"""What tests of Ottla, and of programs that use it, are built with: brokers (`broker`: a process of
+its own, or one inside the test) and a simulated world (`simulation`). Production never imports it."""

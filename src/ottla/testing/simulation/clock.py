@@ -1,0 +1,28 @@
+"""A clock that stands still until it is told to move."""
+
+from __future__ import annotations
+
+START_MS = 1_700_000_000_000
+
+
+class SimulatedClock:
+    def __init__(self, time_ms: int = START_MS) -> None:
+        self._now_ms = time_ms
+        self._elapsed_ms = 0
+
+    def time_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic(self) -> float:
+        return self._elapsed_ms / 1000
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass, for both clocks."""
+        if duration_ms < 0:
+            raise ValueError("time does not go back; set_time moves the wall clock alone")
+        self._now_ms += duration_ms
+        self._elapsed_ms += duration_ms
+
+    def set_time(self, time_ms: int) -> None:
+        """Set the wall clock, as an administrator or a time server would: it may go back."""
+        self._now_ms = time_ms
