@@ -9,7 +9,9 @@ Invariants
    lock is held until the outcome is known, even when the client has stopped waiting.
 2. Every commit checks the controller epoch: once another broker is controller, ours fail.
 3. A change is answered after the broker has reacted to it. A client that creates a topic and then
-   produces finds the log there."""
+   produces finds the log there.
+4. Until the broker has joined its cluster nothing is decided: changes wait for `begin`. A broker
+   listens before it registers, since its ports are part of the registration."""
 
 from __future__ import annotations
 
@@ -94,7 +96,19 @@ class Controller:
         self._draw = draw
         self._alone = alone
         self._lock = asyncio.Lock()
+        self._begun = asyncio.Event()
         self._running: set[asyncio.Task[object]] = set()
+
+    def begin(self) -> None:
+        """The broker has joined its cluster, and the image shows it."""
+        self._begun.set()
+
+    @property
+    def has_begun(self) -> bool:
+        return self._begun.is_set()
+
+    async def begun(self) -> None:
+        await self._begun.wait()
 
     # ------------------------------------------------------------------------- admin changes
 
@@ -186,7 +200,10 @@ class Controller:
             ) from None
 
     async def close(self) -> None:
-        """Waits for the changes under way."""
+        """Waits for the changes under way; those that have not begun are dropped."""
+        if not self._begun.is_set():
+            for task in self._running:
+                task.cancel()
         if self._running:
             await asyncio.wait(self._running)
 
@@ -228,6 +245,7 @@ class Controller:
         """Run one change; it goes on when the caller gives up waiting (invariant 1)."""
 
         async def locked() -> T:
+            await self._begun.wait()
             async with self._lock:
                 return await change()
 
@@ -241,6 +259,8 @@ class Controller:
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"The change is not complete after {timeout_ms} ms; it goes on.",
             )
+        if task.cancelled():
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "The broker is stopping.")
         return task.result()
 
     def _finished(self, task: asyncio.Task[object]) -> None:

@@ -67,6 +67,7 @@ async def join_cluster(
     changes = decide_broker_returned(broker.image.topics.values(), registration)
     for batch in _batches(changes):
         await follower.applied(await controller.commit(*_leadership_ops(batch)))
+    controller.begin()
     return registration
 
 

@@ -56,8 +56,6 @@ class TopicsBroker(Protocol):
     @property
     def controller(self) -> Controller: ...
 
-    def endpoint_for(self, listener_name: str) -> tuple[str, int]: ...
-
 
 class Style(Enum):
     """How what is not available is told; see the table above."""
@@ -167,13 +165,9 @@ def reachable_brokers(broker: TopicsBroker, listener: str) -> list[ReachableBrok
     """The brokers that are alive and have the listener."""
     found = []
     for each in broker.image.live_brokers:
-        if each.id == broker.node_id:
-            host, port = broker.endpoint_for(listener)
-        elif listener in each.endpoints:
+        if listener in each.endpoints:
             host, port = each.endpoints[listener]
-        else:
-            continue
-        found.append(ReachableBroker(each.id, host, port, each.rack))
+            found.append(ReachableBroker(each.id, host, port, each.rack))
     return found
 
 

@@ -28,7 +28,8 @@ _BROKERS = 1
 _CONTROLLERS = 2
 
 
-def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+    await broker.controller.begun()
     if request.endpoint_type != _BROKERS:
         return _refused(request.endpoint_type)
     brokers = [

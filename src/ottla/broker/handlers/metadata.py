@@ -9,6 +9,7 @@ Behaviours
   `auto.create.topics.enable` allow it, unless all topics were asked for. The answer has it already.
 - Authorized operations (KIP-430) only when asked for; of the cluster in versions 8-10.
 - A topic asked for twice is told once.
+- A request that comes before the broker has joined its cluster waits for that.
 - Version 0 tells no replicas that are not alive; LISTENER_NOT_FOUND is told from version 6.
 
 Deviations
@@ -16,7 +17,7 @@ Deviations
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
 from ottla.base.errors import ErrorCode, KafkaError
@@ -40,6 +41,20 @@ _FIRST_BY_ID = 12
 
 
 def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Response:
+    if not broker.controller.has_begun:
+        return _when_begun(broker, context, request)
+    return _answer(broker, context, request)
+
+
+async def _when_begun(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+    await broker.controller.begun()
+    answer = _answer(broker, context, request)
+    return answer if isinstance(answer, dict) else await answer
+
+
+def _answer(
+    broker: TopicsBroker, context: RequestContext, request: Any
+) -> Body | Coroutine[Any, Any, Body]:
     answer = _Answer(broker, context, request)
     topics = request.topics
     if topics is None or (context.api_version == 0 and not topics):

@@ -11,7 +11,7 @@ from tests.unit.metadata.memory_files import MemoryFileSystem
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.metadata import Replace
 from ottla.base.types import ZERO_UUID, parse_uuid
-from ottla.broker.handlers import create_topics, delete_topics
+from ottla.broker.handlers import create_topics, delete_topics, describe_cluster, metadata
 from ottla.broker.registration import FoundTopic, ensure_cluster_id
 from ottla.core.controller.create_topics import NewTopic
 from ottla.metadata import tree
@@ -147,3 +147,38 @@ def test_a_stopping_broker_tells_those_who_wait() -> None:
         assert raised.value.code == ErrorCode.BROKER_NOT_AVAILABLE
 
     with_broker(scenario)
+
+
+def test_requests_that_come_before_the_broker_has_joined_wait_for_it() -> None:
+    async def scenario() -> None:
+        broker = FakeBroker({}, MemoryFileSystem(), 1)
+        await broker.load()
+        creating = asyncio.ensure_future(broker.controller.create_topics([NewTopic("a")]))
+        asking = asyncio.ensure_future(broker.call(metadata, 12, topics=[{"name": "b"}]))
+        describing = asyncio.ensure_future(broker.call(describe_cluster, 2))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not broker.image.topics
+        await broker.join()
+        (decision,) = await creating
+        assert decision.error is None
+        answer = await asking
+        assert [(topic.name, int(topic.error_code)) for topic in answer.topics] == [("b", 0)]
+        assert len(answer.brokers) == len((await describing).brokers) == 1
+        await broker.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_stops_before_it_has_joined_drops_what_waits() -> None:
+    async def scenario() -> None:
+        broker = FakeBroker({}, MemoryFileSystem(), 1)
+        await broker.load()
+        creating = asyncio.ensure_future(broker.controller.create_topics([NewTopic("a")]))
+        await asyncio.sleep(0)
+        await broker.stop()
+        with pytest.raises(KafkaError) as raised:
+            await creating
+        assert raised.value.code == ErrorCode.BROKER_NOT_AVAILABLE
+
+    asyncio.run(scenario())

@@ -44,9 +44,6 @@ class FakeBroker:
         self.controller: Controller
         self.follower: ImageFollower
 
-    def endpoint_for(self, listener_name: str) -> tuple[str, int]:
-        return "localhost", 19092
-
     def on_image_delta(self, delta: ImageDelta) -> Awaitable[None] | None:
         self.deltas.append(delta)
         if delta.broker_configs_changed:
@@ -57,11 +54,19 @@ class FakeBroker:
     async def start(
         self, *, clean_shutdown: bool = True, found_topics: tuple[FoundTopic, ...] = ()
     ) -> None:
+        await self.load()
+        await self.join(clean_shutdown=clean_shutdown, found_topics=found_topics)
+
+    async def load(self) -> None:
         self.store = await EmbeddedStore.open(self.fs, "/data/ottla-metadata", _at_once)
         self.follower = ImageFollower(self.store, self.image, self.on_image_delta)
         await self.follower.start()
         self.controller = Controller(self, self.follower)
         await ensure_cluster_id(self)
+
+    async def join(
+        self, *, clean_shutdown: bool = True, found_topics: tuple[FoundTopic, ...] = ()
+    ) -> None:
         await join_cluster(
             self,
             self.controller,
