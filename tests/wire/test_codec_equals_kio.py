@@ -170,3 +170,18 @@ def test_large_records_are_not_copied_into_the_response() -> None:
     assert any(piece is records for piece in pieces)
     size, correlation_id = struct.unpack_from(">ii", pieces[0])
     assert (size, correlation_id) == (sum(map(len, pieces)) - 4, 7)
+
+
+@pytest.mark.parametrize("version", schema.versions(0))
+def test_hand_written_produce_answers_equal_the_generated_ones(version: int) -> None:
+    success = {"index": 3, "base_offset": 7, "log_append_time_ms": 9, "log_start_offset": 2}
+    failure = {"index": 4, "error_code": 2, "base_offset": -1, "error_message": "no"}
+    for partitions in ([success], [failure], [success, failure], []):
+        topic = {"name": "orders", "topic_id": bytes(range(16)), "partition_responses": partitions}
+        for topics in ([topic], [topic, topic], []):
+            body = {"responses": topics}
+            generated: list[Any] = []
+            codec._writer(0, version, "response")(generated.append, body)
+            hot: list[Any] = []
+            codec._response_writer(0, version)[0](hot.append, body)
+            assert b"".join(hot) == b"".join(generated)

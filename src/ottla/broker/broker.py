@@ -34,6 +34,7 @@ from ottla.broker.registration import FoundTopic, ensure_cluster_id, join_cluste
 from ottla.broker.router import Router
 from ottla.broker.server import Listener, Server, ServerConfig
 from ottla.core.fetch_session import FetchSessionCache
+from ottla.core.produce import needs_records
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import ClusterImage, ImageDelta
@@ -56,7 +57,9 @@ class Broker:
         self.node_id = config.node_id
         self.cluster_id = ""
         self.image = ClusterImage()
-        self.partitions: dict[TopicPartition, Partition] = {}
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.topics_looked_into: set[str] = set()
+        """Topics whose batches are looked into before they are written (core/produce.py)."""
         self.fetch_sessions = FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, random.randrange(1, 2**31)
         )
@@ -235,8 +238,16 @@ class Broker:
             self.partitions[log.partition] = Partition(
                 log, epoch, waits_for_sync=self.config.log_flush_acks_all
             )
+        self._note_if_looked_into(topic.name, config)
+
+    def _note_if_looked_into(self, topic: str, config: TopicConfig) -> None:
+        if needs_records(config):
+            self.topics_looked_into.add(topic)
+        else:
+            self.topics_looked_into.discard(topic)
 
     def _drop_topic(self, topic: TopicImage) -> None:
+        self.topics_looked_into.discard(topic.name)
         for index in range(len(topic.partitions)):
             partition = self.partitions.pop(TopicPartition(topic.name, index), None)
             if partition is not None:
@@ -251,7 +262,8 @@ class Broker:
         for index in range(len(topic.partitions)):
             partition = self.partitions.get(TopicPartition(topic.name, index))
             if partition is not None:
-                partition.log.config = config
+                partition.use_config(config)
+        self._note_if_looked_into(topic.name, config)
 
     def _use_dynamic_config(self) -> None:
         of_this_broker, of_all = self.image.dynamic_configs(self.node_id)

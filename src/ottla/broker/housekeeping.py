@@ -70,9 +70,7 @@ class Housekeeping:
                 partition.log, partition.high_watermark, broker.clock.time_ms()
             )
             if removed:
-                logger.info(
-                    "%s: %d segments are removed (%s)", partition.key, len(removed), reason
-                )
+                logger.info("%s: %d segments are removed (%s)", partition.key, len(removed), reason)
                 self.remove_segments_later(removed, partition.log.config.file_delete_delay_ms)
             await asyncio.sleep(0)
 

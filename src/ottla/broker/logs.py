@@ -1,8 +1,8 @@
 """The logs in this broker's data directories: found, opened, created, deleted.
 
 `open` does the work of the disk and may run in a thread; what it returns is registered by the
-broker on its loop. Where a directory belongs to nobody (its topic was deleted while the broker was
-down, or another topic has its name now) it is set aside as `-stray`, never served, never removed."""
+broker on its loop. A directory that belongs to nobody (its topic was deleted while the broker was
+down, or another topic has its name now) is set aside as `-stray`, never served, never removed."""
 
 from __future__ import annotations
 
@@ -118,9 +118,7 @@ class Logs:
         self._in_directory[directory.path] += 1
         return directory, directory.create_log_directory(wanted.partition, wanted.topic_id), True
 
-    def _open_one(
-        self, wanted: WantedLog, directory: LogDirectory, path: str, is_new: bool
-    ) -> Log:
+    def _open_one(self, wanted: WantedLog, directory: LogDirectory, path: str, is_new: bool) -> Log:
         partition = wanted.partition
         known = OpenLog(
             path,

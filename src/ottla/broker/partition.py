@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import ReadableBuffer
 from ottla.base.types import TopicPartition
+from ottla.core.produce import needs_records
 from ottla.storage.log import AppendResult, Log
 from ottla.wire.records.batch import BatchHeader
 
@@ -31,6 +33,7 @@ class Partition:
         "key",
         "leader_epoch",
         "log",
+        "looks_into_batches",
         "offline_reason",
         "unsynced_bytes",
         "waits_for_sync",
@@ -42,6 +45,7 @@ class Partition:
         self.key: TopicPartition = log.partition
         self.leader_epoch = leader_epoch
         self.waits_for_sync = waits_for_sync
+        self.looks_into_batches = needs_records(log.config)
         self.high_watermark = log.log_end_offset
         self.waiters: set[FetchWaiter] = set()
         self.offline_reason: str | None = None
@@ -49,6 +53,10 @@ class Partition:
         restart has looked."""
         self.appended_bytes = 0
         self.unsynced_bytes = 0
+
+    def use_config(self, config: TopicConfig) -> None:
+        self.log.config = config
+        self.looks_into_batches = needs_records(config)
 
     def append(self, batch: ReadableBuffer, header: BatchHeader, now_ms: int) -> AppendResult:
         """Raises KafkaError."""

@@ -25,6 +25,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import FileSystem, ReadableBuffer, write_atomically
 from ottla.base.types import TopicPartition
 from ottla.storage.epoch_cache import LeaderEpochCache
+from ottla.storage.index import TIME_ENTRY_SIZE
 from ottla.storage.producer_snapshots import marker_of, restore_producers, snapshot_path
 from ottla.storage.producer_state import CompletedTxn, ProducerState
 from ottla.storage.scan import verified_prefix
@@ -111,12 +112,15 @@ class FlushJob:
 
 class Log:
     __slots__ = (
+        "_config",
         "_cursors",
         "_loaded_indexes",
+        "_max_index_entries",
+        "_max_segment_bytes",
+        "_max_segment_ms",
         "_new_files",
         "_pending_snapshots",
         "_reading",
-        "config",
         "directory",
         "epochs",
         "fs",
@@ -167,6 +171,18 @@ class Log:
         """Guards the two caches above, the only things that readers in other threads change. When
         segments go, the caches are replaced, so that what a reader still adds is lost with them."""
         self._new_files = True
+
+    @property
+    def config(self) -> TopicConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        """In force from the next append on. What every append asks is worked out here, once."""
+        self._config = config
+        self._max_segment_bytes = min(config.segment_bytes, MAX_SEGMENT_BYTES)
+        self._max_segment_ms = config.max_segment_ms
+        self._max_index_entries = config.segment_index_bytes // TIME_ENTRY_SIZE
 
     @property
     def active(self) -> Segment:
@@ -222,16 +238,21 @@ class Log:
     ) -> None:
         size = header.size
         last_offset = base_offset + header.last_offset_delta
+        segment = self.segments[-1]
         try:
-            segment = self.segments[-1]
-            if self._must_roll(segment, size, last_offset, header.max_timestamp, now_ms):
+            if (
+                segment.size + size > self._max_segment_bytes
+                or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+                or len(segment.offset_index) >= self._max_index_entries
+                or self._is_old(segment, header.max_timestamp, now_ms)
+            ):
                 segment = self.roll(now_ms, base_offset)
             segment.append(
                 [stamped_prefix(base_offset, leader_epoch, batch), memoryview(batch)[STAMP_SIZE:]],
                 size,
                 last_offset,
                 header.max_timestamp,
-                self.config.index_interval_bytes,
+                self._config.index_interval_bytes,
             )
         except OSError as error:
             raise KafkaError(
@@ -239,24 +260,17 @@ class Log:
                 f"{self.partition}: cannot write to {self.directory}: {error.strerror}",
             ) from error
 
-    def _must_roll(
-        self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int
-    ) -> bool:
-        if not segment.size:
-            return last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-        config = self.config
-        limit = min(config.segment_bytes, MAX_SEGMENT_BYTES)
-        if segment.size + size > limit or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-            return True
-        if (len(segment.offset_index) + 1) * 12 > config.segment_index_bytes:
-            return True
+    def _is_old(self, segment: Segment, timestamp: int, now_ms: int) -> bool:
+        """Whether a batch of this time must begin a new segment, by segment.ms."""
         first = segment.first_timestamp
         age = timestamp - first if first >= 0 <= timestamp else now_ms - segment.created_ms
-        return age > config.max_segment_ms - self._roll_jitter_ms(segment)
+        if age <= self._max_segment_ms - self._config.segment_jitter_ms:
+            return False
+        return segment.size > 0 and age > self._max_segment_ms - self._roll_jitter_ms(segment)
 
     def _roll_jitter_ms(self, segment: Segment) -> int:
         """A fixed share of segment.jitter.ms, so that logs do not all roll at once."""
-        jitter = self.config.segment_jitter_ms
+        jitter = self._config.segment_jitter_ms
         return hash((self.partition, segment.base_offset)) % jitter if jitter else 0
 
     def _update_producer(

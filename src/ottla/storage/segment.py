@@ -125,7 +125,8 @@ class Segment:
             self._undo_torn_write()
             raise
         self.size = position + size
-        if max_timestamp > self.max_timestamp:
+        known = self._max_timestamp
+        if max_timestamp > (self.max_timestamp if known is None else known):
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = last_offset
         if not position:
@@ -213,6 +214,8 @@ class Segment:
     def first_timestamp(self) -> int:
         """Of the first batch; -1 in an empty segment."""
         if self._first_timestamp is None:
+            if not self.size:
+                return NO_TIMESTAMP
             first = next(self.iter_headers(0, wait=True), None)
             if first is None:
                 return NO_TIMESTAMP

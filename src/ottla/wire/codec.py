@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from ottla.base.ports import ReadableBuffer
-from ottla.wire import schema
+from ottla.wire import hot, schema
 from ottla.wire.compile import (
     MALFORMED,
     DecodeError,
@@ -42,6 +42,7 @@ def set_strict(strict: bool) -> None:
     global _strict
     _strict = strict
     _writer.cache_clear()
+    _response_writer.cache_clear()
 
 
 class RequestHeader(NamedTuple):
@@ -63,7 +64,7 @@ def decode_request_header(buffer: memoryview) -> RequestHeader:
             if position > len(buffer):
                 raise DecodeError("the client id ends behind the request")
             client_id = str(buffer[10:position], "utf-8")
-        if is_supported(api_key, version) and _request_header_version(api_key, version) == 2:
+        if _has_tagged_header(api_key, version):
             if buffer[position] == 0:
                 position += 1
             else:
@@ -73,7 +74,6 @@ def decode_request_header(buffer: memoryview) -> RequestHeader:
     return RequestHeader(api_key, version, correlation_id, client_id, position)
 
 
-@cache
 def is_supported(api_key: int, version: int) -> bool:
     try:
         return version in schema.versions(api_key)
@@ -81,9 +81,12 @@ def is_supported(api_key: int, version: int) -> bool:
         return False
 
 
-@cache
-def _request_header_version(api_key: int, version: int) -> int:
-    return schema.header_version(api_key, version, "request")
+@lru_cache(maxsize=4096)
+def _has_tagged_header(api_key: int, version: int) -> bool:
+    """Bounded, because clients choose the arguments."""
+    if not is_supported(api_key, version):
+        return False
+    return schema.header_version(api_key, version, "request") == 2
 
 
 def decode_request(api_key: int, version: int, buffer: memoryview, position: int) -> Any:
@@ -129,7 +132,7 @@ def encode_request(
     _writer(api_key, version, "request")(pieces.append, body)
     encoded = b"" if client_id is None else client_id.encode()
     size = -1 if client_id is None else len(encoded)
-    tail = encoded + (b"\x00" if _request_header_version(api_key, version) == 2 else b"")
+    tail = encoded + (b"\x00" if _has_tagged_header(api_key, version) else b"")
     fields = (api_key, version, correlation_id, size)
     return _framed(pieces, _REQUEST_FRAME, fields, tail)
 
@@ -166,7 +169,8 @@ def _joined_small(pieces: Sequence[ReadableBuffer]) -> list[ReadableBuffer]:
 @cache
 def _response_writer(api_key: int, version: int) -> tuple[Writer, bool]:
     flexible = schema.header_version(api_key, version, "response") == 1
-    return (lambda append, body: _writer(api_key, version, "response")(append, body)), flexible
+    writer = hot.response_writer(api_key, version, _writer(api_key, version, "response"))
+    return writer, flexible
 
 
 # ------------------------------------------------------------------------- compiled, once each

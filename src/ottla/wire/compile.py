@@ -246,7 +246,9 @@ def _read_elements(
     if field.type in _FIXED:
         size = struct.calcsize(">" + _FIXED[field.type])
         unpack = source.bind("unpack", struct.unpack_from)
-        source.add(indent, f"m.{field.name} = list({unpack}('>' + '{_FIXED[field.type]}' * n, b, p))")
+        source.add(
+            indent, f"m.{field.name} = list({unpack}('>' + '{_FIXED[field.type]}' * n, b, p))"
+        )
         source.add(indent, f"p += n * {size}")
         return
     source.add(indent, f"m.{field.name} = a = []", "add = a.append", "for _ in range(n):")

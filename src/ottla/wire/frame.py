@@ -193,6 +193,9 @@ class FrameReader:
             return None
         position = self._position
         end = self._end
+        if position == end and self.frame_is_shared:  # the usual case, and nothing to clear up
+            self._view = None
+            return None
         start = position + SIZE_BYTES
         total = 0
         if start <= end:

@@ -15,15 +15,15 @@ last five batches is answered DUPLICATE_SEQUENCE_NUMBER rather than OUT_OF_ORDER
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import ReadableBuffer
-from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.partition import Partition
-from ottla.core.produce import PreparedBatch, needs_records, prepare, prepare_records
+from ottla.core.produce import PreparedBatch, prepare, prepare_records
 from ottla.storage.log import AppendResult
 from ottla.wire.records.errors import BatchError
 
@@ -34,26 +34,35 @@ API_KEY = 0
 ACKS_ALL = -1
 _ALLOWED_ACKS = (0, 1, ACKS_ALL)
 NO_OFFSET = -1
+_NOTHING_PREPARED: Mapping[int, PreparedBatch | KafkaError] = {}
 INLINE_RECORDS_BYTES = 4_096
 """Looking into a batch of this size is done before a thread could be woken."""
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
-    acks = request.acks
-    by_id = context.api_version >= 13
+    if context.api_version >= 13:
+        _name_topics(broker, request)
+    if broker.topics_looked_into and _has_large_batches(broker, request):
+        _keep_records(request)
+        return _handle_slowly(broker, request)
+    return _answer(broker, request, _NOTHING_PREPARED)
+
+
+def _name_topics(broker: Broker, request: Any) -> None:
+    """Topics are asked for by id: give each the name that the id has now, or none."""
+    by_id = broker.image.topics_by_id
     for topic in request.topic_data:
-        found = _find_topic(broker, topic, by_id)
-        for data in topic.partition_data:
-            partition = broker.partitions.get(TopicPartition(found, data.index)) if found else None
-            if partition is not None and _is_slow(partition.log.config, data.records):
-                _keep_records(request)
-                return _handle_slowly(broker, request, acks, by_id)
-    return _answer(broker, request, acks, by_id, {})
+        image = by_id.get(topic.topic_id)
+        topic.name = None if image is None else image.name
 
 
-def _is_slow(config: TopicConfig, records: ReadableBuffer | None) -> bool:
-    return (
-        needs_records(config) and records is not None and len(records) > INLINE_RECORDS_BYTES
+def _has_large_batches(broker: Broker, request: Any) -> bool:
+    """Whether looking into the batches, where their topics need it, would hold up the loop."""
+    return any(
+        data.records is not None and len(data.records) > INLINE_RECORDS_BYTES
+        for topic in request.topic_data
+        if topic.name in broker.topics_looked_into
+        for data in topic.partition_data
     )
 
 
@@ -65,26 +74,26 @@ def _keep_records(request: Any) -> None:
                 data.records = bytes(data.records)
 
 
-async def _handle_slowly(broker: Broker, request: Any, acks: int, by_id: bool) -> Body | None:
-    """Look into large batches in a thread, then append them here."""
-    prepared: dict[int, PreparedBatch | KafkaError] = {}
+async def _handle_slowly(broker: Broker, request: Any) -> Body | None:
+    """Look into batches in a thread, then append them here."""
     now_ms = broker.clock.time_ms()
+    work: list[tuple[int, ReadableBuffer | None, TopicConfig]] = []
     for topic in request.topic_data:
-        found = _find_topic(broker, topic, by_id)
         for data in topic.partition_data:
-            partition = broker.partitions.get(TopicPartition(found, data.index)) if found else None
-            if partition is None or not _is_slow(partition.log.config, data.records):
-                continue
-            config, records = partition.log.config, data.records
+            partition = broker.partitions.get((topic.name, data.index))
+            if partition is not None and partition.looks_into_batches:
+                work.append((id(data), data.records, partition.log.config))
+
+    def prepare_all() -> dict[int, PreparedBatch | KafkaError]:
+        prepared: dict[int, PreparedBatch | KafkaError] = {}
+        for key, records, config in work:
             try:
-                prepared[id(data)] = await broker.run_blocking(
-                    lambda config=config, records=records: prepare_records(  # type: ignore[misc]
-                        prepare(records, config, now_ms), config
-                    )
-                )
+                prepared[key] = prepare_records(prepare(records, config, now_ms), config)
             except KafkaError as error:
-                prepared[id(data)] = error
-    response = _answer(broker, request, acks, by_id, prepared)
+                prepared[key] = error
+        return prepared
+
+    response = _answer(broker, request, await broker.run_blocking(prepare_all))
     if isinstance(response, asyncio.Future):
         return await response
     assert response is None or isinstance(response, dict)
@@ -92,42 +101,44 @@ async def _handle_slowly(broker: Broker, request: Any, acks: int, by_id: bool) -
 
 
 def _answer(
-    broker: Broker,
-    request: Any,
-    acks: int,
-    by_id: bool,
-    prepared: dict[int, PreparedBatch | KafkaError],
+    broker: Broker, request: Any, prepared: Mapping[int, PreparedBatch | KafkaError]
 ) -> Response:
     """Append everything, in order, now; the answer may have to wait for a sync."""
     now_ms = broker.clock.time_ms()
+    acks = request.acks
     topics = []
     failed = False
     unsynced: list[tuple[Partition, int, Body]] = []
     for topic in request.topic_data:
-        name = _find_topic(broker, topic, by_id)
+        name = topic.name
         partitions = []
         for data in topic.partition_data:
+            index = data.index
             try:
-                partition = _find_partition(broker, name, data.index, acks, by_id)
-                batch = prepared.get(id(data))
-                result = _append(partition, data.records, batch, now_ms)
+                partition = broker.partitions.get((name, index))
+                if partition is None or acks != 1:
+                    _check(partition, name, acks)
+                    assert partition is not None
+                result = _append(partition, data, prepared, now_ms)
             except KafkaError as error:
                 failed = True
-                partitions.append(_failure(data.index, error))
+                partitions.append(_failure(index, error))
                 continue
-            body = _success(partition, data.index, result, now_ms)
+            log = partition.log
+            body = {
+                "index": index,
+                "base_offset": result.base_offset,
+                "log_append_time_ms": now_ms if log.config.log_append_time else -1,
+                "log_start_offset": log.log_start_offset,
+            }
             partitions.append(body)
             if partition.waits_for_sync:
                 broker.flusher.request(partition)
                 if acks == ACKS_ALL:
                     unsynced.append((partition, result.last_offset + 1, body))
-            elif partition.log.wants_flush:
+            elif log.wants_flush:
                 broker.flusher.request(partition)
-        topics.append(
-            {"topic_id": topic.topic_id, "partition_responses": partitions}
-            if by_id
-            else {"name": topic.name, "partition_responses": partitions}
-        )
+        topics.append({"name": name, "topic_id": topic.topic_id, "partition_responses": partitions})
     if acks == 0:
         if failed:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "an unacknowledged write failed")
@@ -138,22 +149,11 @@ def _answer(
     return answer
 
 
-def _find_topic(broker: Broker, topic: Any, by_id: bool) -> str | None:
-    if not by_id:
-        name: str = topic.name
-        return name
-    image = broker.image.topics_by_id.get(topic.topic_id)
-    return None if image is None else image.name
-
-
-def _find_partition(
-    broker: Broker, topic: str | None, index: int, acks: int, by_id: bool
-) -> Partition:
+def _check(partition: Partition | None, topic: str | None, acks: int) -> None:
     if acks not in _ALLOWED_ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    partition = broker.partitions.get(TopicPartition(topic, index))
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if acks == ACKS_ALL and partition.log.config.min_insync_replicas > 1:
@@ -162,33 +162,23 @@ def _find_partition(
             f"{partition.key} has 1 in-sync replica, min.insync.replicas is "
             f"{partition.log.config.min_insync_replicas}",
         )
-    return partition
 
 
 def _append(
     partition: Partition,
-    records: ReadableBuffer | None,
-    prepared: PreparedBatch | KafkaError | None,
+    data: Any,
+    prepared: Mapping[int, PreparedBatch | KafkaError],
     now_ms: int,
 ) -> AppendResult:
-    if isinstance(prepared, KafkaError):
-        raise prepared
-    if prepared is None:
+    batch = prepared.get(id(data)) if prepared else None
+    if batch is None:
         config = partition.log.config
-        prepared = prepare(records, config, now_ms)
-        if needs_records(config):
-            prepared = prepare_records(prepared, config)
-    return partition.append(prepared.batch, prepared.header, now_ms)
-
-
-def _success(partition: Partition, index: int, result: AppendResult, now_ms: int) -> Body:
-    log = partition.log
-    return {
-        "index": index,
-        "base_offset": result.base_offset,
-        "log_append_time_ms": now_ms if log.config.log_append_time else -1,
-        "log_start_offset": log.log_start_offset,
-    }
+        batch = prepare(data.records, config, now_ms)
+        if partition.looks_into_batches:
+            batch = prepare_records(batch, config)
+    elif isinstance(batch, KafkaError):
+        raise batch
+    return partition.append(batch.batch, batch.header, now_ms)
 
 
 def _failure(index: int, error: KafkaError) -> Body:
@@ -226,5 +216,3 @@ def _when_synced(
         synced = broker.flusher.wait_for(partition, offset)
         synced.add_done_callback(lambda done, body=body: one_done(done, body))  # type: ignore[misc]
     return future
-
-
