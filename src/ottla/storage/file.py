@@ -2,8 +2,8 @@
 
 A broker with ten thousand partitions has more files than a process may hold open, so an `OsFile`
 is a name that is opened when it is used: the file system keeps at most `max_open` descriptors and
-closes those not used lately. A descriptor in use by another thread is pinned and never closed
-under it (the number could be given to another file in the middle of a read)."""
+closes those not used lately. A descriptor in use is never closed under its user: the number could
+be given to another file in the middle of a read or a write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import os
 import shutil
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ottla.base.ports import ReadableBuffer
 
@@ -25,22 +25,29 @@ _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
 
 class OsFile:
-    __slots__ = ("_closing_fd", "_fd", "_fs", "_nowait", "_pins", "_used", "path")
+    __slots__ = ("_closing", "_fd", "_fs", "_nowait", "_used", "_users", "path")
 
     def __init__(self, fs: OsFileSystem, path: str) -> None:
         self.path = path
         self._fs = fs
         self._fd = -1
-        self._closing_fd = -1
-        self._pins = 0
+        self._closing: list[int] = []
+        """Descriptors to be closed by the last user."""
+        self._users: list[None] = []
+        """One entry per call under way: a count that threads may change without a lock."""
         self._used = False
         self._nowait = _NOWAIT is not None
 
     def size(self) -> int:
-        return os.fstat(self._descriptor()).st_size
+        fd = self._begin()
+        try:
+            return os.fstat(fd).st_size
+        finally:
+            self._end()
 
     def read(self, position: int, length: int) -> bytes:
-        with self._fs.pinned(self) as fd:
+        fd = self._begin()
+        try:
             data = os.pread(fd, length, position)
             if len(data) == length or not data:
                 return data
@@ -51,28 +58,36 @@ class OsFile:
                 data = os.pread(fd, length, position)
                 pieces.append(data)
             return b"".join(pieces)
+        finally:
+            self._end()
 
     def read_cached(self, position: int, length: int) -> bytes | None:
         if not self._nowait:
-            return os.pread(self._descriptor(), length, position)
+            return self.read(position, length)
         buffer = bytearray(length)
+        fd = self._begin()
         try:
-            count = os.preadv(self._descriptor(), [buffer], position, _NOWAIT or 0)
+            count = os.preadv(fd, [buffer], position, _NOWAIT or 0)
         except OSError as error:
             if error.errno == errno.EAGAIN:
                 return None
             if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
                 self._nowait = False
-                return self.read_cached(position, length)
+                return self.read(position, length)
             raise
+        finally:
+            self._end()
         return buffer if count == length else None  # type: ignore[return-value]
 
     def write(self, position: int, buffers: Sequence[ReadableBuffer]) -> None:
         total = sum(map(len, buffers))
-        fd = self._descriptor()
-        written = os.pwritev(fd, buffers[:MAX_BUFFERS_PER_WRITE], position)
-        if written != total:
-            self._write_rest(fd, position, buffers, written)
+        fd = self._begin()
+        try:
+            written = os.pwritev(fd, buffers[:MAX_BUFFERS_PER_WRITE], position)
+            if written != total:
+                self._write_rest(fd, position, buffers, written)
+        finally:
+            self._end()
 
     def _write_rest(
         self, fd: int, position: int, buffers: Sequence[ReadableBuffer], written: int
@@ -86,20 +101,42 @@ class OsFile:
             rest = rest[written:]
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor(), size)
+        fd = self._begin()
+        try:
+            os.ftruncate(fd, size)
+        finally:
+            self._end()
 
     def sync(self) -> None:
-        with self._fs.pinned(self) as fd:
+        fd = self._begin()
+        try:
             os.fdatasync(fd)
+        finally:
+            self._end()
 
     def close(self) -> None:
         self._fs.release(self)
 
-    def _descriptor(self) -> int:
+    def _begin(self) -> int:
+        """A descriptor that stays open until `_end`.
+
+        First the use is announced, then the descriptor is taken; whoever wants to close it takes
+        it away first and looks for users then. So one of the two always sees the other."""
+        self._users.append(None)
+        fd = self._fd
+        if fd < 0:
+            try:
+                fd = self._fs.acquire(self)
+            except BaseException:
+                self._end()
+                raise
         self._used = True
-        if self._fd < 0:
-            self._fs.acquire(self)
-        return self._fd
+        return fd
+
+    def _end(self) -> None:
+        self._users.pop()
+        if self._closing:
+            self._fs.close_unused(self)
 
 
 class OsFileSystem:
@@ -110,54 +147,39 @@ class OsFileSystem:
 
     # ---------------------------------------------------------------------------- descriptors
 
-    def acquire(self, file: OsFile) -> None:
+    def acquire(self, file: OsFile) -> int:
         with self._lock:
-            if file._fd >= 0:
-                return
-            if len(self._open) >= self._max_open:
-                self._close_one_unused()
-            file._fd = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
-            self._open.append(file)
+            if file._fd < 0:
+                if len(self._open) >= self._max_open:
+                    self._close_one()
+                file._fd = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
+                self._open.append(file)
+            return file._fd
 
-    def _close_one_unused(self) -> None:
+    def _close_one(self) -> None:
         """Second chance: a file used since it was last looked at goes to the back of the queue."""
         for _ in range(2 * len(self._open)):
             file = self._open.popleft()
-            if file._fd < 0:
-                return
-            if file._used or file._pins:
-                file._used = False
+            fd, file._fd = file._fd, -1
+            if file._used or file._users:
+                file._fd, file._used = fd, False
                 self._open.append(file)
                 continue
-            os.close(file._fd)
-            file._fd = -1
+            os.close(fd)
             return
-
-    @contextlib.contextmanager
-    def pinned(self, file: OsFile) -> Iterator[int]:
-        with self._lock:
-            fd = file._descriptor()
-            file._pins += 1
-        try:
-            yield fd
-        finally:
-            with self._lock:
-                file._pins -= 1
-                if not file._pins and file._closing_fd >= 0:
-                    os.close(file._closing_fd)
-                    file._closing_fd = -1
 
     def release(self, file: OsFile) -> None:
         with self._lock:
-            if file._fd < 0:
-                return
-            fd, file._fd = file._fd, -1
-            with contextlib.suppress(ValueError):
+            if file._fd >= 0:
+                fd, file._fd = file._fd, -1
                 self._open.remove(file)
-            if file._pins:
-                file._closing_fd = fd  # the last reader closes it
-            else:
-                os.close(fd)
+                file._closing.append(fd)
+                self.close_unused(file)
+
+    def close_unused(self, file: OsFile) -> None:
+        with self._lock:
+            while file._closing and not file._users:
+                os.close(file._closing.pop())
 
     # ---------------------------------------------------------------------------------- names
 
