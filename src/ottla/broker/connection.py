@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ottla.base.ports import ReadableBuffer
 from ottla.broker.context import Body, RequestContext
-from ottla.broker.router import RequestRefused, dispatch, encode
+from ottla.broker.router import ANSWERED_ALONE, RequestRefused, dispatch, encode
 from ottla.wire.codec import DecodeError
 from ottla.wire.frame import FrameReader, FrameRefused
 
@@ -71,6 +71,11 @@ class ParkedAnswer:
         """The connection waits for it."""
         self.pieces: list[ReadableBuffer] | None = None
         self.held_bytes = 0
+
+    @property
+    def is_droppable(self) -> bool:
+        """Nothing is lost if it never comes."""
+        return self.pieces is None and self.context.api_key in ANSWERED_ALONE
 
     def __call__(self, future: asyncio.Future[Body | None]) -> None:
         self.future = None
@@ -150,15 +155,10 @@ class Connection(asyncio.BufferedProtocol):
         self.server.forget(self)
         parked, self._parked = self._parked, None
         for answer in parked or ():
-            if answer.future is not None and not answer.is_task:
+            if answer.future is not None and (answer.is_droppable or not answer.is_task):
                 answer.future.cancel()
 
     # ---------------------------------------------------------------------------- from the server
-
-    @property
-    def is_busy(self) -> bool:
-        """Some request has been received whose answer has not gone out."""
-        return bool(self._parked)
 
     @property
     def is_ending(self) -> bool:
@@ -181,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
     def finish(self) -> None:
         """Serve nothing more, and close when the answers still owed have gone out."""
         self._hold_up(ENDING)
-        if not self._parked and self._transport is not None:
+        if self._transport is not None and all(each.is_droppable for each in self._parked or ()):
             self._transport.close()
 
     def abort(self) -> None:
@@ -355,11 +355,13 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None:
             return
+        if len(pieces) == 1:
+            self.server.bytes_out += len(pieces[0])
+            transport.write(pieces[0])
+            return
         size = sum(map(len, pieces))
         self.server.bytes_out += size
-        if len(pieces) == 1:
-            transport.write(pieces[0])
-        elif size <= HIGH_WATER_BYTES:
+        if size <= HIGH_WATER_BYTES:
             transport.write(b"".join(pieces))
         else:
             transport.writelines(pieces)

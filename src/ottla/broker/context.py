@@ -18,7 +18,7 @@ Response: TypeAlias = Body | asyncio.Future[Body | None] | Coroutine[Any, Any, B
                 connection are served meanwhile; answers keep the order of the requests. The future
                 is cancelled when the connection is lost: who completes it looks at `done()` first.
     coroutine   it is run as a task, and the connection serves no other request until it is done.
-                It is not cancelled when the connection is lost.
+                It is not cancelled when the connection is lost (that of a Fetch is).
 
 `records` views in a request are valid until the handler returns; for an `async def` handler until
 it is done. A plain function that returns a coroutine has copied what that coroutine needs."""

@@ -21,7 +21,8 @@ from typing import Protocol
 
 from ottla.wire.frame import MAX_ORDINARY_FRAME_BYTES, SMALL_FRAME_BYTES, FrameReader
 
-SHARED_BYTES = 256 * 1024
+SHARED_BYTES = (256 + 16) * 1024
+"""Requests are often a batch of 64, 128 or 256 KB and a little: then none is cut in two."""
 PEEK_BYTES = 16 * 1024
 NARROW_BYTES = 2 * SMALL_FRAME_BYTES
 FIRST_BYTES = 64 * 1024

@@ -63,7 +63,8 @@ ADVERTISED_FROM_ZERO = frozenset({0})
 """Produce: see handlers/api_versions.py."""
 
 ANSWERED_ALONE = frozenset({1})
-"""Fetch: its answer can be large, so a connection has one at a time."""
+"""Fetch: its answer can be large, so a connection has one at a time; and it changes nothing, so it
+is dropped when nobody is there to take the answer."""
 
 
 class RequestRefused(Exception):

@@ -28,6 +28,8 @@ MAX_DEFAULT_BUDGET_BYTES = 512 * 1024 * 1024
 """For requests, and again for answers; a quarter of the machine's memory if that is less."""
 FILES_KEPT_FREE = 0.25
 """The part of the open files that the system allows which connections leave to the logs."""
+MIN_BACKLOG = 512
+"""Kafka's 50 makes clients wait a second when many come at once; nothing is gained by it."""
 STALLED_FRAME_S = 30.0
 """While others wait for memory, a large request must be received in this time."""
 CLOSING_S = 10.0
@@ -47,7 +49,10 @@ class Listener(NamedTuple):
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """Named as Kafka's properties, with their defaults; -1 leaves a choice to us or the system."""
+    """Named as Kafka's properties; -1 leaves a choice to us or the system.
+
+    `Server.config` may be replaced while the server runs: limits on connections and on their idle
+    time take effect at once."""
 
     listeners: tuple[Listener, ...]
     socket_request_max_bytes: int = 104_857_600
@@ -58,7 +63,7 @@ class ServerConfig:
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     socket_send_buffer_bytes: int = -1
     socket_receive_buffer_bytes: int = -1
-    socket_listen_backlog_size: int = 1024
+    socket_listen_backlog_size: int = 50
     max_unsent_response_bytes: int = -1
 
 
@@ -91,7 +96,7 @@ class Server:
         )
         self.response_memory = ResponseMemory(_budget(config.max_unsent_response_bytes))
         self._monotonic = monotonic
-        self._max_connections = config.max_connections
+        self._files_for_connections = UNLIMITED
         self._connections_of: dict[str, int] = {}
         self._abuse_log = LogLimiter(_logger, monotonic)
         self._failure_log = LogLimiter(_logger, monotonic)
@@ -116,8 +121,7 @@ class Server:
         """Bind every listener. Raises UserError with a sentence for the person who started us."""
         self._loop = asyncio.get_running_loop()
         self.request_memory.now = self._monotonic()
-        limit = file_limit()
-        self._max_connections = min(self.config.max_connections, int(limit * (1 - FILES_KEPT_FREE)))
+        self._files_for_connections = int(file_limit() * (1 - FILES_KEPT_FREE))
         try:
             for listener in self.config.listeners:
                 await self._listen(listener)
@@ -139,7 +143,7 @@ class Server:
                 await self._loop.create_server(
                     lambda: Connection(self, listener.name),
                     sock=sock,
-                    backlog=self.config.socket_listen_backlog_size,
+                    backlog=max(self.config.socket_listen_backlog_size, MIN_BACKLOG),
                 )
             )
         port = sockets[0].getsockname()[1]
@@ -182,8 +186,8 @@ class Server:
 
     def admit(self, connection: Connection) -> bool:
         peer = connection.peer
-        if len(self.connections) >= self._max_connections:
-            return self._turn_away(connection, f"{self._max_connections} connections are open")
+        if len(self.connections) >= min(self.config.max_connections, self._files_for_connections):
+            return self._turn_away(connection, f"{len(self.connections)} connections are open")
         count = self._connections_of.get(peer, 0)
         limit = self.config.max_connections_per_ip_overrides.get(
             peer, self.config.max_connections_per_ip
@@ -289,7 +293,7 @@ class Server:
         elif self._is_stalling_others(connection, now):
             self.report_abuse(connection, "others wait for memory that its unsent request holds")
             connection.abort()
-        elif 0 <= idle_s <= silent_s and (connection.is_stuck or not connection.is_busy):
+        elif 0 <= idle_s <= silent_s:
             self.connections_closed_idle += 1
             _logger.debug("connection from %s is closed: idle", connection.name())
             connection.abort()
