@@ -84,10 +84,10 @@ class Flusher:
         )
         now_ms = self._clock.time_ms()
         for share, errors in zip([share for share in shares if share], outcomes, strict=True):
-            for (partition, job), error in zip(share, errors, strict=True):
-                if error is not None:
+            for (partition, job), failure in zip(share, errors, strict=True):
+                if failure is not None:
                     partition.log.flush_failed(job)
-                    self._failed(partition, error)
+                    self._failed(partition, failure)
                 else:
                     partition.log.flushed(job, now_ms)
                     if partition.waits_for_sync:

@@ -26,7 +26,7 @@ Reader: TypeAlias = Callable[[memoryview, int, int], tuple[Any, int]]
 Writer: TypeAlias = Callable[[Callable[[Any], None], Any], None]
 
 MAX_ARRAY_LENGTH = 200_000
-"""No request of a real client comes near; what one hostile frame can make us allocate is bounded."""
+"""No request of a real client comes near; it bounds what one hostile frame makes us allocate."""
 
 _FIXED = {
     "bool": "?",
@@ -131,7 +131,7 @@ class _Source:
 
     def function(self, name: str) -> Any:
         source = "\n".join(self.lines)
-        exec(compile(source, f"<ottla.wire {name}>", "exec"), self.names)  # noqa: S102
+        exec(compile(source, f"<ottla.wire {name}>", "exec"), self.names)
         return self.names[name]
 
 

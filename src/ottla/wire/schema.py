@@ -109,7 +109,9 @@ def _reflect_field(field: dataclasses.Field[Any]) -> Field:
     array = get_origin(inner) is tuple
     if array:
         inner, _ = _without_none(get_args(inner)[0])
-    struct = _reflect(inner) if dataclasses.is_dataclass(inner) else None
+    struct: Struct | None = None
+    if isinstance(inner, type) and dataclasses.is_dataclass(inner):
+        struct = _reflect(inner)
     kafka_type = "struct" if struct else field.metadata["kafka_type"]
     name = field.name + "_ms" if kafka_type in _MILLISECOND_TYPES else field.name
     kafka_type = _MILLISECOND_TYPES.get(kafka_type, kafka_type)
