@@ -194,7 +194,7 @@ async def running(
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop run until it is so."""
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - it is about to be so, or the test fails
             await asyncio.sleep(0)
 
 

@@ -8,10 +8,6 @@ import random
 import struct
 
 import pytest
-
-from ottla.broker import log_limit
-from ottla.broker.connection import HIGH_WATER_BYTES, Connection
-from ottla.broker.memory import NARROW_BYTES, SHARED_BYTES
 from tests.unit.broker.net.harness import (
     FETCH,
     HEARTBEAT,
@@ -27,6 +23,10 @@ from tests.unit.broker.net.harness import (
     settled,
     until,
 )
+
+from ottla.broker import log_limit
+from ottla.broker.connection import HIGH_WATER_BYTES, Connection
+from ottla.broker.memory import NARROW_BYTES, SHARED_BYTES
 
 MIB = 1024 * 1024
 

@@ -6,7 +6,6 @@ import asyncio
 import random
 from typing import Any
 
-from ottla.broker.connection import FRAMES_PER_TURN, MAX_HELD_BYTES, MAX_PARKED
 from tests.unit.broker.net.harness import (
     FETCH,
     HEARTBEAT,
@@ -22,6 +21,8 @@ from tests.unit.broker.net.harness import (
     sync_frame,
     until,
 )
+
+from ottla.broker.connection import FRAMES_PER_TURN, MAX_HELD_BYTES, MAX_PARKED
 
 
 class WriteSpy:
@@ -210,7 +211,7 @@ async def test_what_a_lost_connection_waited_for_is_cancelled() -> None:
         await client.send(frame_of(LEAVE_GROUP, 1), frame_of(HEARTBEAT, 2))
         await until(lambda: len(service.served) == 2)
         client.reset()
-        await until(lambda: service.parked[0].cancelled())
+        await until(service.parked[0].cancelled)
         assert server.connections_open == 0
 
 

@@ -7,12 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext
-from ottla.broker.handlers.api_versions import ApiVersions, Features
-from ottla.broker.router import HANDLERS, RequestRefused, Router, dispatch, encode
-from ottla.wire import codec, schema
 from tests.unit.broker.net.harness import (
     HEARTBEAT,
     PRODUCE,
@@ -24,6 +18,12 @@ from tests.unit.broker.net.harness import (
     running,
     settled,
 )
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.handlers.api_versions import ApiVersions, Features
+from ottla.broker.router import HANDLERS, RequestRefused, Router, dispatch, encode
+from ottla.wire import codec, schema
 
 API_VERSIONS = 18
 CONNECTION = SimpleNamespace(listener="PLAINTEXT", peer="192.0.2.7")

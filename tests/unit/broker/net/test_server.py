@@ -8,15 +8,9 @@ import os
 import resource
 import socket
 import struct
-import subprocess
 import sys
 
 import pytest
-
-from ottla.base.errors import UserError
-from ottla.broker.listening import bind_listener
-from ottla.broker.router import Router
-from ottla.broker.server import CLOSING_S, STALLED_FRAME_S, Listener, Server
 from tests.unit.broker.net.harness import (
     FETCH,
     HEARTBEAT,
@@ -32,6 +26,11 @@ from tests.unit.broker.net.harness import (
     sync_frame,
     until,
 )
+
+from ottla.base.errors import UserError
+from ottla.broker.listening import bind_listener
+from ottla.broker.router import Router
+from ottla.broker.server import CLOSING_S, STALLED_FRAME_S, Listener, Server
 
 MIB = 1024 * 1024
 
@@ -145,27 +144,28 @@ async def test_running_out_of_files_sheds_load_and_recovers() -> None:
         friend = await Client.connect(port)
         await settled(friend)
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
-        visitors = subprocess.Popen(
-            [sys.executable, "-c", VISITORS, str(port)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+        visitors = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            VISITORS,
+            str(port),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
         )
+        assert visitors.stdin
+        assert visitors.stdout
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit_that_leaves(30), before[1]))
-            assert visitors.stdin
-            assert visitors.stdout
-            loop = asyncio.get_running_loop()
-            served = int(await loop.run_in_executor(None, visitors.stdout.readline))
+            visitors.stdin.write(b"\n")
+            served = int(await visitors.stdout.readline())
             assert 5 < served < 100
             await settled(friend)
             visitors.stdin.write(b"\n")
-            visitors.stdin.close()
-            assert await loop.run_in_executor(None, visitors.stdout.readline) == b"1\n"
+            assert await visitors.stdout.readline() == b"1\n"
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
             visitors.kill()
-            visitors.wait()
-            visitors.stdout.close()
+            await visitors.wait()
 
 
 def limit_that_leaves(count: int) -> int:
@@ -190,6 +190,7 @@ def visit():
     visitor = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
     visitor.settimeout(10)
     return visitor
+sys.stdin.readline()
 visitors = [visit() for _ in range(100)]
 print(sum(map(ask, visitors)), flush=True)
 sys.stdin.readline()
