@@ -1,0 +1,39 @@
+"""`python -m bench [NAME…]`: run the benchmarks and hold them against their budgets."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+from bench.measure import Figure
+
+NAMES = ("startup", "throughput", "connections", "partitions")
+
+
+def main(names: list[str]) -> int:
+    unknown = set(names) - set(NAMES)
+    if unknown:
+        print(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+        return 2
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    missed = 0
+    for name in names or NAMES:
+        for figure in importlib.import_module(f"bench.{name}").run():
+            missed += not figure.is_within
+            print(_line(figure), flush=True)
+    print(f"{missed} budgets missed" if missed else "every budget kept")
+    return 1 if missed else 0
+
+
+def _line(figure: Figure) -> str:
+    budget = ""
+    if figure.budget is not None:
+        sign = "≥" if figure.at_least else "≤"
+        verdict = "" if figure.is_within else "  MISSED"
+        budget = f"  (budget {sign} {figure.budget:g}){verdict}"
+    return f"{figure.name:52} {figure.value:12.2f} {figure.unit}{budget}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
