@@ -306,8 +306,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def answered(self, answer: ParkedAnswer, future: asyncio.Future[Body | None]) -> None:
         if self._transport is None:
-            if not future.cancelled():
-                future.exception()  # else the loop complains that nobody looked
+            error = None if future.cancelled() else future.exception()
+            if isinstance(error, Exception):
+                self.server.report_failure(self, error)
             return
         try:
             body = future.result()

@@ -85,6 +85,8 @@ class Server:
         self.connections_closed_abusive = 0
         self.connections_closed_idle = 0
         self.requests = 0
+        self.requests_failed = 0
+        """By a fault of ours."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.listeners: list[Listener] = []
@@ -209,8 +211,9 @@ class Server:
         return False
 
     def forget(self, connection: Connection) -> None:
-        if self.connections.pop(connection, connection) is not None:
+        if connection not in self.connections:
             return
+        del self.connections[connection]
         count = self._connections_of[connection.peer] - 1
         if count:
             self._connections_of[connection.peer] = count
@@ -229,6 +232,7 @@ class Server:
         )
 
     def report_failure(self, connection: Connection, error: Exception) -> None:
+        self.requests_failed += 1
         self._failure_log.log(
             logging.ERROR,
             f"a request from {connection.name()} on {connection.listener} failed in a way that was "

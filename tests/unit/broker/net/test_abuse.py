@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import struct
+import sys
 
 import pytest
 from tests.unit.broker.net.harness import (
@@ -25,8 +26,10 @@ from tests.unit.broker.net.harness import (
 )
 
 from ottla.broker import log_limit
-from ottla.broker.connection import HIGH_WATER_BYTES, Connection
+from ottla.broker.connection import Connection
 from ottla.broker.memory import NARROW_BYTES, SHARED_BYTES
+from ottla.broker.router import Router
+from ottla.broker.server import Server
 
 MIB = 1024 * 1024
 
@@ -115,7 +118,7 @@ async def test_random_bytes_do_no_harm() -> None:
 async def test_a_handler_that_fails_costs_its_connection_and_a_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with running() as (_, _, port):
+    async with running() as (server, _, port):
         client, other = await Client.connect(port), await Client.connect(port)
         await client.send(frame_of(HEARTBEAT, 1), frame_of(JOIN_GROUP, 2), frame_of(HEARTBEAT, 3))
         assert len(await client.rest()) == len(frame_answer())
@@ -124,6 +127,7 @@ async def test_a_handler_that_fails_costs_its_connection_and_a_traceback(
         assert record.levelno == logging.ERROR
         assert record.exc_info is not None
         assert "the handler has a fault" in str(record.exc_info[1])
+        assert server.requests_failed == 1
 
 
 def frame_answer() -> bytes:
@@ -271,6 +275,8 @@ async def test_while_memory_is_used_up_connections_read_in_small_portions() -> N
         assert len(service.records) == 1
 
 
-def test_an_idle_connection_is_a_small_object_without_a_dictionary() -> None:
-    assert not hasattr(Connection, "__dict__") or "__dict__" not in dir(Connection)
-    assert HIGH_WATER_BYTES <= 64 * 1024
+def test_an_idle_connection_is_two_small_objects() -> None:
+    connection = Connection(Server(None, Router({}), config()), "PLAINTEXT")
+    assert not hasattr(connection, "__dict__")
+    assert not hasattr(connection.reader, "__dict__")
+    assert sys.getsizeof(connection) + sys.getsizeof(connection.reader) < 500
