@@ -1,0 +1,331 @@
+"""Compaction in the background: which log is next, a worker for it, and the swap.
+
+    filthiest log that is due -> flush it up to where it is to be cleaned -> worker process
+        -> for each group of segments that the worker reports: are they still the log's? swap
+        -> write how far the log is clean to cleaner-offset-checkpoint
+
+A log that is being cleaned stays in use: the worker reads sealed segments, which never change, and
+the swap is a few renames. If the log is deleted, truncated or cut by retention meanwhile, the work
+is thrown away: the worker is ended and what it wrote is removed.
+
+When cleaning fails because the disk refuses (it is full, say), that log is tried again later. Any
+other failure means that the log is damaged: it is left alone until the broker starts anew or the
+topic is created anew, and the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from ottla.base.config.broker import BrokerConfig
+from ottla.base.errors import KafkaError
+from ottla.base.ports import Clock, FileSystem
+from ottla.base.types import TopicPartition
+from ottla.broker.cleaner_checkpoints import CleanerCheckpoints
+from ottla.broker.compactor import (
+    CompactionFailed,
+    CompactionUnwanted,
+    Compactor,
+    WorkerCompactor,
+)
+from ottla.storage.compaction import remove_cleaned
+from ottla.storage.compaction_job import CleanedSegment, CompactionResult
+from ottla.storage.compaction_plan import (
+    CleanerLimits,
+    CompactionPlan,
+    DirtyLog,
+    assess,
+    open_cleaned,
+    plan,
+)
+from ottla.storage.log import Log
+from ottla.storage.segment import Segment
+from ottla.wire.records.errors import BatchError
+
+logger = logging.getLogger(__name__)
+
+LOGS_PER_TURN = 50
+"""How many logs are looked at between two turns of the loop."""
+RETRY_MS = 60_000
+"""How long a log is left alone after the disk refused."""
+MIN_IO_BUFFER_BYTES = 64 * 1024
+MIB = 1024 * 1024
+
+
+class CleanablePartition(Protocol):
+    log: Log
+
+    @property
+    def last_stable_offset(self) -> int: ...
+
+
+class _Flusher(Protocol):
+    def wait_for(self, partition: Any, offset: int) -> Awaitable[None]: ...
+
+
+class _Housekeeping(Protocol):
+    def remove_segments_later(self, segments: list[Segment], delay_ms: int) -> None: ...
+
+
+class CleanedBroker(Protocol):
+    """What a cleaner asks of its broker."""
+
+    fs: FileSystem
+    clock: Clock
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def partitions(self) -> Mapping[Any, CleanablePartition]:
+        """By (topic, partition)."""
+
+    @property
+    def flusher(self) -> _Flusher: ...
+
+    @property
+    def housekeeping(self) -> _Housekeeping: ...
+
+    async def run_blocking(self, work: Callable[[], Any]) -> Any: ...
+
+
+class _Excuse(NamedTuple):
+    """A log that is not to be cleaned, until when (None: ever)."""
+
+    log: Log
+    until_ms: int | None
+
+
+class Cleaner:
+    def __init__(self, broker: CleanedBroker, compactor: Compactor | None = None) -> None:
+        self._broker = broker
+        self._compactor = compactor or WorkerCompactor()
+        self._checkpoints = CleanerCheckpoints(broker.fs, self._find_log, broker.run_blocking)
+        self._in_progress: set[TopicPartition] = set()
+        self._excused: dict[TopicPartition, _Excuse] = {}
+
+    def is_cleaning(self, partition: TopicPartition) -> bool:
+        """Retention that waits for this spares the work done so far."""
+        return partition in self._in_progress
+
+    def is_uncleanable(self, partition: TopicPartition) -> bool:
+        """Whether cleaning it failed, and is not tried again."""
+        excuse = self._excused.get(partition)
+        return excuse is not None and excuse.until_ms is None
+
+    # ------------------------------------------------------------------------------------ loop
+
+    async def run(self) -> None:
+        """Until cancelled; then no worker is left."""
+        await self._checkpoints.load(self._broker.config.log_dirs)
+        running: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                await self._begin_what_is_due(running)
+                backoff_s = self._broker.config.log_cleaner_backoff_ms / 1000
+                if running:
+                    await asyncio.wait(
+                        running, timeout=backoff_s, return_when=asyncio.FIRST_COMPLETED
+                    )
+                    running = {task for task in running if not task.done()}
+                else:
+                    await asyncio.sleep(backoff_s)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _begin_what_is_due(self, running: set[asyncio.Task[None]]) -> None:
+        try:
+            await self._checkpoints.drop_deleted()
+            while len(running) < self._broker.config.log_cleaner_threads:
+                dirty = await self.find_filthiest()
+                if dirty is None:
+                    return
+                self._in_progress.add(dirty.log.partition)
+                running.add(asyncio.ensure_future(self.clean(dirty)))
+        except OSError as error:
+            logger.warning("compaction is tried again later: %s", error)
+
+    async def find_filthiest(self) -> DirtyLog | None:
+        """The log with the largest dirty share of those that are due."""
+        filthiest: DirtyLog | None = None
+        for number, partition in enumerate(list(self._broker.partitions.values())):
+            if number % LOGS_PER_TURN == LOGS_PER_TURN - 1:
+                await asyncio.sleep(0)
+            if not self._may_clean(partition.log):
+                continue
+            dirty = self._assess(partition)
+            if dirty is None or not dirty.is_due:
+                continue
+            if filthiest is None or dirty.dirty_ratio > filthiest.dirty_ratio:
+                filthiest = dirty
+        return filthiest
+
+    def _may_clean(self, log: Log) -> bool:
+        key = log.partition
+        if not log.config.compact or key in self._in_progress:
+            return False
+        excuse = self._excused.get(key)
+        if excuse is None:
+            return True
+        is_over = excuse.until_ms is not None and excuse.until_ms <= self._broker.clock.time_ms()
+        if excuse.log is not log or is_over:
+            del self._excused[key]
+            return True
+        return False
+
+    def _assess(self, partition: CleanablePartition) -> DirtyLog | None:
+        log = partition.log
+        try:
+            return assess(
+                log,
+                self._checkpoints.get(log),
+                partition.last_stable_offset,
+                self._broker.clock.time_ms(),
+            )
+        except (BatchError, OSError) as error:
+            self._failed(log, str(error), is_storage_error=isinstance(error, OSError))
+            return None
+
+    # --------------------------------------------------------------------------------- one log
+
+    async def clean(self, dirty: DirtyLog) -> None:
+        """Clean one log; whatever goes wrong is said and remembered, not raised."""
+        log = dirty.log
+        self._in_progress.add(log.partition)
+        directory, is_done = log.directory, False
+        try:
+            await self._clean(dirty)
+            is_done = True
+        except CompactionUnwanted:
+            logger.info("%s changed while it was compacted; it is looked at again", log.partition)
+            self._excuse(log, self._broker.config.log_cleaner_backoff_ms)
+        except CompactionFailed as error:
+            self._failed(log, str(error), is_storage_error=error.is_storage_error)
+        except (KafkaError, OSError) as error:
+            self._failed(log, str(error), is_storage_error=not isinstance(error, BatchError))
+        except Exception as error:
+            logger.exception("unexpected failure when compacting %s", log.partition)
+            self._failed(log, repr(error), is_storage_error=False)
+        finally:
+            try:
+                if not is_done:
+                    await self._broker.run_blocking(
+                        lambda: remove_cleaned(self._broker.fs, directory)
+                    )
+            except OSError as error:
+                logger.warning("%s: %s", log.partition, error)
+            finally:
+                self._in_progress.discard(log.partition)
+
+    async def _clean(self, dirty: DirtyLog) -> None:
+        log, clock = dirty.log, self._broker.clock
+        if dirty.is_checkpoint_wrong:
+            logger.warning(
+                "%s: compacted from offset %d on, because its checkpoint lies outside of it",
+                log.partition,
+                dirty.first_dirty_offset,
+            )
+        current = await self._flushed(dirty)
+        planned = plan(current, self._limits(), clock.time_ms())
+        began = clock.monotonic()
+        result = await self._compactor.run(
+            planned.job,
+            lambda cleaned: self._swap(planned, cleaned),
+            lambda: self._find_log(log.partition) is log,
+        )
+        if self._find_log(log.partition) is not log:
+            raise CompactionUnwanted
+        await self._checkpoints.put(log, result.next_dirty_offset)
+        _report(log, current, result, clock.monotonic() - began)
+
+    async def _flushed(self, dirty: DirtyLog) -> DirtyLog:
+        """Wait until what is to be cleaned is on disk, and look again at the log then."""
+        partition = self._broker.partitions.get(dirty.log.partition)
+        if partition is None or partition.log is not dirty.log:
+            raise CompactionUnwanted
+        if dirty.log.recovery_point >= dirty.end_offset:
+            return dirty
+        await self._broker.flusher.wait_for(partition, dirty.end_offset)
+        current = self._assess(partition)
+        if current is None or not current.dirty_bytes:
+            raise CompactionUnwanted
+        if current.end_offset > dirty.log.recovery_point:
+            raise CompactionUnwanted
+        return current
+
+    async def _swap(self, planned: CompactionPlan, cleaned: CleanedSegment) -> None:
+        log = planned.log
+        self._sources(planned, cleaned)
+        new = open_cleaned(log, cleaned)
+        await self._broker.run_blocking(new.commit_cleaned)
+        try:
+            sources = self._sources(planned, cleaned)
+        except CompactionUnwanted:
+            await self._broker.run_blocking(new.remove)
+            raise
+        old = log.swap_segments(new, sources)
+        self._broker.housekeeping.remove_segments_later(old, log.config.file_delete_delay_ms)
+        await self._broker.run_blocking(lambda: log.fs.sync_directory(log.directory))
+
+    def _sources(self, planned: CompactionPlan, cleaned: CleanedSegment) -> list[Segment]:
+        if self._find_log(planned.log.partition) is not planned.log:
+            raise CompactionUnwanted
+        sources = planned.sources_of(cleaned)
+        if sources is None:
+            raise CompactionUnwanted
+        return sources
+
+    def _limits(self) -> CleanerLimits:
+        config = self._broker.config
+        threads = max(config.log_cleaner_threads, 1)
+        return CleanerLimits(
+            config.log_cleaner_dedupe_buffer_size // threads,
+            config.log_cleaner_io_buffer_load_factor,
+            max(config.log_cleaner_io_buffer_size // threads // 2, MIN_IO_BUFFER_BYTES),
+            config.log_cleaner_io_max_bytes_per_second / threads,
+        )
+
+    def _find_log(self, key: TopicPartition) -> Log | None:
+        partition = self._broker.partitions.get(key)
+        return None if partition is None else partition.log
+
+    # -------------------------------------------------------------------------------- failures
+
+    def _failed(self, log: Log, message: str, *, is_storage_error: bool) -> None:
+        if is_storage_error:
+            logger.warning(
+                "%s could not be compacted, it is tried again: %s", log.partition, message
+            )
+            self._excuse(log, RETRY_MS)
+        else:
+            logger.error(
+                "%s cannot be compacted and is left alone from now on: %s", log.partition, message
+            )
+            self._excused[log.partition] = _Excuse(log, None)
+
+    def _excuse(self, log: Log, delay_ms: int) -> None:
+        until_ms = self._broker.clock.time_ms() + delay_ms
+        self._excused[log.partition] = _Excuse(log, until_ms)
+
+
+def _report(log: Log, dirty: DirtyLog, result: CompactionResult, seconds: float) -> None:
+    stats = result.stats
+    logger.info(
+        "%s: offsets %d to %d compacted in %.1f s; %d of %d records, %.1f of %.1f MB are kept",
+        log.partition,
+        dirty.first_dirty_offset,
+        result.next_dirty_offset,
+        seconds,
+        stats.kept_records,
+        stats.read_records,
+        stats.written_bytes / MIB,
+        stats.read_bytes / MIB,
+    )
+    if stats.keyless_records:
+        logger.warning(
+            "%s: %d records without a key were removed", log.partition, stats.keyless_records
+        )

@@ -1,0 +1,158 @@
+"""Running one compaction away from the broker's loop.
+
+`WorkerCompactor` starts a process for each job (ottla.storage.compaction_worker) and ends it when
+the work is no longer wanted. Nothing of it outlives the call: whichever way it ends, the process
+has exited, so that nobody writes into the log's directory any more. `LocalCompactor` does the same
+work in this process, for simulations, where there are no others."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol
+
+import ottla
+from ottla.base.ports import FileSystem
+from ottla.storage.compaction import compact
+from ottla.storage.compaction_job import (
+    Answer,
+    CleanedSegment,
+    CompactionFailure,
+    CompactionJob,
+    CompactionResult,
+    decode_answer,
+)
+from ottla.wire.records.errors import BatchError
+
+WORKER = "ottla.storage.compaction_worker"
+MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_ERROR_BYTES = 4096
+LOOK_AGAIN_S = 1.0
+"""How often it is asked whether the work is still wanted."""
+
+OnCleaned = Callable[[CleanedSegment], Awaitable[None]]
+IsWanted = Callable[[], bool]
+
+
+class CompactionFailed(Exception):
+    def __init__(self, message: str, *, is_storage_error: bool) -> None:
+        super().__init__(message)
+        self.is_storage_error = is_storage_error
+
+
+class CompactionUnwanted(Exception):
+    """The log changed, so its compaction was ended."""
+
+
+class Compactor(Protocol):
+    async def run(
+        self, job: CompactionJob, on_cleaned: OnCleaned, is_wanted: IsWanted
+    ) -> CompactionResult:
+        """Compact; `on_cleaned` is awaited for each new segment. Raises CompactionFailed, or
+        CompactionUnwanted once `is_wanted` is false, or what `on_cleaned` raises."""
+
+
+class LocalCompactor:
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+
+    async def run(
+        self, job: CompactionJob, on_cleaned: OnCleaned, is_wanted: IsWanted
+    ) -> CompactionResult:
+        try:
+            result = compact(self._fs, job)
+        except BatchError as error:
+            raise CompactionFailed(str(error), is_storage_error=False) from error
+        except OSError as error:
+            raise CompactionFailed(str(error), is_storage_error=True) from error
+        for cleaned in result.cleaned:
+            await on_cleaned(cleaned)
+        return result
+
+
+class WorkerCompactor:
+    async def run(
+        self, job: CompactionJob, on_cleaned: OnCleaned, is_wanted: IsWanted
+    ) -> CompactionResult:
+        try:
+            process = await _start_worker()
+        except OSError as error:
+            raise CompactionFailed(
+                f"no worker could be started: {error}", is_storage_error=True
+            ) from error
+        try:
+            await _give(process, job)
+            return await _follow(process, on_cleaned, is_wanted)
+        finally:
+            await _end(process)
+
+
+async def _start_worker() -> Process:
+    paths = [str(Path(ottla.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",  # the broker's working directory is no place to import from
+        "-m",
+        WORKER,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        limit=MAX_LINE_BYTES,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+    )
+
+
+async def _give(process: Process, job: CompactionJob) -> None:
+    """The pipe stays open: its end tells the worker to stop."""
+    assert process.stdin is not None
+    process.stdin.write(job.to_json().encode() + b"\n")
+    try:
+        await process.stdin.drain()
+    except ConnectionError:
+        pass  # it has died already; why, is said below
+
+
+async def _follow(process: Process, on_cleaned: OnCleaned, is_wanted: IsWanted) -> CompactionResult:
+    while True:
+        answer = await _next_answer(process, is_wanted)
+        if isinstance(answer, CompactionResult):
+            return answer
+        if isinstance(answer, CompactionFailure):
+            raise CompactionFailed(answer.message, is_storage_error=answer.is_storage_error)
+        await on_cleaned(answer)
+
+
+async def _next_answer(process: Process, is_wanted: IsWanted) -> Answer:
+    assert process.stdout is not None
+    while is_wanted():
+        try:
+            line = await asyncio.wait_for(process.stdout.readline(), LOOK_AGAIN_S)
+        except TimeoutError:
+            continue
+        if not line:
+            raise CompactionFailed(await _last_words(process), is_storage_error=False)
+        return decode_answer(line)
+    raise CompactionUnwanted
+
+
+async def _last_words(process: Process) -> str:
+    """Why a worker died without an answer."""
+    assert process.stderr is not None
+    code = await process.wait()
+    said = (await process.stderr.read(MAX_LINE_BYTES))[-MAX_ERROR_BYTES:]
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    return f"the worker ended with code {code}" + (f": {lines[-1]}" if lines else "")
+
+
+async def _end(process: Process) -> None:
+    """It has nothing that would need to be put in order."""
+    if process.returncode is None:
+        try:
+            process.kill()
+        except ProcessLookupError:
+            pass
+    await asyncio.shield(process.wait())
