@@ -70,18 +70,31 @@ class FileSystem(Protocol):
 
     def sync_directory(self, path: str) -> None: ...
 
+    def sync_below(self, path: str) -> None:
+        """Returns when every file and name below `path` survives a power cut. For many files at
+        once; it may sync more than that."""
+
     def read_bytes(self, path: str) -> bytes: ...
 
 
 def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
     """Replace a small file so that after any crash it holds the old contents or the new."""
     temporary = path + ".tmp"
-    file = fs.open(temporary, create=True)
+    write_unsynced(fs, temporary, data)
+    file = fs.open(temporary)
     try:
-        file.truncate(0)
-        file.write(0, [data])
         file.sync()
     finally:
         file.close()
     fs.rename(temporary, path)
     fs.sync_directory(path.rpartition("/")[0])
+
+
+def write_unsynced(fs: FileSystem, path: str, data: bytes) -> None:
+    """Write a small file; a power cut may leave any part of it."""
+    file = fs.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.write(0, [data])
+    finally:
+        file.close()

@@ -173,11 +173,10 @@ class Logs:
     def close(self) -> None:
         """Leave every log so that the next start has nothing to check. A log that cannot be closed
         leaves its directory unclean."""
-        now_ms = self._clock.time_ms()
         failed: set[str] = set()
         for log in self.open_logs.values():
             try:
-                log.close(now_ms)
+                log.write_out()
             except OSError as error:
                 failed.add(log.directory.rpartition("/")[0])
                 logger.error("%s could not be closed: %s", log.directory, error)
@@ -188,6 +187,9 @@ class Logs:
                 if log.directory.rpartition("/")[0] == directory.path
             ]
             try:
+                self.fs.sync_below(directory.path)
+                for log in logs:
+                    log.recovery_point = log.log_end_offset
                 directory.write_checkpoints(*checkpoint_offsets(logs))
                 if directory.path not in failed:
                     directory.end()

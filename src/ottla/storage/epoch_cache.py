@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from ottla.base.ports import FileSystem, write_atomically
+from ottla.base.ports import FileSystem, write_atomically, write_unsynced
 from ottla.storage import checkpoint
 
 FILE_NAME = "leader-epoch-checkpoint"
@@ -78,12 +78,17 @@ class LeaderEpochCache:
         current = EpochEntry(self.entries[slot - 1].epoch, start_offset)
         self._replace([current, *self.entries[slot:]])
 
-    def flush(self) -> None:
+    def flush(self, *, sync: bool = True) -> None:
         if not self.dirty:
             return
+        self.dirty = False  # before the entries are read: a change from here on is not missed
         lines = (f"{entry.epoch} {entry.start_offset}" for entry in self.entries)
-        write_atomically(self._fs, self._path, checkpoint.encode(lines))
-        self.dirty = False
+        write = write_atomically if sync else write_unsynced
+        try:
+            write(self._fs, self._path, checkpoint.encode(lines))
+        except OSError:
+            self.dirty = True
+            raise
 
     def _replace(self, entries: list[EpochEntry]) -> None:
         self.entries = entries

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.base.ports import FileSystem, ReadableBuffer, write_atomically
+from ottla.base.ports import FileSystem, ReadableBuffer, write_atomically, write_unsynced
 from ottla.base.types import TopicPartition
 from ottla.storage.epoch_cache import LeaderEpochCache
 from ottla.storage.index import TIME_ENTRY_SIZE
@@ -32,6 +32,7 @@ from ottla.storage.scan import verified_prefix
 from ottla.storage.segment import (
     MAX_RELATIVE_OFFSET,
     MAX_SEGMENT_BYTES,
+    UNINDEXED_BYTES,
     Segment,
 )
 from ottla.storage.txn_index import AbortedTxn
@@ -150,7 +151,9 @@ class Log:
         producers: ProducerState,
         epochs: LeaderEpochCache,
         now_ms: int,
+        is_on_disk: bool = False,
     ) -> None:
+        """`is_on_disk`: a clean shutdown has left everything so."""
         self.fs = fs
         self.directory = directory
         self.partition = partition
@@ -170,7 +173,7 @@ class Log:
         self._reading = Lock()
         """Guards the two caches above, the only things that readers in other threads change. When
         segments go, the caches are replaced, so that what a reader still adds is lost with them."""
-        self._new_files = True
+        self._new_files = not is_on_disk
 
     @property
     def config(self) -> TopicConfig:
@@ -511,11 +514,32 @@ class Log:
 
     def close(self, now_ms: int) -> None:
         """Leave everything on disk so that the next start has nothing to check."""
-        self._pending_snapshots[self.log_end_offset] = self.producers.encode()
-        self.active.seal()
+        self.write_out()
         self.flush(now_ms, with_indexes=True)
+
+    def write_out(self) -> None:
+        """Write all that is only in memory, and close. It survives a power cut only when the files
+        have been synced: `close` does, and who closes many logs syncs them all at once."""
+        if not self._is_written_out:
+            if self.producers.producers or self.size > UNINDEXED_BYTES:
+                self._pending_snapshots[self.log_end_offset] = self.producers.encode()
+            self.active.seal()
+            for segment in self._segments_from(self.recovery_point):
+                segment.flush_indexes()
+            for offset, snapshot in self._pending_snapshots.items():
+                write_unsynced(self.fs, snapshot_path(self.directory, offset), snapshot)
+            self.epochs.flush(sync=False)
         for segment in self.segments:
             segment.close()
+
+    @property
+    def _is_written_out(self) -> bool:
+        return (
+            self.log_end_offset == self.recovery_point
+            and not self._new_files
+            and not self._pending_snapshots
+            and not self.epochs.dirty
+        )
 
     # ------------------------------------------------------------------------------- removing data
 
