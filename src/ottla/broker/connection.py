@@ -26,6 +26,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
+from ottla.base.errors import KafkaError
 from ottla.base.ports import ReadableBuffer
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.router import ANSWERED_ALONE, RequestRefused, dispatch, encode
@@ -372,7 +373,11 @@ class Connection(asyncio.BufferedProtocol):
         self._end(ready)
 
     def _fail(self, error: Exception, ready: list[ReadableBuffer]) -> None:
-        self.server.report_failure(self, error)
+        """A KafkaError is a handler's way to say that it can only close the connection."""
+        if isinstance(error, KafkaError):
+            self.server.report_closing(self, error.message)
+        else:
+            self.server.report_failure(self, error)
         self._end(ready)
 
     def _end(self, ready: list[ReadableBuffer]) -> None:

@@ -20,6 +20,9 @@ Response: TypeAlias = Body | asyncio.Future[Body | None] | Coroutine[Any, Any, B
     coroutine   it is run as a task, and the connection serves no other request until it is done.
                 It is not cancelled when the connection is lost (that of a Fetch is).
 
+A handler that raises KafkaError closes the connection, with a line in the log: an answer that the
+client expects is better where there can be one. Anything else that it raises is a fault of ours.
+
 `records` views in a request are valid until the handler returns; for an `async def` handler until
 it is done. A plain function that returns a coroutine has copied what that coroutine needs."""
 

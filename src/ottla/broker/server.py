@@ -231,6 +231,12 @@ class Server:
             f"connection from {connection.name()} on {connection.listener} is closed: {reason}",
         )
 
+    def report_closing(self, connection: Connection, reason: str) -> None:
+        self._abuse_log.log(
+            logging.INFO,
+            f"connection from {connection.name()} on {connection.listener} is closed: {reason}",
+        )
+
     def report_failure(self, connection: Connection, error: Exception) -> None:
         self.requests_failed += 1
         self._failure_log.log(
