@@ -168,7 +168,8 @@ class _Compaction:
             self._fs, job.directory, group[0].base_offset, new=True, suffix=CLEANED_SUFFIX
         )
         try:
-            new.txn_index.reset()
+            for index in (new.offset_index, new.time_index, new.txn_index):
+                index.remove()  # of an earlier try
             new.file = output = _WriteBehind(new.file, job.io_buffer_bytes, self._throttle)
             for source in group:
                 self._copy_kept(source, new)
