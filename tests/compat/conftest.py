@@ -20,6 +20,9 @@ _CLASSES = {
     "aiokafka": ("aio", "AioKafka", "aiokafka"),
     "kcat": ("kcat", "Kcat", None),
 }
+CLIENTS = tuple(_CLASSES)
+LIBRARIES = CLIENTS[:3]
+"""Those with admin calls."""
 _numbers = count(1)
 
 

@@ -6,15 +6,13 @@ import time
 
 import pytest
 from tests.compat.clients.record import CODECS, Client, ManagingClient, Received, Sent
-from tests.compat.conftest import make_client
+from tests.compat.conftest import CLIENTS, LIBRARIES, make_client
 from tests.raw_client import RawClient
 
 from ottla.testing.broker import BrokerProcess
 from ottla.wire.records.batch import iter_headers
 from ottla.wire.records.compression import codec_id
 
-CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", "kcat")
-LIBRARIES = CLIENTS[:3]
 FIRST_TIMESTAMP = 1_700_000_000_000
 
 RECORDS = [

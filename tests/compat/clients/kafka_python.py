@@ -22,7 +22,7 @@ from tests.compat.clients.record import (
 
 class KafkaPython(ManagingClient):
     name = "kafka-python"
-    codecs = [codec for codec in CODECS if codec != "snappy" or has_snappy()]
+    codecs = tuple(codec for codec in CODECS if codec != "snappy" or has_snappy())
 
     def admin(self) -> KafkaAdminClient:
         return KafkaAdminClient(bootstrap_servers=self.bootstrap)

@@ -34,11 +34,15 @@ class Kcat(Client):
     sets_timestamps = False
 
     def _command(self, *arguments: str) -> list[str]:
-        return ["kcat", "-b", self.bootstrap, "-q", *arguments]
+        return ["kcat", "-b", self.bootstrap, *arguments]
 
     def _run(self, *arguments: str, given: bytes = b"") -> bytes:
         done = subprocess.run(
-            self._command(*arguments), input=given, capture_output=True, timeout=TIMEOUT_S
+            self._command(*arguments),
+            input=given,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
         )
         if done.returncode:
             message = done.stderr.decode("utf-8", "replace")
