@@ -23,6 +23,7 @@ from ottla.base.config.topic import TopicConfig, topic_config
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
+from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
 from ottla.broker.controller import Controller
 from ottla.broker.data_lock import DataLock
 from ottla.broker.flusher import Flusher
@@ -30,14 +31,14 @@ from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.logs import Logs, WantedLog
 from ottla.broker.partition import Partition
 from ottla.broker.producer_ids import ProducerIds
-from ottla.broker.registration import FoundTopic, ensure_cluster_id, join_cluster
+from ottla.broker.registration import ensure_cluster_id, join_cluster
 from ottla.broker.router import Router
 from ottla.broker.server import Listener, Server, ServerConfig
 from ottla.core.fetch_session import FetchSessionCache
 from ottla.core.produce import needs_records
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
-from ottla.metadata.image import ClusterImage, ImageDelta
+from ottla.metadata.image import NO_CONTROLLER_EPOCH, ClusterImage, ImageDelta
 from ottla.storage.log import Log
 
 logger = logging.getLogger(__name__)
@@ -92,9 +93,10 @@ class Broker:
     async def _start(self) -> None:
         self.logs.begin()
         home = self.logs.directories[0]
-        owner = home.owner()
+        owner = directory_owner(self.logs.directories)
+        self.config = self._static_config = with_node_id(self.config, owner)
+        self.node_id = self.config.node_id
         metadata_path = f"{home.path}/{METADATA_DIRECTORY}"
-        is_new = not self.fs.exists(metadata_path)
         self.store = await EmbeddedStore.open(self.fs, metadata_path, self.run_blocking)
         self._follower = ImageFollower(self.store, self.image, self._on_delta)
         self.controller = Controller(self, self._follower)
@@ -106,13 +108,20 @@ class Broker:
         delta = await self._follower.start()
         self._use_dynamic_config()
         await self._open_topics(delta.topics_created)
-        await self._serve(self._found_topics() if is_new else [])
+        await self._serve(await self._adopt())
         self.logs.set_strays_aside()
         self.housekeeping.start()
         gc.collect()
         gc.freeze()
 
-    async def _serve(self, found_topics: list[FoundTopic]) -> None:
+    async def _adopt(self) -> Adoption:
+        """Topics that Apache Kafka, or an Ottla that lost its metadata, left in the directories.
+        They are looked for until a first controller has taken them over."""
+        if self.image.controller_epoch != NO_CONTROLLER_EPOCH:
+            return Adoption()
+        return await self.run_blocking(lambda: adopt(self.fs, self.logs.found, self.config))
+
+    async def _serve(self, adoption: Adoption) -> None:
         server = Server(self, Router(), _server_config(self.config))
         await server.start()
         self._server = server
@@ -122,7 +131,8 @@ class Broker:
             self._follower,
             endpoints=self._endpoints(),
             clean_shutdown=self.logs.was_clean,
-            found_topics=found_topics,
+            found_topics=adoption.topics,
+            first_ops=adoption.ops,
         )
 
     def _endpoints(self) -> dict[str, tuple[str, int]]:
@@ -133,19 +143,6 @@ class Broker:
             listener.name: (listener.host, listener.port or bound[listener.name])
             for listener in self.config.advertised_listeners
         }
-
-    def _found_topics(self) -> list[FoundTopic]:
-        """Topics that Apache Kafka, or an Ottla that lost its metadata, left in the directories."""
-        counts: dict[str, int] = {}
-        ids: dict[str, bytes] = {}
-        for found in self.logs.found:
-            topic, partition = found.partition
-            counts[topic] = max(counts.get(topic, 0), partition + 1)
-            if found.topic_id is not None:
-                ids[topic] = found.topic_id
-        for topic in counts:
-            logger.info("topic %s was found in the data directory and is taken over", topic)
-        return [FoundTopic(name, ids.get(name, bytes(16)), counts[name]) for name in sorted(counts)]
 
     async def stop(self) -> None:
         if self._server is not None:

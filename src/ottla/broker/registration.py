@@ -6,15 +6,16 @@
        /controller/epoch, /controller/leader: a broker alone is always the controller
     3. the partitions that only this broker can lead (`core.controller.elections`)
 
-Topics that lie in the log directories of a broker without any metadata (written by Apache Kafka)
-are adopted: they get their nodes, with the ids they have."""
+Topics that lie in the log directories of a broker without any metadata (`adoption.py`) get their
+nodes, with the ids they have."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
-from ottla.base.cluster import BrokerRegistration, Endpoint, PartitionState, TopicImage
+from ottla.base.cluster import BrokerRegistration, Endpoint, TopicImage
 from ottla.base.metadata import Check, Create, Node, Op, Replace
 from ottla.base.types import ZERO_UUID, format_uuid, new_uuid
 from ottla.broker.controller import ControlledBroker, Controller
@@ -37,6 +38,9 @@ class FoundTopic(NamedTuple):
     topic_id: bytes
     """ZERO_UUID if the directories do not tell."""
     partition_count: int
+    configs: Mapping[str, str] = MappingProxyType({})
+    leader_epochs: Sequence[int] = ()
+    """Of each partition, to begin with; without any, 0."""
 
 
 async def ensure_cluster_id(broker: ControlledBroker, known: str | None = None) -> str:
@@ -60,10 +64,15 @@ async def join_cluster(
     endpoints: Mapping[str, tuple[str, int]],
     clean_shutdown: bool,
     found_topics: Sequence[FoundTopic] = (),
+    first_ops: Sequence[Op] = (),
 ) -> BrokerRegistration:
-    """Returns when the image shows the broker registered and leading what it can lead."""
+    """Returns when the image shows the broker registered and leading what it can lead.
+
+    `found_topics` and `first_ops` are what a cluster without a past begins with; where there ever
+    was a controller they are ignored."""
     registration = await _register(broker, endpoints, clean_shutdown)
-    await follower.applied(await _become_controller(broker, registration, found_topics))
+    adopted = [*first_ops, *_adopt_ops(registration, found_topics)]
+    await follower.applied(await _become_controller(broker, adopted))
     changes = decide_broker_returned(broker.image.topics.values(), registration)
     for batch in _batches(changes):
         await follower.applied(await controller.commit(*_leadership_ops(batch)))
@@ -100,9 +109,7 @@ def _clean_from(node_id: int, node: Node | None, clean_shutdown: bool) -> int:
     return tree.decode_registration(node_id, node, fenced=True).clean_from
 
 
-async def _become_controller(
-    broker: ControlledBroker, registration: BrokerRegistration, found_topics: Iterable[FoundTopic]
-) -> int:
+async def _become_controller(broker: ControlledBroker, adopted: Iterable[Op]) -> int:
     nodes, _ = await broker.store.load(tree.CONTROLLER_EPOCH)
     node = nodes.get(tree.CONTROLLER_EPOCH)
     value = tree.encode({"controller_id": broker.node_id})
@@ -113,7 +120,7 @@ async def _become_controller(
     # The first controller ever. What it adopts is in the same transaction, so that topics which
     # are deleted later are not adopted again, and a crash in between forgets none.
     first: list[Op] = [leader, Create(tree.CONTROLLER_EPOCH, value)]
-    return await broker.store.txn([], first + _adopt_ops(registration, found_topics))
+    return await broker.store.txn([], [*first, *adopted])
 
 
 def _adopt_ops(registration: BrokerRegistration, found: Iterable[FoundTopic]) -> list[Op]:
@@ -121,8 +128,9 @@ def _adopt_ops(registration: BrokerRegistration, found: Iterable[FoundTopic]) ->
     ops: list[Op] = []
     for topic in found:
         topic_id = new_uuid() if topic.topic_id == ZERO_UUID else topic.topic_id
-        partitions: tuple[PartitionState, ...] = (state,) * topic.partition_count
-        ops += tree.create_topic_ops(TopicImage(topic.name, topic_id, {}, partitions))
+        epochs = topic.leader_epochs or (0,) * topic.partition_count
+        partitions = tuple(state._replace(leader_epoch=epoch) for epoch in epochs)
+        ops += tree.create_topic_ops(TopicImage(topic.name, topic_id, topic.configs, partitions))
     return ops
 
 

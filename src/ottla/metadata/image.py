@@ -29,6 +29,8 @@ from ottla.base.types import parse_uuid
 from ottla.metadata import tree
 
 NO_CONTROLLER = -1
+NO_CONTROLLER_EPOCH = -1
+"""Nobody was ever the controller: the cluster is new."""
 
 
 class PartitionChange(NamedTuple):
@@ -68,7 +70,7 @@ class ClusterImage:
         self.revision = 0
         self.cluster_id: str | None = None
         self.controller_id = NO_CONTROLLER
-        self.controller_epoch = -1
+        self.controller_epoch = NO_CONTROLLER_EPOCH
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self.brokers: dict[int, BrokerRegistration] = {}
@@ -171,7 +173,7 @@ class ClusterImage:
         delta.controller_changed = True
 
     def _take_controller_epoch(self, node: Node | None, delta: ImageDelta) -> None:
-        self.controller_epoch = -1 if node is None else node.version
+        self.controller_epoch = NO_CONTROLLER_EPOCH if node is None else node.version
         delta.controller_changed = True
 
     _SINGLE_NODES: dict[str, Callable[[ClusterImage, Node | None, ImageDelta], None]] = {  # noqa: RUF012
@@ -253,6 +255,7 @@ def _partition_changes(old: TopicImage, new: TopicImage) -> Iterable[PartitionCh
 __all__ = [
     "INTERNAL_TOPICS",
     "NO_CONTROLLER",
+    "NO_CONTROLLER_EPOCH",
     "NO_LEADER",
     "BrokerRegistration",
     "ClusterImage",

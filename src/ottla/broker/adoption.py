@@ -1,0 +1,263 @@
+"""Taking over a directory that Apache Kafka wrote, at the first start on it.
+
+| what | is taken from |
+|---|---|
+| cluster id and node id | `meta.properties`; a configured node.id must agree |
+| topics, their ids and partitions | the logs' directories, as far as Kafka's metadata has them |
+| configs of topics, of this broker, of all brokers | Kafka's metadata log |
+| leader epochs | the same and `leader-epoch-checkpoint`; ours is the next one |
+| the first producer id to give out | the same: a log must never meet an old id again |
+
+A log whose topic Kafka's metadata does not have was being deleted: it stays unclaimed, and is set
+aside by whoever set aside the others.
+
+Nothing is deleted on a guess. Where the configs cannot be known (no metadata log, because the
+directory is older than it or our own metadata was lost; or a damaged one), records are kept for
+ever until somebody sets retention.ms."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ottla.base.config.broker import BROKER, BrokerConfig
+from ottla.base.config.topic import TOPIC, topic_config
+from ottla.base.errors import KafkaError
+from ottla.base.metadata import Create, Op
+from ottla.base.ports import FileSystem
+from ottla.base.types import ZERO_UUID
+from ottla.broker.kraft_log import KraftMetadata, read_kraft_metadata
+from ottla.broker.registration import FoundTopic
+from ottla.core.controller.internal_topics import internal_topic
+from ottla.core.controller.topic_names import illegal_because
+from ottla.metadata import tree
+from ottla.metadata.kraft import NOT_TAKEN_OVER, KraftImage
+from ottla.storage.checkpoint import MalformedCheckpoint
+from ottla.storage.epoch_cache import LeaderEpochCache
+from ottla.storage.log_dirs import DirectoryOwner, FoundLog, LogDirectory
+
+logger = logging.getLogger(__name__)
+
+KEEP_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
+DECIDES_DELETION = frozenset({"cleanup.policy", *KEEP_FOR_EVER})
+UNREACHED_PRODUCER_ID = 2**40
+"""Where producer ids begin if nobody knows which were given out: no cluster got there."""
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+
+@dataclass(slots=True)
+class Adoption:
+    topics: list[FoundTopic] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+    """What else goes into the new metadata, beside the topics."""
+    notes: list[str] = field(default_factory=list)
+    """What a person should know: what could not be taken over as it was."""
+
+
+# ------------------------------------------------------------------------------------- identity
+
+
+def directory_owner(directories: Iterable[LogDirectory]) -> DirectoryOwner | None:
+    """Whose directories these are; None if all are new."""
+    return next(filter(None, (directory.owner() for directory in directories)), None)
+
+
+def with_node_id(config: BrokerConfig, owner: DirectoryOwner | None) -> BrokerConfig:
+    """A broker that was not told its id has the one its directory has."""
+    if owner is None or {"node.id", "broker.id"} & config.static.keys():
+        return config
+    return BrokerConfig({**config.static, "node.id": str(owner.node_id)})
+
+
+# --------------------------------------------------------------------------------------- topics
+
+
+def adopt(fs: FileSystem, found: Sequence[FoundLog], config: BrokerConfig) -> Adoption:
+    """What the logs that were found make up. Reads the disk; logs what is taken over."""
+    if not found:
+        return Adoption()
+    metadata_dir = config.static.get("metadata.log.dir")
+    paths = ([metadata_dir] if metadata_dir else []) + list(config.log_dirs)
+    epochs = {log.path: _latest_epoch(fs, log.path) for log in found}
+    adoption = decide_adoption(found, epochs, read_kraft_metadata(fs, paths), config)
+    for topic in adoption.topics:
+        logger.info(
+            "topic %s was found in the data directory and is taken over, with %d partitions and "
+            "the configs %s",
+            topic.name,
+            topic.partition_count,
+            dict(topic.configs),
+        )
+    for note in adoption.notes:
+        logger.warning("%s", note)
+    return adoption
+
+
+def _latest_epoch(fs: FileSystem, path: str) -> int:
+    epochs = LeaderEpochCache(fs, path)
+    try:
+        epochs.load()
+    except (MalformedCheckpoint, ValueError):
+        return -1
+    return epochs.latest_epoch
+
+
+def decide_adoption(
+    found: Sequence[FoundLog],
+    epochs: Mapping[str, int],
+    kraft: KraftMetadata | None,
+    config: BrokerConfig,
+) -> Adoption:
+    """`epochs`: the latest leader epoch in each log, by its path."""
+    if kraft is None:
+        adoption = _without_metadata(found, epochs, config)
+    else:
+        adoption = _with_metadata(found, epochs, kraft, config)
+    next_id = UNREACHED_PRODUCER_ID if kraft is None else kraft.image.next_producer_id
+    adoption.ops.append(Create(tree.PRODUCER_IDS, tree.encode({"next": next_id})))
+    return adoption
+
+
+def _without_metadata(
+    found: Sequence[FoundLog], epochs: Mapping[str, int], config: BrokerConfig
+) -> Adoption:
+    adoption = Adoption()
+    for name, logs in _by_topic(found).items():
+        if illegal_because(name) is not None:
+            continue
+        internal = internal_topic(name, config, 1)
+        configs = KEEP_FOR_EVER
+        if internal is not None:
+            configs = {key: value for key, value in internal.configs if value is not None}
+        count = max(logs) + 1
+        ids = Counter(log.topic_id for log in logs.values() if log.topic_id is not None)
+        topic_id = ids.most_common(1)[0][0] if ids else ZERO_UUID
+        known = [epochs[logs[index].path] if index in logs else -1 for index in range(count)]
+        adoption.topics.append(_found_topic(name, topic_id, configs, known))
+    adoption.notes.append(
+        "there is no Kafka metadata beside the logs, so nobody knows the topics' configs: their "
+        "records are kept for ever until retention.ms is set (kafka-configs --alter)"
+    )
+    return adoption
+
+
+def _with_metadata(
+    found: Sequence[FoundLog],
+    epochs: Mapping[str, int],
+    kraft: KraftMetadata,
+    config: BrokerConfig,
+) -> Adoption:
+    image = kraft.image
+    adoption = Adoption()
+    logs_by_topic = _by_topic(found)
+    for topic_id, topic in sorted(image.topics.items(), key=lambda item: item[1].name):
+        logs = {
+            partition: log
+            for partition, log in logs_by_topic.get(topic.name, {}).items()
+            if log.topic_id in (None, topic_id) and partition in topic.leader_epochs
+        }
+        if not logs:
+            continue
+        configs = _taken_configs(topic.name, kraft, config, adoption.notes)
+        known = [
+            max(epoch, epochs[logs[index].path] if index in logs else -1)
+            for index, epoch in sorted(topic.leader_epochs.items())
+        ]
+        if len(logs) < len(known):
+            missing = sorted(topic.leader_epochs.keys() - logs.keys())
+            adoption.notes.append(
+                f"partitions {missing} of topic {topic.name} are not in the data directories; "
+                "they begin empty"
+            )
+        adoption.topics.append(_found_topic(topic.name, topic_id, configs, known))
+    adoption.ops += _broker_config_ops(image, config, adoption.notes)
+    adoption.notes += _left_behind(kraft)
+    return adoption
+
+
+def _found_topic(
+    name: str, topic_id: bytes, configs: Mapping[str, str], known_epochs: Sequence[int]
+) -> FoundTopic:
+    epochs = tuple(epoch + 1 for epoch in known_epochs)
+    return FoundTopic(name, topic_id, len(epochs), configs, epochs)
+
+
+def _by_topic(found: Iterable[FoundLog]) -> dict[str, dict[int, FoundLog]]:
+    topics: dict[str, dict[int, FoundLog]] = {}
+    for log in sorted(found, key=lambda each: each.partition):
+        topics.setdefault(log.partition.topic, {})[log.partition.partition] = log
+    return topics
+
+
+# -------------------------------------------------------------------------------------- configs
+
+
+def _taken_configs(
+    topic: str, kraft: KraftMetadata, config: BrokerConfig, notes: list[str]
+) -> dict[str, str]:
+    given = kraft.image.topic_configs.get(topic, {})
+    configs = {} if kraft.is_certain else dict(KEEP_FOR_EVER)
+    for name, value in given.items():
+        problem = _topic_config_problem(name, value, config)
+        if problem is None:
+            configs[name] = value
+            continue
+        notes.append(f"topic {topic}: {name}={value} is not taken over: {problem}")
+        if name in DECIDES_DELETION:
+            configs = {**configs, **KEEP_FOR_EVER}
+    return configs
+
+
+def _topic_config_problem(name: str, value: str, config: BrokerConfig) -> str | None:
+    if name not in TOPIC:
+        return "this broker does not have it"
+    if name == MIN_INSYNC_REPLICAS and value.strip() != "1":
+        return "one broker alone has one replica, and nothing could be written"
+    try:
+        topic_config(config, {name: value})
+    except KafkaError as error:
+        return str(error.message)
+    return None
+
+
+def _broker_config_ops(image: KraftImage, config: BrokerConfig, notes: list[str]) -> list[Op]:
+    ops: list[Op] = []
+    for resource in ("", str(config.node_id)):
+        taken = {}
+        for name, value in image.broker_configs.get(resource, {}).items():
+            problem = _broker_config_problem(name, value, config)
+            if problem is None:
+                taken[name] = value
+            else:
+                notes.append(f"the broker's {name}={value} is not taken over: {problem}")
+        if taken:
+            ops.append(Create(tree.broker_config_path(resource), tree.encode(taken)))
+    return ops
+
+
+def _broker_config_problem(name: str, value: str, config: BrokerConfig) -> str | None:
+    if name not in BROKER:
+        return "this broker does not have it"
+    if name == MIN_INSYNC_REPLICAS and value.strip() != "1":
+        return "one broker alone has one replica, and nothing could be written"
+    try:
+        config.with_dynamic({}, {name: value})
+    except KafkaError as error:
+        return str(error.message)
+    return None
+
+
+def _left_behind(kraft: KraftMetadata) -> list[str]:
+    notes = [
+        f"Kafka's {what} are not taken over: this broker has no such thing yet"
+        for key, what in NOT_TAKEN_OVER.items()
+        if kraft.image.other_records[key]
+    ]
+    if not kraft.is_certain:
+        notes.append(
+            "a part of Kafka's metadata log cannot be read; where a topic's retention is not "
+            "known, its records are kept for ever until retention.ms is set"
+        )
+    return notes

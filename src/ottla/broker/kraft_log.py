@@ -1,0 +1,88 @@
+"""Reading Apache Kafka's metadata log from a data directory.
+
+    __cluster_metadata-0/
+        <end offset, 20 digits>-<epoch, 10 digits>.checkpoint   a snapshot: the state before `end`
+        <base offset, 20 digits>.log                            records, the oldest may be gone
+
+Both are record batches. The newest whole snapshot is read, then the log from its end offset on. A
+log may end in the middle of a batch, as a crash leaves it; any other damage makes the image
+uncertain: something may be missing from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.base.ports import FileSystem
+from ottla.metadata.kraft import KraftImage
+from ottla.storage.log_dirs import KRAFT_METADATA_TOPIC
+from ottla.wire.records.batch import BatchHeader, iter_headers, verified_extent
+from ottla.wire.records.errors import BatchError
+from ottla.wire.records.record import iter_records
+
+_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_LOG = re.compile(r"(\d{20})\.log")
+
+
+class KraftMetadata(NamedTuple):
+    image: KraftImage
+    is_certain: bool
+    """False if a part of the log could not be read."""
+
+
+def read_kraft_metadata(fs: FileSystem, paths: Iterable[str]) -> KraftMetadata | None:
+    """From the first of the directories that has any; None if none has."""
+    for path in paths:
+        directory = f"{path.rstrip('/')}/{KRAFT_METADATA_TOPIC}-0"
+        if fs.is_directory(directory):
+            return _read(fs, directory)
+    return None
+
+
+def _read(fs: FileSystem, directory: str) -> KraftMetadata:
+    image = KraftImage()
+    names = fs.list(directory)
+    start, is_certain = _read_snapshot(fs, directory, names, image)
+    for name in sorted(filter(_LOG.fullmatch, names)):
+        data = fs.read_bytes(f"{directory}/{name}")
+        extent = verified_extent(data)
+        for header in iter_headers(data, 0, extent.size):
+            # Offsets that no snapshot has and no batch follows on: something was lost.
+            is_certain = is_certain and header.base_offset <= start
+            _apply(image, data, header, start)
+            start = max(start, header.next_offset)
+        is_certain = is_certain and not extent.is_corrupt
+    return KraftMetadata(image, is_certain and not image.broken_records)
+
+
+def _read_snapshot(
+    fs: FileSystem, directory: str, names: Iterable[str], image: KraftImage
+) -> tuple[int, bool]:
+    """(the offset that the log is read from, whether the newest snapshot was whole)."""
+    is_newest = True
+    for name, end_offset in _newest_first(names):
+        data = fs.read_bytes(f"{directory}/{name}")
+        if verified_extent(data).size == len(data):
+            for header in iter_headers(data):
+                _apply(image, data, header, 0)
+            return end_offset, is_newest
+        is_newest = False
+    return 0, is_newest
+
+
+def _newest_first(names: Iterable[str]) -> Iterator[tuple[str, int]]:
+    matches = [match for match in map(_SNAPSHOT.fullmatch, names) if match is not None]
+    for match in sorted(matches, key=lambda each: each[0], reverse=True):
+        yield match[0], int(match[1])
+
+
+def _apply(image: KraftImage, data: bytes, header: BatchHeader, start: int) -> None:
+    if header.is_control or header.last_offset < start:
+        return
+    try:
+        for record in iter_records(data, header):
+            if record.offset >= start and record.value is not None:
+                image.apply(record.value)
+    except BatchError:
+        image.broken_records += 1

@@ -1,0 +1,212 @@
+"""What Apache Kafka's own metadata log says, as far as taking over its directory needs it.
+
+A record of `__cluster_metadata-0` is a message in Kafka's flexible encoding, in a frame:
+
+    frameVersion uvarint (1), apiKey uvarint, version uvarint, then the message's fields
+
+    uvarint      seven bits a byte, lowest first      string, array  uvarint length + 1, 0 is null
+    int8 … int64 big-endian                           uuid           16 bytes
+    tagged fields at the end: uvarint count, and for each: tag uvarint, size uvarint, bytes
+
+    key  record                 fields read here
+      2  TopicRecord            name string, topicId uuid
+      3  PartitionRecord        partitionId int32, topicId uuid, replicas, isr, removingReplicas and
+                                addingReplicas (arrays of int32), leader int32, leaderEpoch int32
+      4  ConfigRecord           resourceType int8, then strings: resourceName, name, value or null
+      5  PartitionChangeRecord  partitionId int32, topicId uuid; tag 1: leader int32, -2 unchanged
+      9  RemoveTopicRecord      topicId uuid
+     15  ProducerIdsRecord      brokerId int32, brokerEpoch int64, nextProducerId int64
+     23, 24, 25                 a transaction begins, ends, is aborted
+
+Fields that later versions add come after these or are tagged, so newer records read as well. Other
+records are counted and skipped. A record that does not parse is skipped too and counted as broken:
+one that we cannot read must not keep a broker from its data.
+
+Records between begin and abort of a transaction never happened; those of one that never ended
+neither."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+LEADER_UNCHANGED = -2
+
+_TOPIC, _PARTITION, _CONFIG, _PARTITION_CHANGE, _REMOVE_TOPIC = 2, 3, 4, 5, 9
+_PRODUCER_IDS = 15
+_BEGIN, _END, _ABORT = 23, 24, 25
+_FRAME_VERSION = 1
+_LEADER_TAG = 1
+_MAX_UVARINT_BYTES = 5
+
+NOT_TAKEN_OVER = {
+    10: "delegation tokens",
+    11: "SCRAM credentials",
+    14: "client quotas",
+    18: "ACLs",
+}
+"""Records that matter to their owner and that nothing here makes use of."""
+
+
+@dataclass(slots=True)
+class KraftTopic:
+    name: str
+    leader_epochs: dict[int, int] = field(default_factory=dict)
+    """By partition."""
+
+
+class KraftImage:
+    """The state that the records add up to."""
+
+    def __init__(self) -> None:
+        self.topics: dict[bytes, KraftTopic] = {}
+        self.topic_configs: dict[str, dict[str, str]] = {}
+        self.broker_configs: dict[str, dict[str, str]] = {}
+        """By resource name: a broker's id, or empty for all brokers."""
+        self.next_producer_id = 0
+        self.other_records: Counter[int] = Counter()
+        """By key: records that are not read here."""
+        self.broken_records = 0
+        self._transaction: list[bytes] | None = None
+
+    def apply(self, record: bytes) -> None:
+        """Take in one record's value."""
+        try:
+            fields = _Fields(record)
+            if fields.uvarint() != _FRAME_VERSION:
+                raise ValueError("unknown frame version")
+            key, _version = fields.uvarint(), fields.uvarint()
+            if key in (_BEGIN, _END, _ABORT):
+                self._bound_transaction(key)
+            elif self._transaction is not None:
+                self._transaction.append(record)
+            elif key in self._READERS:
+                self._READERS[key](self, fields)
+            else:
+                self.other_records[key] += 1
+        except (ValueError, LookupError, struct.error):
+            self.broken_records += 1
+
+    def _bound_transaction(self, key: int) -> None:
+        pending, self._transaction = self._transaction, [] if key == _BEGIN else None
+        if key == _END:
+            for record in pending or ():
+                self.apply(record)
+
+    # ------------------------------------------------------------------------------- records
+
+    def _take_topic(self, fields: _Fields) -> None:
+        name, topic_id = fields.required_string(), fields.uuid()
+        self.topics.setdefault(topic_id, KraftTopic(name))
+
+    def _take_partition(self, fields: _Fields) -> None:
+        partition, topic_id = fields.int32(), fields.uuid()
+        for _array in ("replicas", "isr", "removing replicas", "adding replicas"):
+            fields.skip_int32_array()
+        _leader, leader_epoch = fields.int32(), fields.int32()
+        self.topics[topic_id].leader_epochs[partition] = leader_epoch
+
+    def _take_partition_change(self, fields: _Fields) -> None:
+        partition, topic_id = fields.int32(), fields.uuid()
+        leader = fields.tagged().get(_LEADER_TAG)
+        if leader is not None and _Fields(leader).int32() != LEADER_UNCHANGED:
+            self.topics[topic_id].leader_epochs[partition] += 1
+
+    def _take_config(self, fields: _Fields) -> None:
+        kind, resource = fields.int8(), fields.required_string()
+        name, value = fields.required_string(), fields.string()
+        if kind not in (TOPIC_RESOURCE, BROKER_RESOURCE):
+            return
+        configs = self.topic_configs if kind == TOPIC_RESOURCE else self.broker_configs
+        of_resource = configs.setdefault(resource, {})
+        if value is None:
+            of_resource.pop(name, None)
+        else:
+            of_resource[name] = value
+
+    def _take_removed_topic(self, fields: _Fields) -> None:
+        removed = self.topics.pop(fields.uuid(), None)
+        if removed is not None:
+            self.topic_configs.pop(removed.name, None)
+
+    def _take_producer_ids(self, fields: _Fields) -> None:
+        _broker, _epoch, next_producer_id = fields.int32(), fields.int64(), fields.int64()
+        self.next_producer_id = max(self.next_producer_id, next_producer_id)
+
+    _READERS: dict[int, Callable[[KraftImage, _Fields], None]] = {  # noqa: RUF012
+        _TOPIC: _take_topic,
+        _PARTITION: _take_partition,
+        _CONFIG: _take_config,
+        _PARTITION_CHANGE: _take_partition_change,
+        _REMOVE_TOPIC: _take_removed_topic,
+        _PRODUCER_IDS: _take_producer_ids,
+    }
+
+
+class _Fields:
+    """Reads fields one after another; ValueError, IndexError or struct.error past the end."""
+
+    __slots__ = ("_data", "_position")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def uvarint(self) -> int:
+        value = 0
+        for index in range(_MAX_UVARINT_BYTES):
+            byte = self._data[self._position]
+            self._position += 1
+            value |= (byte & 0x7F) << 7 * index
+            if byte < 0x80:
+                return value
+        raise ValueError("a varint is too long")
+
+    def int8(self) -> int:
+        return self._number(">b")
+
+    def int32(self) -> int:
+        return self._number(">i")
+
+    def int64(self) -> int:
+        return self._number(">q")
+
+    def uuid(self) -> bytes:
+        return self._bytes(16)
+
+    def string(self) -> str | None:
+        length = self.uvarint() - 1
+        return None if length < 0 else self._bytes(length).decode()
+
+    def required_string(self) -> str:
+        text = self.string()
+        if text is None:
+            raise ValueError("a string is null that must not be")
+        return text
+
+    def skip_int32_array(self) -> None:
+        self._bytes(4 * max(self.uvarint() - 1, 0))
+
+    def tagged(self) -> dict[int, bytes]:
+        found = {}
+        for _ in range(self.uvarint()):
+            tag, size = self.uvarint(), self.uvarint()
+            found[tag] = self._bytes(size)
+        return found
+
+    def _number(self, layout: str) -> int:
+        value: int
+        (value,) = struct.unpack_from(layout, self._data, self._position)
+        self._position += struct.calcsize(layout)
+        return value
+
+    def _bytes(self, size: int) -> bytes:
+        start = self._position
+        if start + size > len(self._data):
+            raise ValueError("the record ends too early")
+        self._position = start + size
+        return self._data[start : self._position]

@@ -1,0 +1,104 @@
+"""Apache Kafka's metadata records, as Kafka 4.3.1 wrote them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.metadata.kraft import KraftImage
+
+CODECS_ID = bytes.fromhex("e10da77129aa452c9fbf61565dd1bbad")
+TOPIC = bytes.fromhex("01020007636f64656373e10da77129aa452c9fbf61565dd1bbad00")
+TOPIC_CONFIG = bytes.fromhex("0104000207636f646563730d726574656e74696f6e2e6d73032d3100")
+BROKER_CONFIG = bytes.fromhex("0104000401146d696e2e696e73796e632e7265706c69636173023100")
+PARTITIONS = [
+    bytes.fromhex(
+        f"0103020000000{index}e10da77129aa452c9fbf61565dd1bbad02000000070200000007010100000007"
+        "00000000000000000228be867a7c914d85ae790fc0483872df00"
+    )
+    for index in range(2)
+]
+NO_LEADER_OF_1 = bytes.fromhex(
+    "01050200000001e10da77129aa452c9fbf61565dd1bbad040001010104ffffffff0605020000000707050200000007"
+)
+PRODUCER_IDS = bytes.fromhex("010f0000000007000000000000000d00000000000003e800")
+REMOVE_TOPIC = bytes.fromhex("010900e10da77129aa452c9fbf61565dd1bbad00")
+NO_OP = bytes.fromhex("01140000")
+BEGIN, END, ABORT = (bytes([1, key, 0, 0]) for key in (23, 24, 25))
+
+
+def image_of(*records: bytes) -> KraftImage:
+    image = KraftImage()
+    for record in records:
+        image.apply(record)
+    return image
+
+
+def test_topics_partitions_and_configs_are_read() -> None:
+    image = image_of(TOPIC, TOPIC_CONFIG, *PARTITIONS, BROKER_CONFIG, PRODUCER_IDS)
+    assert image.topics[CODECS_ID].name == "codecs"
+    assert image.topics[CODECS_ID].leader_epochs == {0: 0, 1: 0}
+    assert image.topic_configs == {"codecs": {"retention.ms": "-1"}}
+    assert image.broker_configs == {"": {"min.insync.replicas": "1"}}
+    assert image.next_producer_id == 1000
+    assert not image.broken_records
+
+
+def test_a_change_of_the_leader_is_a_new_epoch() -> None:
+    image = image_of(TOPIC, *PARTITIONS, NO_LEADER_OF_1)
+    assert image.topics[CODECS_ID].leader_epochs == {0: 0, 1: 1}
+
+
+def test_a_change_that_leaves_the_leader_is_no_new_epoch() -> None:
+    isr_only = NO_LEADER_OF_1[:23] + bytes.fromhex("01000101")
+    unchanged = NO_LEADER_OF_1[:23] + bytes.fromhex("010104fffffffe")
+    image = image_of(TOPIC, *PARTITIONS, isr_only, unchanged)
+    assert image.topics[CODECS_ID].leader_epochs == {0: 0, 1: 0}
+    assert not image.broken_records
+
+
+def test_a_removed_topic_leaves_no_configs_to_the_next_of_its_name() -> None:
+    image = image_of(TOPIC, TOPIC_CONFIG, *PARTITIONS, REMOVE_TOPIC)
+    assert not image.topics
+    assert not image.topic_configs
+
+
+def test_a_config_without_a_value_is_removed() -> None:
+    removal = TOPIC_CONFIG[: TOPIC_CONFIG.index(b"\x03-1")] + bytes(2)
+    image = image_of(TOPIC, TOPIC_CONFIG, removal)
+    assert image.topic_configs == {"codecs": {}}
+    assert not image.broken_records
+
+
+def test_records_of_a_transaction_count_when_it_ends() -> None:
+    assert CODECS_ID in image_of(BEGIN, TOPIC, END).topics
+    assert not image_of(BEGIN, TOPIC).topics
+    assert not image_of(BEGIN, TOPIC, ABORT).topics
+    assert CODECS_ID in image_of(BEGIN, ABORT, TOPIC).topics
+
+
+def test_unknown_records_are_counted_and_do_no_harm() -> None:
+    image = image_of(NO_OP, TOPIC, NO_OP, bytes([1, 99, 5]) + b"whatever")
+    assert CODECS_ID in image.topics
+    assert image.other_records == {20: 2, 99: 1}
+    assert not image.broken_records
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"",
+        b"\x01",
+        b"\x02" + TOPIC[1:],
+        TOPIC[:10],
+        b"\xff" * 20,
+        PARTITIONS[0][:40],
+        NO_LEADER_OF_1,  # of a topic that nobody has heard of
+        b"\x01\x02\x00\x03\xff\xfe" + CODECS_ID + b"\x00",
+        bytes.fromhex("0104000200") + b"\x02a\x02b\x00",
+        b"\x01\x04\x00\x02\xff\xff\xff\xff\x0f",
+    ],
+)
+def test_a_record_that_does_not_parse_is_counted_and_skipped(record: bytes) -> None:
+    image = image_of(record, TOPIC)
+    assert image.broken_records == 1
+    assert image.topics[CODECS_ID].name == "codecs"
