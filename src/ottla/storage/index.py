@@ -46,7 +46,17 @@ class _IndexFile:
     file is opened by its name under `_naming`, so that nobody opens one that is being renamed, or
     another that has just taken its name."""
 
-    __slots__ = ("_columns", "_count", "_naming", "_persisted", "base_offset", "fs", "path")
+    __slots__ = (
+        "_columns",
+        "_count",
+        "_naming",
+        "_persisted",
+        "_too_long",
+        "base_offset",
+        "fs",
+        "is_rewritten",
+        "path",
+    )
     entry_size: int
 
     def __init__(self, fs: FileSystem, path: str, base_offset: int, *, new: bool = False) -> None:
@@ -56,6 +66,10 @@ class _IndexFile:
         self._naming = Lock()
         self._columns: tuple[array[int], array[int]] | None = self._decode(b"") if new else None
         self._count = self._persisted = 0 if new else self._stored_entries()
+        self._too_long = False
+        """The file holds more than the entries that count."""
+        self.is_rewritten = False
+        """After a power cut, the file could hold entries that are no longer true; until `sync`."""
 
     def _stored_entries(self) -> int:
         try:
@@ -66,7 +80,11 @@ class _IndexFile:
     def __len__(self) -> int:
         return self._count
 
-    def _load(self) -> tuple[array[int], array[int]]:
+    @property
+    def is_loaded(self) -> bool:
+        return self._columns is not None
+
+    def load(self) -> tuple[array[int], array[int]]:
         columns = self._columns
         return self._read() if columns is None else columns
 
@@ -79,17 +97,30 @@ class _IndexFile:
             return self._columns
 
     def _append(self, left: int, right: int) -> None:
-        lefts, rights = self._load()
-        lefts.append(left)
+        """Readers in other threads search the left column: what they find there must be whole."""
+        lefts, rights = self.load()
         rights.append(right)
+        lefts.append(left)
         self._count += 1
 
+    def _last_entry(self) -> tuple[int, int] | None:
+        lefts, rights = self.load()
+        count = len(lefts)
+        return (lefts[count - 1], rights[count - 1]) if count else None
+
     def _keep(self, count: int) -> None:
-        lefts, rights = self._load()
-        del lefts[count:]
-        del rights[count:]
+        lefts, rights = self.load()
+        self._columns = lefts[:count], rights[:count]
         self._count = count
-        self._persisted = min(self._persisted, count)
+        if count < self._persisted:
+            self._persisted = count
+            self._too_long = self.is_rewritten = True
+
+    def reset(self) -> None:
+        """Begin again without entries, whatever the file holds."""
+        self._columns = self._decode(b"")
+        self._count = self._persisted = 0
+        self._too_long = self.is_rewritten = self.fs.exists(self.path)
 
     def flush(self) -> None:
         """Write what is only in memory. Whoever needs it to survive a power cut syncs the file."""
@@ -97,7 +128,8 @@ class _IndexFile:
             self._write()
 
     def _write(self) -> None:
-        if self._persisted == self._count and self.fs.exists(self.path):
+        is_written = self._persisted == self._count and not self._too_long
+        if is_written and self.fs.exists(self.path):
             return
         file = self.fs.open(self.path, create=True)
         try:
@@ -108,10 +140,31 @@ class _IndexFile:
         finally:
             file.close()
         self._persisted = self._count
+        self._too_long = False
+
+    def sync(self) -> None:
+        """Make what was flushed survive a power cut. If that fails, nobody knows what the file
+        holds: the next flush writes all of it."""
+        with self._naming:
+            if not self.fs.exists(self.path):
+                self.is_rewritten = False
+                return
+            was_rewritten, self.is_rewritten = self.is_rewritten, False
+            try:
+                file = self.fs.open(self.path)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+            except OSError:
+                self.is_rewritten = was_rewritten
+                if self._columns is not None:
+                    self._persisted = 0
+                raise
 
     def unload(self) -> None:
         """Forget the entries in memory; the file has them."""
-        if self._persisted == self._count:
+        if self._persisted == self._count and not self._too_long:
             self._columns = None
 
     def remove(self) -> None:
@@ -122,6 +175,25 @@ class _IndexFile:
             if self.fs.exists(self.path):
                 self.fs.rename(self.path, path)
             self.path = path
+
+    def _has_whole_entries(self) -> bool:
+        try:
+            return self.fs.size(self.path) % self.entry_size == 0
+        except FileNotFoundError:
+            return False
+
+    def _last_stored(self) -> tuple[int, int] | None:
+        """The last entry, without loading all the others for it."""
+        if self._columns is not None or not self._persisted:
+            return self._last_entry()
+        with self._naming:
+            file = self.fs.open(self.path)
+            try:
+                start = (self._persisted - 1) * self.entry_size
+                lefts, rights = self._decode(file.read(start, self.entry_size))
+            finally:
+                file.close()
+        return lefts[0], rights[0]
 
     def _decode(self, data: bytes) -> tuple[array[int], array[int]]:
         raise AssertionError("an index knows its format")
@@ -141,35 +213,40 @@ class OffsetIndex(_IndexFile):
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or before `offset`, or the segment's beginning."""
-        offsets, positions = self._load()
+        offsets, positions = self.load()
         slot = bisect_right(offsets, offset - self.base_offset) - 1
         if slot < 0:
             return OffsetPosition(self.base_offset, 0)
         return OffsetPosition(offsets[slot] + self.base_offset, positions[slot])
 
     def last(self) -> OffsetPosition:
-        offsets, positions = self._load()
-        if not offsets:
+        entry = self._last_entry()
+        if entry is None:
             return OffsetPosition(self.base_offset, 0)
-        return OffsetPosition(offsets[-1] + self.base_offset, positions[-1])
+        return OffsetPosition(entry[0] + self.base_offset, entry[1])
 
     def truncate_to(self, offset: int) -> None:
         """Keep entries whose offset is below `offset`."""
-        self._keep(bisect_right(self._load()[0], offset - self.base_offset - 1))
+        self._keep(bisect_right(self.load()[0], offset - self.base_offset - 1))
 
     def is_sane(self, log_size: int) -> bool:
         """False if the stored file cannot belong to a log of this size."""
-        if not _has_whole_entries(self.fs, self.path, self.entry_size):
+        if not self._has_whole_entries():
             return False
-        last = self.last()
-        return last.offset >= self.base_offset and 0 <= last.position < max(log_size, 1)
+        last = self._last_stored()
+        return last is None or (last[0] >= 0 and 0 <= last[1] < max(log_size, 1))
+
+    def is_rising(self) -> bool:
+        """Whether no power cut has left a hole: all entries are in order, none comes twice."""
+        offsets, positions = self.load()
+        return _rises(offsets) and _rises(positions)
 
     def _decode(self, data: bytes) -> tuple[array[int], array[int]]:
         raw = _from_big_endian(data)
         return raw[0::2], raw[1::2]
 
     def _encode(self, start: int) -> bytes:
-        offsets, positions = self._load()
+        offsets, positions = self.load()
         raw = array("i", bytes(self.entry_size * (len(offsets) - start)))
         raw[0::2] = offsets[start:]
         raw[1::2] = positions[start:]
@@ -184,33 +261,37 @@ class TimeIndex(_IndexFile):
 
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry if it tells anything new."""
-        timestamps, offsets = self._load()
-        relative = offset - self.base_offset
-        if not timestamps or (timestamp > timestamps[-1] and relative >= offsets[-1]):
-            self._append(timestamp, relative)
+        last = self.last()
+        if timestamp > last.timestamp and offset >= last.offset:
+            self._append(timestamp, offset - self.base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry at or before `timestamp`, or the segment's beginning."""
-        timestamps, offsets = self._load()
+        timestamps, offsets = self.load()
         slot = bisect_right(timestamps, timestamp) - 1
         if slot < 0:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
         return TimestampOffset(timestamps[slot], offsets[slot] + self.base_offset)
 
     def last(self) -> TimestampOffset:
-        timestamps, offsets = self._load()
-        if not timestamps:
+        entry = self._last_entry()
+        if entry is None:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        return TimestampOffset(timestamps[-1], offsets[-1] + self.base_offset)
+        return TimestampOffset(entry[0], entry[1] + self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Keep entries whose offset is below `offset`."""
-        self._keep(bisect_right(self._load()[1], offset - self.base_offset - 1))
+        self._keep(bisect_right(self.load()[1], offset - self.base_offset - 1))
 
     def is_sane(self) -> bool:
-        if not _has_whole_entries(self.fs, self.path, self.entry_size):
+        if not self._has_whole_entries():
             return False
-        return self.last().offset >= self.base_offset
+        last = self._last_stored()
+        return last is None or last[1] >= 0
+
+    def is_rising(self) -> bool:
+        timestamps, offsets = self.load()
+        return _rises(timestamps) and list(offsets) == sorted(offsets)
 
     def _decode(self, data: bytes) -> tuple[array[int], array[int]]:
         raw = _from_big_endian(data)
@@ -218,7 +299,7 @@ class TimeIndex(_IndexFile):
         return array("q", (high << 32 | low & 0xFFFFFFFF for high, low in halves)), raw[2::3]
 
     def _encode(self, start: int) -> bytes:
-        timestamps, offsets = self._load()
+        timestamps, offsets = self.load()
         raw = array("i", bytes(self.entry_size * (len(offsets) - start)))
         raw[0::3] = array("i", (timestamp >> 32 for timestamp in timestamps[start:]))
         low = array("I", (timestamp & 0xFFFFFFFF for timestamp in timestamps[start:]))
@@ -227,11 +308,10 @@ class TimeIndex(_IndexFile):
         return _to_big_endian(raw)
 
 
-def _has_whole_entries(fs: FileSystem, path: str, entry_size: int) -> bool:
-    try:
-        return fs.size(path) % entry_size == 0
-    except FileNotFoundError:
-        return False
+def _rises(column: array[int]) -> bool:
+    """Each entry is above the one before (in C: a large index has 200,000)."""
+    values = list(column)
+    return values == sorted(set(values))
 
 
 def _from_big_endian(data: bytes) -> array[int]:

@@ -4,12 +4,14 @@
     lastStableOffset i64
 
 Entries are in the order of their abort markers. There are few; they are kept in memory and written
-at once, since recovery can only find again those behind its starting point."""
+at once, since recovery can only find again those behind its starting point. For the same reason
+the file is synced whenever the log is."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from threading import Lock
 from typing import NamedTuple
 
 from ottla.base.ports import FileSystem
@@ -28,25 +30,32 @@ class AbortedTxn(NamedTuple):
 
 
 class TransactionIndex:
-    __slots__ = ("_entries", "_fs", "path")
+    __slots__ = ("_entries", "_fs", "_naming", "_persisted", "_too_long", "is_unsynced", "path")
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
         self.path = path
+        self._naming = Lock()
         self._entries: list[AbortedTxn] | None = None
+        self._persisted = 0
+        self._too_long = False
+        """The file holds more than the entries that count."""
+        self.is_unsynced = False
 
     def append(self, entry: AbortedTxn) -> None:
-        entries = self.entries()
-        file = self._fs.open(self.path, create=True)
+        """Never fails: the marker is in the log already. What there is no room for on disk is
+        written by the next flush, which does fail, before the log counts as safe."""
+        self.entries().append(entry)
+        self.is_unsynced = True
         try:
-            file.write(len(entries) * _ENTRY.size, [_ENTRY.pack(_VERSION, *entry)])
-        finally:
-            file.close()
-        entries.append(entry)
+            self.flush()
+        except OSError:
+            pass
 
     def entries(self) -> list[AbortedTxn]:
         if self._entries is None:
             self._entries = list(self._read())
+            self._persisted = len(self._entries)
         return self._entries
 
     def overlapping(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTxn], bool]:
@@ -60,36 +69,77 @@ class TransactionIndex:
         return found, False
 
     def is_sane(self, base_offset: int) -> bool:
+        """False if a crash has torn the file or left a hole in it."""
         if not self._fs.exists(self.path):
             return True
-        if self._fs.size(self.path) % _ENTRY.size:
+        if self._fs.size(self.path) != len(self.entries()) * _ENTRY.size:
             return False
-        return all(entry.last_offset >= base_offset for entry in self.entries())
+        marker = base_offset - 1
+        for entry in self.entries():
+            if not entry.first_offset < entry.last_offset > marker:
+                return False
+            marker = entry.last_offset
+        return True
 
     def truncate_to(self, offset: int) -> None:
         """Keep transactions that were over before `offset`."""
-        entries = self.entries()
-        kept = [entry for entry in entries if entry.last_offset < offset]
-        if len(kept) == len(entries):
-            return
-        file = self._fs.open(self.path, create=True)
-        try:
-            file.truncate(len(kept) * _ENTRY.size)
-        finally:
-            file.close()
-        self._entries = kept
+        kept = [entry for entry in self.entries() if entry.last_offset < offset]
+        if len(kept) < len(self.entries()):
+            self._entries = kept
+            self._persisted = min(self._persisted, len(kept))
+            self._too_long = self.is_unsynced = True
 
     def reset(self) -> None:
-        self._fs.remove(self.path)
+        """Begin again without entries, whatever the file holds."""
         self._entries = []
+        self._persisted = 0
+        self._too_long = self.is_unsynced = self._fs.exists(self.path)
+
+    def flush(self) -> None:
+        """Write what is only in memory. Without any entry there need be no file."""
+        entries = self.entries()
+        with self._naming:
+            count = len(entries)
+            if self._persisted != count or self._too_long:
+                self._write(entries[:count])
+                self._persisted, self._too_long = count, False
+
+    def _write(self, entries: list[AbortedTxn]) -> None:
+        start = self._persisted * _ENTRY.size
+        file = self._fs.open(self.path, create=True)
+        try:
+            file.truncate(start)
+            added = b"".join(_ENTRY.pack(_VERSION, *e) for e in entries[self._persisted :])
+            file.write(start, [added])
+        finally:
+            file.close()
+
+    def sync(self) -> None:
+        """Make what was flushed survive a power cut. If that fails, nobody knows what the file
+        holds: the next flush writes all of it."""
+        with self._naming:
+            if not self.is_unsynced:
+                return
+            self.is_unsynced = False
+            try:
+                if self._fs.exists(self.path):
+                    file = self._fs.open(self.path)
+                    try:
+                        file.sync()
+                    finally:
+                        file.close()
+            except OSError:
+                self._persisted, self._too_long, self.is_unsynced = 0, True, True
+                raise
 
     def remove(self) -> None:
         self._fs.remove(self.path)
 
     def rename(self, path: str) -> None:
-        if self._fs.exists(self.path):
-            self._fs.rename(self.path, path)
-        self.path = path
+        with self._naming:
+            if self._fs.exists(self.path):
+                self._fs.rename(self.path, path)
+            self.path = path
 
     def _read(self) -> Iterable[AbortedTxn]:
         try:
