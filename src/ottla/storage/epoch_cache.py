@@ -31,14 +31,19 @@ class LeaderEpochCache:
         self.latest_epoch = NO_EPOCH
         self.dirty = False
 
-    def load(self) -> None:
+    def load(self) -> bool:
+        """False if there is no file."""
         try:
             data = self._fs.read_bytes(self._path)
         except FileNotFoundError:
-            return
+            return False
         rows = checkpoint.decode(data, self._path)
         self._replace([EpochEntry(int(epoch), int(offset)) for epoch, offset in rows])
         self.dirty = False
+        return True
+
+    def clear(self) -> None:
+        self._replace([])
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Records appended from `start_offset` on are of `epoch`."""

@@ -15,18 +15,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from operator import attrgetter
 from threading import Lock
 from typing import NamedTuple
 
 from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.base.ports import FileSystem, ReadableBuffer, write_atomically, write_unsynced
+from ottla.base.ports import FileSystem, ReadableBuffer, write_unsynced
 from ottla.base.types import TopicPartition
 from ottla.storage.epoch_cache import LeaderEpochCache
+from ottla.storage.flush import FlushGate, FlushJob
 from ottla.storage.index import TIME_ENTRY_SIZE
-from ottla.storage.producer_snapshots import marker_of, restore_producers, snapshot_path
+from ottla.storage.producer_snapshots import (
+    marker_of,
+    remove_snapshots_behind,
+    restore_producers,
+    snapshot_path,
+)
 from ottla.storage.producer_state import CompletedTxn, ProducerState
 from ottla.storage.scan import verified_prefix
 from ottla.storage.segment import (
@@ -34,6 +40,7 @@ from ottla.storage.segment import (
     MAX_SEGMENT_BYTES,
     UNINDEXED_BYTES,
     Segment,
+    segment_path,
 )
 from ottla.storage.txn_index import AbortedTxn
 from ottla.wire.records.batch import (
@@ -70,51 +77,13 @@ class FoundOffset(NamedTuple):
     leader_epoch: int
 
 
-@dataclass(slots=True)
-class FlushJob:
-    """What must reach the disk so that everything below `offset` is safe. `run` may be called in
-    any thread; `Log.flushed` takes the result."""
-
-    offset: int
-    fs: FileSystem
-    directory: str
-    sealed: list[Segment]
-    active: Segment
-    snapshots: dict[int, bytes]
-    epochs: LeaderEpochCache
-    sync_directory: bool
-    sync_active_indexes: bool
-
-    def run(self) -> None:
-        for segment in [*self.sealed, self.active]:
-            if not segment.is_leaving:
-                segment.sync_log()
-        for segment in self.sealed:
-            if not segment.is_leaving:
-                segment.flush_indexes()
-                self._sync_indexes(segment)
-        if self.sync_active_indexes and not self.active.is_leaving:
-            self._sync_indexes(self.active)
-        for offset, snapshot in self.snapshots.items():
-            write_atomically(self.fs, snapshot_path(self.directory, offset), snapshot)
-        if self.epochs.dirty:
-            self.epochs.flush()
-        if self.sync_directory:
-            self.fs.sync_directory(self.directory)
-
-    @staticmethod
-    def _sync_indexes(segment: Segment) -> None:
-        try:
-            segment.sync_indexes()
-        except FileNotFoundError:
-            if not segment.is_leaving:
-                raise
-
-
 class Log:
     __slots__ = (
+        "_clean_end",
         "_config",
         "_cursors",
+        "_gate",
+        "_job",
         "_loaded_indexes",
         "_max_index_entries",
         "_max_segment_bytes",
@@ -174,6 +143,10 @@ class Log:
         """Guards the two caches above, the only things that readers in other threads change. When
         segments go, the caches are replaced, so that what a reader still adds is lost with them."""
         self._new_files = not is_on_disk
+        self._clean_end = log_end_offset if is_on_disk else None
+        """Where the log ends as long as nothing has changed since a clean shutdown."""
+        self._gate = FlushGate()
+        self._job: FlushJob | None = None
 
     @property
     def config(self) -> TopicConfig:
@@ -202,18 +175,22 @@ class Log:
     ) -> AppendResult:
         """Give a validated batch the next offsets and write it. A retry of a known batch is not
         written again. Raises KafkaError; then nothing has changed."""
-        producer_id = header.producer_id
-        if producer_id != NO_PRODUCER_ID and not header.is_control:
-            repeated = self.producers.check(header)
-            if repeated is not None:
-                return AppendResult(repeated.first_offset, repeated.last_offset, True)
+        producer_id, marker = header.producer_id, None
+        if producer_id != NO_PRODUCER_ID:
+            if header.is_control:
+                marker = marker_of(batch, header)
+            else:
+                repeated = self.producers.check(header)
+                if repeated is not None:
+                    return AppendResult(repeated.first_offset, repeated.last_offset, True)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         self._write(batch, header, base_offset, leader_epoch, now_ms)
+        # From here on nothing can fail: the batch is in the log.
         if leader_epoch > self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, base_offset)
         if producer_id != NO_PRODUCER_ID:
-            self._update_producer(batch, header, base_offset)
+            self._update_producer(header, base_offset, marker)
         self.log_end_offset = last_offset + 1
         self.unflushed_messages += header.last_offset_delta + 1
         return AppendResult(base_offset, last_offset, False)
@@ -225,9 +202,10 @@ class Log:
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"{self.partition}: batch {header.base_offset} is behind {self.log_end_offset}",
             )
+        marker = marker_of(batch, header)
         self._write(batch, header, header.base_offset, header.leader_epoch, now_ms)
         self.epochs.assign(header.leader_epoch, header.base_offset)
-        self._update_producer(batch, header, header.base_offset)
+        self._update_producer(header, header.base_offset, marker)
         self.log_end_offset = header.next_offset
         self.unflushed_messages += header.record_count
 
@@ -249,7 +227,9 @@ class Log:
                 or len(segment.offset_index) >= self._max_index_entries
                 or self._is_old(segment, header.max_timestamp, now_ms)
             ):
-                segment = self.roll(now_ms, base_offset)
+                segment = self.roll(now_ms, self._roll_offset(base_offset, last_offset))
+            if header.is_control:
+                segment.txn_index.entries()  # its update must not have to wait for the disk
             segment.append(
                 [stamped_prefix(base_offset, leader_epoch, batch), memoryview(batch)[STAMP_SIZE:]],
                 size,
@@ -276,10 +256,16 @@ class Log:
         jitter = self._config.segment_jitter_ms
         return hash((self.partition, segment.base_offset)) % jitter if jitter else 0
 
+    def _roll_offset(self, base_offset: int, last_offset: int) -> int:
+        """Where a segment for a batch begins: where the last one ends, even if the batch (of a
+        compacted log that is followed) begins later, because recovery takes a gap between segments
+        for a loss. Unless the gap is too large for indexes."""
+        end_offset = self.log_end_offset
+        return end_offset if last_offset - end_offset <= MAX_RELATIVE_OFFSET else base_offset
+
     def _update_producer(
-        self, batch: ReadableBuffer, header: BatchHeader, base_offset: int
+        self, header: BatchHeader, base_offset: int, marker: tuple[bool, int] | None
     ) -> None:
-        marker = marker_of(batch, header)
         completed = self.producers.update(header, base_offset, marker)
         if completed is not None and completed.is_aborted:
             self.active.txn_index.append(aborted_txn(completed, self.producers))
@@ -291,12 +277,21 @@ class Log:
         old = self.segments[-1]
         if old.base_offset == base_offset and not old.size:
             return old
-        segment = Segment(self.fs, self.directory, base_offset, new=True, created_ms=now_ms)
         old.seal()
+        segment = self._new_segment(base_offset, now_ms)
         self.segments.append(segment)
         self._pending_snapshots[base_offset] = self.producers.encode()
         self._new_files = True
         return segment
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        """An attempt that fails must leave no file: the log may go on behind its beginning."""
+        try:
+            return Segment(self.fs, self.directory, base_offset, new=True, created_ms=now_ms)
+        except OSError:
+            with suppress(OSError):
+                self.fs.remove(segment_path(self.directory, base_offset, "log"))
+            raise
 
     # ------------------------------------------------------------------------------------ read
 
@@ -475,32 +470,52 @@ class Log:
     def begin_flush(self, *, with_indexes: bool = False) -> FlushJob:
         """`with_indexes` also saves what the active segment's indexes know, so that a recovery can
         begin near the recovery point instead of at the segment's start."""
+        active = self.active
+        with_indexes = with_indexes or active.indexes_are_rewritten
         if with_indexes:
-            self.active.flush_indexes()
+            active.flush_indexes()
+        else:
+            active.txn_index.flush()
         job = FlushJob(
             self.log_end_offset,
             self.fs,
             self.directory,
-            self._segments_from(self.recovery_point)[:-1],
-            self.active,
+            self._unsynced_segments()[:-1],
+            active,
             self._pending_snapshots,
             self.epochs,
-            self._new_files,
+            self._new_files or active.txn_index.is_unsynced,
             with_indexes,
+            self.unflushed_messages,
+            self._gate,
+            self._gate.truncations,
         )
+        self._job = job
         self._pending_snapshots = {}
         self._new_files = False
         self.unflushed_messages = 0
         return job
 
+    def _unsynced_segments(self) -> list[Segment]:
+        """Those behind the recovery point, and the one that may have been closed just at it."""
+        return self._segments_from(max(self.recovery_point - 1, 0))
+
     def flushed(self, job: FlushJob, now_ms: int) -> None:
+        """`job` has run. One that was overtaken by a truncation has made nothing safe."""
+        if job.is_overtaken:
+            job.offset = min(job.offset, self.recovery_point)
+            self.flush_failed(job)
+            return
+        self._job = None
         self.recovery_point = max(self.recovery_point, min(job.offset, self.log_end_offset))
         self.last_flush_ms = now_ms
 
     def flush_failed(self, job: FlushJob) -> None:
         """Nothing is known of what reached the disk: the next flush must do it all again."""
+        self._job = None
         self._pending_snapshots = {**job.snapshots, **self._pending_snapshots}
         self._new_files = self._new_files or job.sync_directory
+        self.unflushed_messages += job.messages
 
     def flush(self, now_ms: int, *, with_indexes: bool = False) -> None:
         """Flush and wait for it. For shutdown and tests; the broker runs jobs in threads."""
@@ -524,10 +539,13 @@ class Log:
             if self.producers.producers or self.size > UNINDEXED_BYTES:
                 self._pending_snapshots[self.log_end_offset] = self.producers.encode()
             self.active.seal()
-            for segment in self._segments_from(self.recovery_point):
+            for segment in self._unsynced_segments():
                 segment.flush_indexes()
-            for offset, snapshot in self._pending_snapshots.items():
-                write_unsynced(self.fs, snapshot_path(self.directory, offset), snapshot)
+            # No others: a snapshot of a segment says that all before it is synced.
+            snapshot = self._pending_snapshots.get(self.log_end_offset)
+            if snapshot is not None:
+                path = snapshot_path(self.directory, self.log_end_offset)
+                write_unsynced(self.fs, path, snapshot)
             self.epochs.flush(sync=False)
         for segment in self.segments:
             segment.close()
@@ -535,7 +553,7 @@ class Log:
     @property
     def _is_written_out(self) -> bool:
         return (
-            self.log_end_offset == self.recovery_point
+            self.log_end_offset == self._clean_end
             and not self._new_files
             and not self._pending_snapshots
             and not self.epochs.dirty
@@ -598,7 +616,17 @@ class Log:
         for base_offset in gone - {new.base_offset}:
             self._pending_snapshots.pop(base_offset, None)
             self.fs.remove(snapshot_path(self.directory, base_offset))
+        self._vouch_for(new)
         return list(old)
+
+    def _vouch_for(self, compacted: Segment) -> None:
+        """The gap that compaction may have left behind a segment is no loss: the snapshot of the
+        next segment says so. One that is not on disk yet must be, whatever happens now."""
+        later = [s.base_offset for s in self.segments if s.base_offset > compacted.base_offset]
+        for snapshots in (self._pending_snapshots, self._job.snapshots if self._job else {}):
+            if later and later[0] in snapshots:
+                path = snapshot_path(self.directory, later[0])
+                write_unsynced(self.fs, path, snapshots[later[0]])
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drop everything from `offset` on (a follower that disagrees with its leader)."""
@@ -608,28 +636,35 @@ class Log:
         if len(removed) == len(self.segments):
             self.truncate_fully(offset, now_ms)
             return
-        self._forget(removed)
-        for segment in removed:
-            segment.remove()
-            self.fs.remove(snapshot_path(self.directory, segment.base_offset))
-        position = self.active.locate(offset, wait=True)
-        if position is not None:
-            self.active.truncate_to_position(position, offset)
-        self._ended_at(offset)
+        with self._gate.lock:
+            self._gate.truncations += 1
+            self._forget(removed)
+            for segment in removed:
+                segment.remove()
+            position = self.active.locate(offset, wait=True)
+            if position is not None:
+                self.active.truncate_to_position(position, offset)
+            self.log_start_offset = min(self.log_start_offset, offset)
+            self._ended_at(offset)
 
     def truncate_fully(self, offset: int, now_ms: int) -> None:
         """Empty the log; the next record gets `offset`."""
-        for segment in self.segments:
-            segment.remove()
-            self.fs.remove(snapshot_path(self.directory, segment.base_offset))
-        self.segments = [Segment(self.fs, self.directory, offset, new=True, created_ms=now_ms)]
-        self.log_start_offset = offset
-        self._ended_at(offset)
-        self.producers.clear()
+        with self._gate.lock:
+            self._gate.truncations += 1
+            for segment in self.segments:
+                segment.remove()
+            self.segments = [self._new_segment(offset, now_ms)]
+            self.log_start_offset = offset
+            self._ended_at(offset)
+            self.producers.clear()
 
     def _ended_at(self, offset: int) -> None:
         self._forget_places()
-        self._pending_snapshots = {o: s for o, s in self._pending_snapshots.items() if o <= offset}
+        self._clean_end = None
+        remove_snapshots_behind(self.fs, self.directory, offset)
+        for snapshots in (self._pending_snapshots, self._job.snapshots if self._job else {}):
+            for stale in [o for o in snapshots if o > offset]:
+                del snapshots[stale]
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.epochs.truncate_from_end(offset)

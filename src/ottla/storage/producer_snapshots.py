@@ -10,6 +10,7 @@ from ottla.storage.producer_state import MalformedSnapshot, ProducerState
 from ottla.storage.segment import Segment, segment_path
 from ottla.wire.records.batch import NO_PRODUCER_ID, BatchHeader
 from ottla.wire.records.builder import read_end_txn_marker
+from ottla.wire.records.errors import BatchError
 
 EXTENSION = ".snapshot"
 
@@ -33,8 +34,8 @@ def restore_producers(
     end_offset: int,
     state: ProducerState,
 ) -> None:
-    """Make `state` what it was when the log ended at `end_offset`. Snapshots of a log that was
-    longer once speak of batches that are gone: they are removed."""
+    """Make `state` what it was when the log ended at `end_offset`. Batches that are damaged are
+    passed over: their reads will be refused, but the log must open."""
     start_offset = _restore_newest_snapshot(fs, directory, end_offset, state)
     for number, segment in enumerate(segments):
         is_last = number + 1 == len(segments)
@@ -42,13 +43,25 @@ def restore_producers(
             continue
         if segment.base_offset >= end_offset:
             break
-        position = segment.offset_index.lookup(max(start_offset, segment.base_offset)).position
-        for header in segment.iter_headers(position, wait=True):
-            if header.base_offset >= end_offset:
-                break
-            if header.base_offset >= start_offset and header.producer_id != NO_PRODUCER_ID:
-                batch = segment.read_batch(header) if header.is_control else b""
-                state.update(header, header.base_offset, marker_of(batch, header))
+        try:
+            _replay(segment, start_offset, end_offset, state)
+        except BatchError:
+            continue
+
+
+def _replay(segment: Segment, start_offset: int, end_offset: int, state: ProducerState) -> None:
+    for header in segment.headers_near(max(start_offset, segment.base_offset), wait=True):
+        if header.base_offset >= end_offset:
+            break
+        if header.base_offset < start_offset or header.producer_id == NO_PRODUCER_ID:
+            continue
+        marker = None
+        if header.is_control:
+            try:
+                marker = marker_of(segment.read_batch(header), header)
+            except BatchError:
+                continue
+        state.update(header, header.base_offset, marker)
 
 
 def _restore_newest_snapshot(
@@ -56,16 +69,31 @@ def _restore_newest_snapshot(
 ) -> int:
     state.clear()
     for offset in sorted(snapshot_offsets(fs, directory), reverse=True):
-        path = snapshot_path(directory, offset)
         if offset <= end_offset:
             try:
-                state.restore(fs.read_bytes(path))
+                state.restore(fs.read_bytes(snapshot_path(directory, offset)))
             except MalformedSnapshot:
-                pass
+                fs.remove(snapshot_path(directory, offset))
             else:
                 return offset
-        fs.remove(path)
     return 0
+
+
+def remove_snapshots_behind(fs: FileSystem, directory: str, end_offset: int) -> None:
+    """Snapshots of a log that was longer once speak of batches that are gone."""
+    for offset in snapshot_offsets(fs, directory):
+        if offset > end_offset:
+            fs.remove(snapshot_path(directory, offset))
+
+
+def remove_stray_snapshots(fs: FileSystem, directory: str, segments: Sequence[Segment]) -> None:
+    """Keep the newest and those taken when a segment began; clean shutdowns leave others."""
+    offsets = sorted(snapshot_offsets(fs, directory))
+    if len(offsets) > 1:
+        wanted = {segment.base_offset for segment in segments} | {offsets[-1]}
+        for offset in offsets:
+            if offset not in wanted:
+                fs.remove(snapshot_path(directory, offset))
 
 
 def marker_of(batch: ReadableBuffer, header: BatchHeader) -> tuple[bool, int] | None:

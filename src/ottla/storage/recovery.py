@@ -17,14 +17,27 @@ from ottla.base.types import TopicPartition
 from ottla.storage.checkpoint import MalformedCheckpoint
 from ottla.storage.epoch_cache import LeaderEpochCache
 from ottla.storage.log import Log, aborted_txn
-from ottla.storage.producer_snapshots import marker_of, restore_producers, snapshot_path
-from ottla.storage.producer_state import ProducerState
-from ottla.storage.segment import Recovered, Segment, segment_path
-from ottla.wire.records.batch import BatchHeader
+from ottla.storage.producer_snapshots import (
+    marker_of,
+    remove_snapshots_behind,
+    remove_stray_snapshots,
+    restore_producers,
+    snapshot_path,
+)
+from ottla.storage.producer_state import CompletedTxn, ProducerState
+from ottla.storage.segment import Segment, segment_path
+from ottla.storage.segment_recovery import (
+    Recovered,
+    rebuild_indexes,
+    recover_segment,
+    recovery_start,
+)
+from ottla.wire.records.batch import NO_PRODUCER_ID, BatchHeader
 from ottla.wire.records.errors import BatchError
 
 Report = Callable[[str], None]
 _INDEX_EXTENSIONS = ("index", "timeindex", "txnindex")
+_UNFINISHED = (".deleted", ".cleaned", ".swap", ".tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +58,26 @@ def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
     """The log, ready for use; it is created where there is none."""
     _finish_interrupted_work(fs, known.directory, report)
     segments = _open_segments(fs, known)
-    epochs = _load_epochs(fs, known, report)
+    epochs, has_epochs = _load_epochs(fs, known, report)
     producers = ProducerState()
+    is_on_disk = False
     if not segments:
         segments = [_first_segment(fs, known)]
         end_offset = segments[0].base_offset
-    elif known.is_clean and _all_sane(segments):
-        end_offset = segments[-1].next_offset()
+    elif known.is_clean and _is_as_left(segments, known.recovery_point):
+        is_on_disk, end_offset = True, known.recovery_point
         restore_producers(fs, known.directory, segments, end_offset, producers)
     else:
         recovery = _Recovery(fs, known, segments, epochs, producers, report)
         end_offset = recovery.run()
+    if not has_epochs and end_offset > segments[0].base_offset:
+        _rebuild_epochs(epochs, segments)
+    remove_stray_snapshots(fs, known.directory, segments)
+    _ = segments[-1].max_timestamp  # known before readers in other threads ask for it
     start_offset = min(max(known.log_start_offset, segments[0].base_offset), end_offset)
     epochs.truncate_from_end(end_offset)
-    return Log(
+    epochs.truncate_from_start(start_offset)
+    log = Log(
         fs,
         known.directory,
         known.partition,
@@ -67,11 +86,19 @@ def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
         segments,
         log_start_offset=start_offset,
         log_end_offset=end_offset,
-        recovery_point=end_offset if known.is_clean else min(known.recovery_point, end_offset),
+        recovery_point=end_offset if is_on_disk else min(known.recovery_point, end_offset),
         producers=producers,
         epochs=epochs,
         now_ms=known.now_ms,
+        is_on_disk=is_on_disk,
     )
+    if known.log_start_offset > end_offset:
+        report(
+            f"{known.partition}: begins again at offset {known.log_start_offset}; the log ended at "
+            f"{end_offset}, and everything before its start offset was deleted"
+        )
+        log.truncate_fully(known.log_start_offset, known.now_ms)
+    return log
 
 
 def _first_segment(fs: FileSystem, known: OpenLog) -> Segment:
@@ -79,31 +106,46 @@ def _first_segment(fs: FileSystem, known: OpenLog) -> Segment:
     return Segment(fs, known.directory, start, new=True, created_ms=known.now_ms)
 
 
-def _all_sane(segments: list[Segment]) -> bool:
-    """Whether a clean shutdown's files are all there. The indexes of closed segments are checked
-    when they are loaded; here only for being present and well-formed."""
+def _is_as_left(segments: list[Segment], end_offset: int) -> bool:
+    """Whether a clean shutdown's files are all there, and end where the log ended then. Indexes are
+    looked at only for being present and well-formed."""
     try:
-        return all(segment.indexes_are_sane() for segment in segments) and bool(
-            segments[-1].next_offset() + 1
+        return (
+            all(segment.indexes_are_sane() for segment in segments)
+            and segments[-1].next_offset() == end_offset
         )
     except BatchError:
         return False
 
 
-def _load_epochs(fs: FileSystem, known: OpenLog, report: Report) -> LeaderEpochCache:
+def _load_epochs(fs: FileSystem, known: OpenLog, report: Report) -> tuple[LeaderEpochCache, bool]:
+    """(The epochs, whether they were there.)"""
     epochs = LeaderEpochCache(fs, known.directory)
     try:
-        epochs.load()
+        return epochs, epochs.load()
     except (MalformedCheckpoint, ValueError) as error:
         report(f"{known.partition}: the leader epochs are read from the log again: {error}")
-    return epochs
+        return epochs, False
+
+
+def _rebuild_epochs(epochs: LeaderEpochCache, segments: list[Segment]) -> None:
+    """Learn the epochs from all batch headers, as far as these can be read."""
+    epochs.clear()
+    for segment in segments:
+        try:
+            for header in segment.iter_headers(0, wait=True):
+                epochs.assign(header.leader_epoch, header.base_offset)
+        except BatchError:
+            continue
 
 
 # ---------------------------------------------------------------------------------------- files
 
 
 def _finish_interrupted_work(fs: FileSystem, directory: str, report: Report) -> None:
-    names = fs.list(directory)
+    names = [name for name in fs.list(directory) if name.endswith(_UNFINISHED)]
+    if not names:
+        return
     for name in names:
         if name.endswith((".deleted", ".cleaned", ".tmp")):
             fs.remove(f"{directory}/{name}")
@@ -148,10 +190,26 @@ def _open_segments(fs: FileSystem, known: OpenLog) -> list[Segment]:
         stem, _, extension = name.partition(".")
         if extension in _INDEX_EXTENSIONS and stem not in expected:
             fs.remove(f"{known.directory}/{name}")
-    segments = [Segment(fs, known.directory, base) for base in bases]
+    segments = _without_empty([Segment(fs, known.directory, base) for base in bases])
     for segment in segments[-1:]:
         segment.created_ms = fs.modified_ms(segment.file.path)
     return segments
+
+
+def _without_empty(segments: list[Segment]) -> list[Segment]:
+    """Remove files of segments that hold nothing: of a roll that failed, or of one whose records a
+    power cut took. The last may stay, unless the one before it went on behind its beginning."""
+    kept = [segment for segment in segments[:-1] if segment.size] + segments[-1:]
+    if len(kept) > 1 and not kept[-1].size:
+        try:
+            if kept[-2].next_offset() > kept[-1].base_offset:
+                kept.pop()
+        except BatchError:
+            pass
+    for segment in segments:
+        if segment not in kept:
+            segment.remove()
+    return kept
 
 
 # ------------------------------------------------------------------------------------- recovery
@@ -171,22 +229,40 @@ class _Recovery:
         """Check everything behind the recovery point. Returns where the log ends now."""
         first = self._first_unsafe()
         known = self.known
-        start = self.segments[first].recovery_start(known.recovery_point)
+        self._rebuild_damaged_indexes(first)
+        start = recovery_start(self.segments[first], known.recovery_point)
         restore_producers(
             self.fs, known.directory, self.segments[: first + 1], start.offset, self.producers
         )
         self.end_offset = start.offset
-        for number in range(first, len(self.segments)):
-            segment = self.segments[number]
-            if number > first and segment.base_offset < self.end_offset:
-                self._drop_from(number)
-                break
-            if self._recover(segment).cut_bytes:
-                self._drop_from(number + 1)
-                break
-        self._rebuild_damaged_indexes(first)
+        self._recover_from(first)
+        remove_snapshots_behind(self.fs, known.directory, self.end_offset)
         self.fs.sync_directory(known.directory)
         return self.end_offset
+
+    def _recover_from(self, number: int) -> None:
+        recovered = self._recover(self.segments[number])
+        number += 1
+        while number < len(self.segments):
+            segment = self.segments[number]
+            if recovered.cut_bytes:
+                self._drop_from(number, "it lies behind an unfinished write")
+            elif segment.base_offset < self.end_offset:
+                self._drop(number, "the segment before it holds these offsets")
+            elif recovered.is_whole and self._is_cut_off(segment):
+                self._drop_from(number, f"records {self.end_offset} on before it were lost")
+            else:
+                recovered = self._recover(segment)
+                number += 1
+
+    def _is_cut_off(self, segment: Segment) -> bool:
+        """Whether the records before a segment were lost, rather than compacted away: a power cut
+        can cut a file just between two batches. If there is a snapshot for the segment, everything
+        before it had been synced (`FlushJob.run` goes in that order); if there is none, nothing in
+        the segment has ever been, so that no one was promised anything of it."""
+        path = snapshot_path(self.known.directory, segment.base_offset)
+        is_behind_gap = self.known.log_start_offset <= self.end_offset < segment.base_offset
+        return is_behind_gap and not self.fs.exists(path)
 
     def _first_unsafe(self) -> int:
         """The segment that holds the recovery point: the last that begins at or before it."""
@@ -198,12 +274,10 @@ class _Recovery:
     def _recover(self, segment: Segment) -> Recovered:
         def on_batch(header: BatchHeader, batch: memoryview) -> None:
             self.epochs.assign(header.leader_epoch, header.base_offset)
-            completed = self.producers.update(header, header.base_offset, marker_of(batch, header))
-            if completed is not None and completed.is_aborted:
-                segment.txn_index.append(aborted_txn(completed, self.producers))
+            self._note_aborted(segment, self._update_producers(header, batch))
 
         interval = self.known.config.index_interval_bytes
-        recovered = segment.recover(self.known.recovery_point, interval, on_batch)
+        recovered = recover_segment(segment, self.known.recovery_point, interval, on_batch)
         self.end_offset = recovered.next_offset
         path = segment.file.path
         if recovered.cut_bytes:
@@ -220,6 +294,17 @@ class _Recovery:
             self._continue_behind(segment)
         return recovered
 
+    def _update_producers(self, header: BatchHeader, batch: memoryview) -> CompletedTxn | None:
+        try:
+            marker = marker_of(batch, header)
+        except BatchError:
+            return None  # not a marker that we know
+        return self.producers.update(header, header.base_offset, marker)
+
+    def _note_aborted(self, segment: Segment, completed: CompletedTxn | None) -> None:
+        if completed is not None and completed.is_aborted:
+            segment.txn_index.append(aborted_txn(completed, self.producers))
+
     def _continue_behind(self, segment: Segment) -> None:
         """The rest of a segment cannot be made out. Offsets up to the recovery point were given
         away, so the log goes on from there, in a file of its own."""
@@ -235,35 +320,42 @@ class _Recovery:
                 )
             )
 
-    def _drop_from(self, number: int) -> None:
-        for segment in self.segments[number:]:
-            self.report(f"{segment.file.path}: removed, it lies behind a damaged batch")
-            segment.remove()
-            self.fs.remove(snapshot_path(self.known.directory, segment.base_offset))
-        del self.segments[number:]
+    def _drop_from(self, number: int, reason: str) -> None:
+        while number < len(self.segments):
+            self._drop(number, reason)
+
+    def _drop(self, number: int, reason: str) -> None:
+        segment = self.segments.pop(number)
+        self.report(f"{segment.file.path}: removed, {reason}")
+        segment.remove()
+        self.fs.remove(snapshot_path(self.known.directory, segment.base_offset))
 
     def _rebuild_damaged_indexes(self, first: int) -> None:
         """Indexes before the recovery point were synced with their log; one that is missing or
         malformed all the same is built again."""
-        for segment in self.segments[:first]:
-            if segment.indexes_are_sane():
-                continue
-            self.report(f"{segment.offset_index.path}: rebuilt, it did not match its log")
-            rebuild_indexes(segment, self.known.config.index_interval_bytes)
+        for number, segment in enumerate(self.segments[:first]):
+            if not segment.sparse_indexes_are_sane():
+                self.report(f"{segment.offset_index.path}: rebuilt, it did not match its log")
+                if not rebuild_indexes(segment, self.known.config.index_interval_bytes):
+                    self.report(f"{segment.file.path}: damaged; a part of it cannot be read")
+            if not segment.txn_index.is_sane(segment.base_offset):
+                self.report(f"{segment.txn_index.path}: rebuilt, it did not match its log")
+                self._rebuild_txn_index(number)
 
-
-def rebuild_indexes(segment: Segment, index_interval_bytes: int) -> None:
-    """Build a closed segment's indexes from its batch headers."""
-    segment.reset_indexes(segment.base_offset)
-    since_entry, max_timestamp, offset_of_max = 0, -1, segment.base_offset
-    for header in segment.iter_headers(0, wait=True):
-        if header.max_timestamp > max_timestamp:
-            max_timestamp, offset_of_max = header.max_timestamp, header.last_offset
-        if since_entry > index_interval_bytes:
-            segment.offset_index.append(header.last_offset, header.position)
-            segment.time_index.append(max_timestamp, offset_of_max)
-            since_entry = 0
-        since_entry += header.size
-    if max_timestamp >= 0:
-        segment.time_index.append(max_timestamp, offset_of_max)
-    segment.flush_indexes()
+    def _rebuild_txn_index(self, number: int) -> None:
+        segment = self.segments[number]
+        segment.txn_index.reset()
+        restore_producers(
+            self.fs,
+            self.known.directory,
+            self.segments[: number + 1],
+            segment.base_offset,
+            self.producers,
+        )
+        try:
+            for header in segment.iter_headers(0, wait=True):
+                if header.producer_id != NO_PRODUCER_ID:
+                    batch = memoryview(segment.read_batch(header))
+                    self._note_aborted(segment, self._update_producers(header, batch))
+        except BatchError:
+            self.report(f"{segment.file.path}: damaged; a part of it cannot be read")

@@ -6,17 +6,16 @@
                             .txnindex   aborted transactions, if any (txn_index.py)
 
 Only the log's last segment is appended to. A crash can leave its tail torn and its indexes stale:
-`recover` checks every batch, cuts the file after the last good one and rebuilds the indexes.
+`segment_recovery.py` checks every batch, cuts the file after the last good one and rebuilds them.
 Suffixes after these names: `.deleted` is to be removed, `.cleaned` and `.swap` belong to
 compaction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 from ottla.base.ports import FileSystem, ReadableBuffer
-from ottla.storage.index import NO_TIMESTAMP, OffsetIndex, OffsetPosition, TimeIndex
+from ottla.storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from ottla.storage.txn_index import TransactionIndex
 from ottla.wire.records.batch import (
     HEADER_SIZE,
@@ -28,23 +27,13 @@ from ottla.wire.records.batch import (
 from ottla.wire.records.errors import BatchError, CorruptBatch
 
 SCAN_CHUNK_BYTES = 16_384
-RECOVERY_CHUNK_BYTES = 4_194_304
+UNINDEXED_BYTES = 8_192
 MAX_SEGMENT_BYTES = 2**31 - 1
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 class WouldBlock(Exception):
     """The bytes are not in memory; ask again from a thread that may wait for the disk."""
-
-
-class Recovered(NamedTuple):
-    next_offset: int
-    """After the last batch that was made out."""
-    cut_bytes: int
-    damaged: int
-    """Places that cannot be read and were kept, because they had been safe once."""
-    is_whole: bool
-    """False if the end of the segment cannot be made out; it must not be appended to."""
 
 
 def segment_path(directory: str, base_offset: int, extension: str) -> str:
@@ -118,6 +107,8 @@ class Segment:
         position = self.size
         if self.torn:
             self._undo_torn_write()
+        if self._max_timestamp is None or self.bytes_since_index_entry > index_interval_bytes:
+            self._load_for_append()
         try:
             self.file.write(position, buffers)
         except OSError:
@@ -125,15 +116,32 @@ class Segment:
             self._undo_torn_write()
             raise
         self.size = position + size
-        known = self._max_timestamp
-        if max_timestamp > (self.max_timestamp if known is None else known):
-            self._max_timestamp = max_timestamp
+        self.count_in(position, size, last_offset, max_timestamp, index_interval_bytes)
+
+    def _load_for_append(self) -> None:
+        """What may wait for the disk, and fail, comes before the write."""
+        self._load_max_timestamp()
+        self.offset_index.load()
+        self.time_index.load()
+
+    def count_in(
+        self,
+        position: int,
+        size: int,
+        last_offset: int,
+        max_timestamp: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """Let indexes and timestamps know of the batch at `position`, the last so far."""
+        assert self._max_timestamp is not None
+        if max_timestamp > self._max_timestamp:
             self._offset_of_max_timestamp = last_offset
+            self._max_timestamp = max_timestamp
         if not position:
             self._first_timestamp = max_timestamp
         if self.bytes_since_index_entry > index_interval_bytes:
             self.offset_index.append(last_offset, position)
-            self.time_index.append(self.max_timestamp, self._offset_of_max_timestamp)
+            self.time_index.append(self._max_timestamp, self._offset_of_max_timestamp)
             self.bytes_since_index_entry = 0
         self.bytes_since_index_entry += size
 
@@ -159,22 +167,42 @@ class Segment:
     def iter_headers(self, position: int, *, wait: bool) -> Iterator[BatchHeader]:
         """Headers of the batches from `position` on; `header.position` is in the file."""
         chunk, start = self.read_bytes(position, SCAN_CHUNK_BYTES, wait=wait), position
-        while self.size - position >= HEADER_SIZE:
+        while (left := self.size - position) > 0:
             if position + HEADER_SIZE > start + len(chunk):
                 chunk, start = self.read_bytes(position, SCAN_CHUNK_BYTES, wait=wait), position
-                if len(chunk) < HEADER_SIZE:
-                    return
             header = read_header(chunk, position - start)
-            if header.size < HEADER_SIZE or header.magic != MAGIC:
+            if not HEADER_SIZE <= header.size <= left or header.magic != MAGIC:
                 raise CorruptBatch(f"{self.file.path} holds no batch at byte {position}")
             yield header._replace(position=position)
             position += header.size
 
+    def headers_near(self, offset: int, *, wait: bool) -> Iterator[BatchHeader]:
+        """Headers from an indexed batch at or before `offset` on. An index entry that does not fit
+        what it points to is passed over, at the price of a walk from the start."""
+        if not wait and not self.offset_index.is_loaded:
+            raise WouldBlock
+        entry = self.offset_index.lookup(offset)
+        if entry.position:
+            headers = self.iter_headers(entry.position, wait=wait)
+            try:
+                first = next(headers, None)
+            except BatchError:
+                first = None
+            if first is not None and self.base_offset <= first.last_offset <= entry.offset:
+                yield first
+                yield from headers
+                return
+        yield from self.iter_headers(0, wait=wait)
+
     def locate(self, offset: int, *, wait: bool) -> int | None:
         """Where the first batch begins whose last offset is at or behind `offset`."""
-        for header in self.iter_headers(self.offset_index.lookup(offset).position, wait=wait):
+        expected = self.base_offset
+        for header in self.headers_near(offset, wait=wait):
+            if header.base_offset < expected:
+                raise CorruptBatch(f"{self.file.path} is out of order at byte {header.position}")
             if header.last_offset >= offset:
                 return header.position
+            expected = header.next_offset
         return None
 
     def read_batch(self, header: BatchHeader) -> ReadableBuffer:
@@ -186,7 +214,7 @@ class Segment:
     def next_offset(self) -> int:
         """The offset after the last batch."""
         next_offset = self.base_offset
-        for header in self.iter_headers(self.offset_index.last().position, wait=True):
+        for header in self.headers_near(self.offset_index.last().offset, wait=True):
             next_offset = header.next_offset
         return next_offset
 
@@ -194,29 +222,43 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        if self._max_timestamp is None:
-            self._load_max_timestamp()
-        assert self._max_timestamp is not None
-        return self._max_timestamp
+        known = self._max_timestamp
+        return self._load_max_timestamp() if known is None else known
 
     @property
     def offset_of_max_timestamp(self) -> int:
         return self._offset_of_max_timestamp if self.max_timestamp >= 0 else self.base_offset
 
-    def _load_max_timestamp(self) -> None:
+    def _load_max_timestamp(self) -> int:
+        if self._max_timestamp is None:
+            self.load_timestamps(self.size)
+        assert self._max_timestamp is not None
+        return self._max_timestamp
+
+    def load_timestamps(self, end: int) -> None:
+        """Find the newest timestamp of the batches before byte `end`, as far as they can be read.
+        The active segment's must be known before others may ask for it: they would not see what
+        is appended meanwhile."""
         timestamp, offset = self.time_index.last()
-        for header in self.iter_headers(self.offset_index.lookup(offset).position, wait=True):
-            if header.max_timestamp > timestamp:
-                timestamp, offset = header.max_timestamp, header.last_offset
-        self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
+        try:
+            for header in self.headers_near(offset, wait=True):
+                if header.position >= end:
+                    break
+                if header.max_timestamp > timestamp:
+                    timestamp, offset = header.max_timestamp, header.last_offset
+        except BatchError:
+            pass  # reads of that place say so
+        self._offset_of_max_timestamp = offset
+        self._max_timestamp = timestamp
 
     @property
     def first_timestamp(self) -> int:
         """Of the first batch; -1 in an empty segment."""
         if self._first_timestamp is None:
-            if not self.size:
+            try:
+                first = next(self.iter_headers(0, wait=True), None)
+            except BatchError:
                 return NO_TIMESTAMP
-            first = next(self.iter_headers(0, wait=True), None)
             if first is None:
                 return NO_TIMESTAMP
             self._first_timestamp = first.max_timestamp
@@ -225,7 +267,7 @@ class Segment:
     def batches_since(self, timestamp: int) -> Iterator[BatchHeader]:
         """Headers of the batches that hold a record at or after `timestamp`, in offset order."""
         known = self.time_index.lookup(timestamp - 1)
-        for header in self.iter_headers(self.offset_index.lookup(known.offset).position, wait=True):
+        for header in self.headers_near(known.offset, wait=True):
             if header.max_timestamp >= timestamp:
                 yield header
 
@@ -233,12 +275,32 @@ class Segment:
 
     def seal(self) -> None:
         """No more appends: the time index gets its last word."""
-        if self.size and self.max_timestamp >= 0:
+        if self.torn:
+            self._undo_torn_write()
+        if self.max_timestamp >= 0 and not self._does_without_indexes:
             self.time_index.append(self.max_timestamp, self._offset_of_max_timestamp)
 
     def flush_indexes(self) -> None:
-        self.offset_index.flush()
-        self.time_index.flush()
+        if not self._does_without_indexes:
+            self.offset_index.flush()
+            self.time_index.flush()
+        self.txn_index.flush()
+
+    @property
+    def _does_without_indexes(self) -> bool:
+        """A few batches are scanned faster than two files are made, and most logs of a broker with
+        many partitions have no more."""
+        return (
+            self.size <= UNINDEXED_BYTES
+            and not len(self.offset_index)
+            and not self.fs.exists(self.offset_index.path)
+            and not self.fs.exists(self.time_index.path)
+        )
+
+    @property
+    def indexes_are_rewritten(self) -> bool:
+        """Whether the index files on disk may say what is no longer true."""
+        return self.offset_index.is_rewritten or self.time_index.is_rewritten
 
     @property
     def is_leaving(self) -> bool:
@@ -254,30 +316,45 @@ class Segment:
                 raise
 
     def sync_indexes(self) -> None:
-        for path in (self.offset_index.path, self.time_index.path, self.txn_index.path):
-            if self.fs.exists(path):
-                file = self.fs.open(path)
-                file.sync()
-                file.close()
+        self.offset_index.sync()
+        self.time_index.sync()
+        self.txn_index.sync()
 
     def close(self) -> None:
         self.file.close()
 
     def indexes_are_sane(self) -> bool:
-        return (
-            self.offset_index.is_sane(self.size)
-            and self.time_index.is_sane()
-            and self.txn_index.is_sane(self.base_offset)
-        )
+        return self.txn_index.is_sane(self.base_offset) and self.sparse_indexes_are_sane()
+
+    def sparse_indexes_are_sane(self) -> bool:
+        if self._does_without_indexes:
+            return True
+        return self.offset_index.is_sane(self.size) and self.time_index.is_sane()
 
     def truncate_to_position(self, position: int, offset: int) -> None:
+        self.cut(position)
+        self.truncate_indexes(position, offset)
+        self.flush_indexes()
+
+    def cut(self, position: int) -> None:
         self.file.truncate(position)
         self.size = position
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
-        self.txn_index.truncate_to(offset)
-        self._max_timestamp = None if position else NO_TIMESTAMP
-        self._first_timestamp = None
+        self.torn = False
+        if not position:
+            self._first_timestamp = None
+
+    def truncate_indexes(self, position: int, offset: int) -> None:
+        """Forget what the indexes say of batches from `position` on, whose offsets begin with
+        `offset`."""
+        if position:
+            self.offset_index.truncate_to(offset)
+            self.time_index.truncate_to(offset)
+            self.txn_index.truncate_to(offset)
+        else:
+            self.offset_index.reset()
+            self.time_index.reset()
+            self.txn_index.reset()
+        self.load_timestamps(position)
         self.bytes_since_index_entry = 0
 
     def commit_cleaned(self) -> None:
@@ -310,105 +387,3 @@ class Segment:
     def unload(self) -> None:
         self.offset_index.unload()
         self.time_index.unload()
-
-    # ---------------------------------------------------------------------------------- recovery
-
-    def recover(
-        self,
-        safe_offset: int,
-        index_interval_bytes: int,
-        on_batch: Callable[[BatchHeader, memoryview], None],
-    ) -> Recovered:
-        """Check every batch from the last indexed one before `safe_offset` on, rebuild the indexes
-        behind it, and cut the file after the last good batch. `on_batch` is told each good batch.
-
-        What lies below `safe_offset` had reached the disk once: damage there is not an unfinished
-        write, and cutting would throw away the good batches behind it. It stays, to be refused
-        when it is read."""
-        position, expected = self.reset_indexes(safe_offset)
-        good, damaged = position, 0
-        for header, batch in self._batches(position):
-            if header.base_offset < expected:
-                break
-            if batch is not None:
-                on_batch(header, batch)
-                self._index_recovered(header, index_interval_bytes)
-            elif header.last_offset < safe_offset:
-                damaged += 1
-            else:
-                break
-            expected = header.next_offset
-            good = header.end
-        if good < self.size and expected < safe_offset:
-            return Recovered(expected, 0, damaged + 1, is_whole=False)
-        cut = self.size - good
-        if cut:
-            self.file.truncate(good)
-            self.size = good
-        return Recovered(expected, cut, damaged, is_whole=True)
-
-    def _index_recovered(self, header: BatchHeader, index_interval_bytes: int) -> None:
-        if header.max_timestamp > self.max_timestamp:
-            self._max_timestamp = header.max_timestamp
-            self._offset_of_max_timestamp = header.last_offset
-        if self.bytes_since_index_entry > index_interval_bytes:
-            self.offset_index.append(header.last_offset, header.position)
-            self.time_index.append(self.max_timestamp, self._offset_of_max_timestamp)
-            self.bytes_since_index_entry = 0
-        self.bytes_since_index_entry += header.size
-
-    def recovery_start(self, from_offset: int) -> OffsetPosition:
-        """Where a recovery for `from_offset` begins: (an offset at or before the first batch it
-        checks, that batch's position)."""
-        if from_offset <= self.base_offset or not self.indexes_are_sane():
-            return OffsetPosition(self.base_offset, 0)
-        position = self.offset_index.lookup(from_offset).position
-        first = next(self.iter_headers(position, wait=True), None)
-        if first is None or not self.base_offset <= first.base_offset <= from_offset:
-            return OffsetPosition(self.base_offset, 0)
-        return OffsetPosition(first.base_offset, position)
-
-    def reset_indexes(self, from_offset: int) -> tuple[int, int]:
-        """Drop what the indexes say from `from_offset` on; (position, offset) to go on from."""
-        offset, position = self.recovery_start(from_offset)
-        if position:
-            self.offset_index.truncate_to(offset)
-            self.time_index.truncate_to(offset)
-            self.txn_index.truncate_to(offset)
-            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last()
-        else:
-            fs = self.fs
-            self.offset_index = OffsetIndex(fs, self._path("index"), self.base_offset, new=True)
-            self.time_index = TimeIndex(fs, self._path("timeindex"), self.base_offset, new=True)
-            self.txn_index.reset()
-            self._max_timestamp = NO_TIMESTAMP
-            self._offset_of_max_timestamp = self.base_offset
-        self.bytes_since_index_entry = 0
-        return position, offset
-
-    def _batches(self, position: int) -> Iterator[tuple[BatchHeader, memoryview | None]]:
-        """All that can be told apart as batches from `position` on; None for one that is damaged
-        but has a believable length."""
-        chunk, start = memoryview(b""), position
-        while self.size - position >= HEADER_SIZE:
-            if start + len(chunk) - position < HEADER_SIZE:
-                chunk, start = self._chunk(position, RECOVERY_CHUNK_BYTES), position
-            header = read_header(chunk, position - start)
-            if header.magic != MAGIC or not HEADER_SIZE <= header.size <= self.size - position:
-                return
-            if header.end > len(chunk):
-                chunk, start = (
-                    self._chunk(position, max(header.size, RECOVERY_CHUNK_BYTES)),
-                    position,
-                )
-                header = header._replace(position=0)
-            batch: memoryview | None = chunk[header.position : header.end]
-            try:
-                validate(chunk, header.position, header)
-            except BatchError:
-                batch = None
-            yield header._replace(position=position), batch
-            position += header.size
-
-    def _chunk(self, position: int, length: int) -> memoryview:
-        return memoryview(self.read_bytes(position, length, wait=True))

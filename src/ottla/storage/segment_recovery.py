@@ -1,0 +1,180 @@
+"""Checking one segment after a crash.
+
+What lies below the safe offset (the log's recovery point) had reached the disk once. Damage there
+is not an unfinished write, and cutting would throw away the good batches behind it: it stays, to be
+refused when it is read. Behind the safe offset the first batch that is not good ends the log.
+
+A batch is good if its CRC matches and its offsets, which the CRC does not cover, are in line: they
+go on where the last good batch ended. Compaction leaves gaps, so a batch may also begin later, but
+then it must end before the next one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+from ottla.storage.index import OffsetPosition
+from ottla.storage.segment import Segment
+from ottla.wire.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header, validate
+from ottla.wire.records.errors import BatchError
+
+RECOVERY_CHUNK_BYTES = 4_194_304
+
+OnBatch = Callable[[BatchHeader, memoryview], None]
+
+
+class Recovered(NamedTuple):
+    next_offset: int
+    """After the last batch that was made out."""
+    cut_bytes: int
+    damaged: int
+    """Places that cannot be read and were kept, because they had been safe once."""
+    is_whole: bool
+    """False if the end of the segment cannot be made out; it must not be appended to."""
+
+
+class _Found(NamedTuple):
+    header: BatchHeader
+    batch: memoryview | None
+    """None if it is damaged, but has a believable length."""
+
+
+def recovery_start(segment: Segment, safe_offset: int) -> OffsetPosition:
+    """(The base offset of the first batch that a recovery checks, its position): the last indexed
+    batch before `safe_offset`, if the indexes can be trusted that far."""
+    start = OffsetPosition(segment.base_offset, 0)
+    if safe_offset <= segment.base_offset or not segment.indexes_are_sane():
+        return start
+    if not (segment.offset_index.is_rising() and segment.time_index.is_rising()):
+        return start
+    entry = segment.offset_index.lookup(safe_offset)
+    if not entry.position:
+        return start
+    found = next(_batches(segment, entry.position), None)
+    if found is None or found.batch is None or found.header.last_offset != entry.offset:
+        return start
+    return OffsetPosition(found.header.base_offset, entry.position)
+
+
+def recover_segment(
+    segment: Segment, safe_offset: int, index_interval_bytes: int, on_batch: OnBatch
+) -> Recovered:
+    """Check every batch from `recovery_start` on, rebuild the indexes behind it, and cut the file
+    after the last good batch. `on_batch` is told each good one."""
+    expected, position = recovery_start(segment, safe_offset)
+    segment.truncate_indexes(position, expected)
+    good, damaged = position, 0
+    batches = chain(_batches(segment, position), [None])
+    for found, successor in pairwise(batches):
+        assert found is not None
+        header = found.header
+        if found.batch is not None and _is_in_line(header, expected, successor, safe_offset):
+            on_batch(header, found.batch)
+            segment.count_in(
+                header.position,
+                header.size,
+                header.last_offset,
+                header.max_timestamp,
+                index_interval_bytes,
+            )
+            expected = header.next_offset
+        elif expected < safe_offset:
+            damaged += 1
+            if _is_believable(header, expected, successor, safe_offset):
+                expected = header.next_offset
+        else:
+            break
+        good = header.end
+    if expected < safe_offset and (good < segment.size or damaged):
+        _save_indexes(segment)
+        return Recovered(expected, 0, damaged + (good < segment.size), is_whole=False)
+    cut = segment.size - good
+    if cut:
+        segment.cut(good)
+    _save_indexes(segment)
+    return Recovered(expected, cut, damaged, is_whole=True)
+
+
+def rebuild_indexes(segment: Segment, index_interval_bytes: int) -> bool:
+    """Build the offset and time indexes of a closed segment from its batch headers, as far as these
+    can be read. True if all could."""
+    segment.offset_index.reset()
+    segment.time_index.reset()
+    segment.load_timestamps(0)
+    is_whole = True
+    try:
+        for header in segment.iter_headers(0, wait=True):
+            segment.count_in(
+                header.position,
+                header.size,
+                header.last_offset,
+                header.max_timestamp,
+                index_interval_bytes,
+            )
+    except BatchError:
+        is_whole = False
+    _save_indexes(segment)
+    return is_whole
+
+
+def _is_in_line(
+    header: BatchHeader, expected: int, successor: _Found | None, safe_offset: int
+) -> bool:
+    """Whether the offsets of a batch whose CRC is right can be right too."""
+    if header.base_offset <= expected:
+        return header.base_offset == expected
+    if successor is not None:
+        return successor.batch is None or header.last_offset < successor.header.base_offset
+    # Alone at the end, a batch that leaps over the safe offset was there when that was the end.
+    return not expected < safe_offset < header.base_offset
+
+
+def _is_believable(
+    header: BatchHeader, expected: int, successor: _Found | None, safe_offset: int
+) -> bool:
+    """Whether a damaged batch, by what it says and what follows it, spans the offsets it claims."""
+    return (
+        header.base_offset == expected
+        and header.last_offset_delta >= 0
+        and header.next_offset <= safe_offset
+        and (successor is None or header.next_offset <= successor.header.base_offset)
+    )
+
+
+def _save_indexes(segment: Segment) -> None:
+    """A full disk is no reason not to open the log: the next flush tries again."""
+    segment.seal()
+    try:
+        segment.flush_indexes()
+    except OSError:
+        pass
+
+
+def _batches(segment: Segment, position: int) -> Iterator[_Found]:
+    """All that can be told apart as batches from `position` on, placed as they are in the file."""
+    chunk, start = memoryview(b""), position
+    while segment.size - position >= HEADER_SIZE:
+        if start + len(chunk) - position < HEADER_SIZE:
+            chunk, start = _chunk(segment, position, RECOVERY_CHUNK_BYTES), position
+        try:
+            header = read_header(chunk, position - start)
+        except BatchError:
+            return
+        if header.magic != MAGIC or not HEADER_SIZE <= header.size <= segment.size - position:
+            return
+        if header.end > len(chunk):
+            length = max(header.size, RECOVERY_CHUNK_BYTES)
+            chunk, start = _chunk(segment, position, length), position
+            header = header._replace(position=0)
+        batch: memoryview | None = chunk[header.position : header.end]
+        try:
+            validate(chunk, header.position, header)
+        except BatchError:
+            batch = None
+        yield _Found(header._replace(position=position), batch)
+        position += header.size
+
+
+def _chunk(segment: Segment, position: int, length: int) -> memoryview:
+    return memoryview(segment.read_bytes(position, length, wait=True))
