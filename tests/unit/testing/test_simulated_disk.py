@@ -66,6 +66,17 @@ def test_what_was_written_behind_a_lost_truncation_is_lost_too() -> None:
     assert found == {b"old!", b"", b"new", b"\0", b"\0\0", b"\0\0\0"}
 
 
+def test_everything_below_a_directory_can_be_synced_at_once() -> None:
+    for seed in range(20):
+        disk = synced_disk(b"old")
+        disk.make_directories("/d/e")
+        disk.open("/d/e/g", create=True).write(0, [b"deep"])
+        disk.open("/d/f").write(0, [b"new"])
+        disk.sync_below("/d")
+        found = disk.power_cut(random.Random(seed))
+        assert (found.read_bytes("/d/f"), found.read_bytes("/d/e/g")) == (b"new", b"deep")
+
+
 def test_names_are_uncertain_until_their_directory_is_synced() -> None:
     outcomes = set()
     for seed in range(100):

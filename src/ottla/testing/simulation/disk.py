@@ -35,6 +35,7 @@ from ottla.testing.simulation.page_cache import (
     Truncation,
     Write,
     after_power_cut,
+    settle_below,
 )
 
 DATA_OPERATIONS = frozenset({"read", "write", "sync"})
@@ -298,6 +299,10 @@ class SimulatedDisk:
     def sync_directory(self, path: str) -> None:
         self._call("sync_directory", path)
         self._directory(path).settle()
+
+    def sync_below(self, path: str) -> None:
+        self._call("sync_below", path)
+        settle_below(self._directory(path))
 
     # ------------------------------------------------------------------------------------ finding
 

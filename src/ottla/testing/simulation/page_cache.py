@@ -95,6 +95,15 @@ def _apply(contents: bytearray, event: Event) -> None:
         contents[end : end + len(event.data)] = event.data
 
 
+def settle_below(directory: DirectoryNode) -> None:
+    directory.settle()
+    for node in directory.cached.values():
+        if isinstance(node, DirectoryNode):
+            settle_below(node)
+        else:
+            node.settle()
+
+
 def after_power_cut(directory: DirectoryNode, rng: random.Random) -> DirectoryNode:
     directory.lose(rng)
     found = DirectoryNode()
