@@ -2,13 +2,15 @@
 
 The broker works on batches, not records: `prepare` checks a batch by its header and CRC, which is
 all that most topics need. Where the topic asks for more (`needs_records`: compaction needs keys, a
-`compression.type` of its own needs another encoding) `prepare_records` does it; that costs time in
-proportion to the records, so the caller takes it off the event loop."""
+`compression.type` of its own needs another encoding, a limit on the age of records needs their
+timestamps) `prepare_records` does it; that costs time in proportion to the records, so the caller
+takes it off the event loop."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.base.config.definition import LONG_MAX
 from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import ReadableBuffer
@@ -21,7 +23,7 @@ from ottla.wire.records.batch import (
 )
 from ottla.wire.records.compression import codec_id
 from ottla.wire.records.errors import InvalidBatch
-from ottla.wire.records.record import check_records
+from ottla.wire.records.record import MAX_RECORD_ERRORS, check_records, iter_keys
 from ottla.wire.records.rewrite import with_compression
 
 KEEP_PRODUCER_CODEC = "producer"
@@ -47,6 +49,8 @@ def prepare(records: ReadableBuffer | None, config: TopicConfig, now_ms: int) ->
     validate(records, 0, header, from_client=True)
     if header.size != len(records):
         raise InvalidBatch("a produce request must hold exactly one batch for each partition")
+    if header.size > config.segment_bytes:
+        raise _larger_than_a_segment(header, config)
     if header.is_transactional:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE, "transactions are not supported by this broker"
@@ -54,36 +58,38 @@ def prepare(records: ReadableBuffer | None, config: TopicConfig, now_ms: int) ->
     if config.log_append_time:
         stamped = with_append_time(records, now_ms)
         return PreparedBatch(stamped, read_header(stamped))
-    _check_timestamps(header, config, now_ms)
+    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+        raise InvalidBatch(
+            f"timestamp {header.max_timestamp} is more than message.timestamp.after.max.ms after "
+            f"the broker's clock ({now_ms})",
+            ErrorCode.INVALID_TIMESTAMP,
+        )
     return PreparedBatch(records, header)
 
 
-def _check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
-    newest, oldest = header.max_timestamp, header.base_timestamp
-    if newest - now_ms > config.message_timestamp_after_max_ms:
-        raise InvalidBatch(
-            f"timestamp {newest} is more than message.timestamp.after.max.ms after the broker's "
-            f"clock ({now_ms})",
-            ErrorCode.INVALID_TIMESTAMP,
-        )
-    if oldest != NO_TIMESTAMP and now_ms - oldest > config.message_timestamp_before_max_ms:
-        raise InvalidBatch(
-            f"timestamp {oldest} is more than message.timestamp.before.max.ms before the broker's "
-            f"clock ({now_ms})",
-            ErrorCode.INVALID_TIMESTAMP,
-        )
+def _larger_than_a_segment(header: BatchHeader, config: TopicConfig) -> KafkaError:
+    return KafkaError(
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        f"the batch has {header.size} bytes, segment.bytes is {config.segment_bytes}",
+    )
 
 
 def needs_records(config: TopicConfig) -> bool:
     """Whether batches of this topic must be looked into."""
-    return config.compact or config.compression_type != KEEP_PRODUCER_CODEC
+    return (
+        config.compact
+        or config.compression_type != KEEP_PRODUCER_CODEC
+        or config.message_timestamp_before_max_ms < LONG_MAX
+    )
 
 
-def prepare_records(prepared: PreparedBatch, config: TopicConfig) -> PreparedBatch:
-    """Check keys and change the compression, as the topic demands. Raises KafkaError."""
+def prepare_records(prepared: PreparedBatch, config: TopicConfig, now_ms: int) -> PreparedBatch:
+    """Check keys and ages and change the compression, as the topic demands. Raises KafkaError."""
     batch, header = prepared
     if config.compact:
         check_records(batch, header, True)
+    if config.message_timestamp_before_max_ms < LONG_MAX and not header.timestamp_type:
+        _check_ages(prepared, config, now_ms)
     wanted = config.compression_type
     if wanted == KEEP_PRODUCER_CODEC:
         return prepared
@@ -99,4 +105,22 @@ def prepare_records(prepared: PreparedBatch, config: TopicConfig) -> PreparedBat
             f"the batch has {header.size} bytes after recompression, "
             f"max.message.bytes is {config.max_message_bytes}",
         )
+    if header.size > config.segment_bytes:
+        raise _larger_than_a_segment(header, config)
     return PreparedBatch(batch, header)
+
+
+def _check_ages(prepared: PreparedBatch, config: TopicConfig, now_ms: int) -> None:
+    oldest = now_ms - config.message_timestamp_before_max_ms
+    too_old = [
+        (index, f"timestamp {timestamp} is before {oldest}")
+        for index, (_, timestamp, _, _) in enumerate(iter_keys(*prepared))
+        if timestamp < oldest and timestamp != NO_TIMESTAMP
+    ]
+    if too_old:
+        raise InvalidBatch(
+            f"{len(too_old)} records are more than message.timestamp.before.max.ms before the "
+            f"broker's clock ({now_ms})",
+            ErrorCode.INVALID_TIMESTAMP,
+            record_errors=tuple(too_old[:MAX_RECORD_ERRORS]),
+        )

@@ -5,12 +5,14 @@
   can be told. acks 1: appended. acks -1: appended to every in-sync replica and, with
   `log.flush.acks.all`, synced.
 - Idempotent producers: a retry of one of the last five batches is answered as the first time.
+- zstd needs version 7 (KIP-110).
 - v8+: `record_errors` and `error_message`. v10+: current leader where it is not us (KIP-951).
   v13+: topic ids (KIP-516).
 
 Deviations: records inside a batch are looked into only where the topic needs it (compaction,
-`compression.type`); elsewhere the CRC and the header are what is checked. A retry older than the
-last five batches is answered DUPLICATE_SEQUENCE_NUMBER rather than OUT_OF_ORDER."""
+`compression.type`, `message.timestamp.before.max.ms`); elsewhere the CRC and the header are what is
+checked. A retry older than the last five batches is answered DUPLICATE_SEQUENCE_NUMBER rather than
+OUT_OF_ORDER."""
 
 from __future__ import annotations
 
@@ -25,6 +27,8 @@ from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.partition import Partition
 from ottla.core.produce import PreparedBatch, prepare, prepare_records
 from ottla.storage.log import AppendResult
+from ottla.wire.records.batch import HEADER_SIZE, read_header
+from ottla.wire.records.compression import ZSTD
 from ottla.wire.records.errors import BatchError
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ ACKS_ALL = -1
 _ALLOWED_ACKS = (0, 1, ACKS_ALL)
 NO_OFFSET = -1
 _NOTHING_PREPARED: Mapping[int, PreparedBatch | KafkaError] = {}
+_FIRST_WITH_ZSTD = 7
 INLINE_RECORDS_BYTES = 4_096
 """Looking into a batch of this size is done before a thread could be woken."""
 
@@ -42,10 +47,26 @@ INLINE_RECORDS_BYTES = 4_096
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     if context.api_version >= 13:
         _name_topics(broker, request)
+    refused = _NOTHING_PREPARED
+    if context.api_version < _FIRST_WITH_ZSTD:
+        refused = _refuse_zstd(request)
     if broker.topics_looked_into and _has_large_batches(broker, request):
         _keep_records(request)
-        return _handle_slowly(broker, request)
-    return _answer(broker, request, _NOTHING_PREPARED)
+        return _handle_slowly(broker, request, refused)
+    return _answer(broker, request, refused)
+
+
+def _refuse_zstd(request: Any) -> Mapping[int, KafkaError]:
+    """Clients that speak these versions know no zstd, so what they send is not what it says."""
+    error = KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
+    return {
+        id(data): error
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if data.records is not None
+        and len(data.records) >= HEADER_SIZE
+        and read_header(data.records).compression == ZSTD
+    }
 
 
 def _name_topics(broker: Broker, request: Any) -> None:
@@ -74,7 +95,9 @@ def _keep_records(request: Any) -> None:
                 data.records = bytes(data.records)
 
 
-async def _handle_slowly(broker: Broker, request: Any) -> Body | None:
+async def _handle_slowly(
+    broker: Broker, request: Any, refused: Mapping[int, PreparedBatch | KafkaError]
+) -> Body | None:
     """Look into batches in a thread, then append them here."""
     now_ms = broker.clock.time_ms()
     work: list[tuple[int, ReadableBuffer | None, TopicConfig]] = []
@@ -88,12 +111,13 @@ async def _handle_slowly(broker: Broker, request: Any) -> Body | None:
         prepared: dict[int, PreparedBatch | KafkaError] = {}
         for key, records, config in work:
             try:
-                prepared[key] = prepare_records(prepare(records, config, now_ms), config)
+                prepared[key] = prepare_records(prepare(records, config, now_ms), config, now_ms)
             except KafkaError as error:
                 prepared[key] = error
         return prepared
 
-    response = _answer(broker, request, await broker.run_blocking(prepare_all))
+    prepared = await broker.run_blocking(prepare_all)
+    response = _answer(broker, request, {**prepared, **refused})
     if isinstance(response, asyncio.Future):
         return await response
     assert response is None or isinstance(response, dict)
@@ -150,12 +174,12 @@ def _answer(
 
 
 def _check(partition: Partition | None, topic: str | None, acks: int) -> None:
-    if acks not in _ALLOWED_ACKS:
-        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if acks not in _ALLOWED_ACKS:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
     if acks == ACKS_ALL and partition.log.config.min_insync_replicas > 1:
         raise KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -175,7 +199,7 @@ def _append(
         config = partition.log.config
         batch = prepare(data.records, config, now_ms)
         if partition.looks_into_batches:
-            batch = prepare_records(batch, config)
+            batch = prepare_records(batch, config, now_ms)
     elif isinstance(batch, KafkaError):
         raise batch
     return partition.append(batch.batch, batch.header, now_ms)

@@ -1,0 +1,33 @@
+"""A broker that the tests share which do not restart, fill or configure it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from tests.raw_client import RawClient
+
+from ottla.testing.broker import BrokerProcess
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[BrokerProcess]:
+    with BrokerProcess(strict=True) as process:
+        yield process
+        log = process.log()
+    assert "Traceback" not in log, log
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[RawClient]:
+    with RawClient(broker.port) as raw:
+        yield raw
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses."""
+    return f"topic-{next(_numbers)}"
