@@ -187,7 +187,7 @@ class Cleaner:
                 self._broker.clock.time_ms(),
             )
         except (BatchError, OSError) as error:
-            self._failed(log, str(error), is_storage_error=isinstance(error, OSError))
+            self._failed(log, str(error), is_transient=isinstance(error, OSError))
             return None
 
     # --------------------------------------------------------------------------------- one log
@@ -204,12 +204,12 @@ class Cleaner:
             logger.info("%s changed while it was compacted; it is looked at again", log.partition)
             self._excuse(log, self._broker.config.log_cleaner_backoff_ms)
         except CompactionFailed as error:
-            self._failed(log, str(error), is_storage_error=error.is_storage_error)
+            self._failed(log, str(error), is_transient=error.is_transient)
         except (KafkaError, OSError) as error:
-            self._failed(log, str(error), is_storage_error=not isinstance(error, BatchError))
+            self._failed(log, str(error), is_transient=not isinstance(error, BatchError))
         except Exception as error:
             logger.exception("unexpected failure when compacting %s", log.partition)
-            self._failed(log, repr(error), is_storage_error=False)
+            self._failed(log, repr(error), is_transient=False)
         finally:
             try:
                 if not is_done:
@@ -295,8 +295,8 @@ class Cleaner:
 
     # -------------------------------------------------------------------------------- failures
 
-    def _failed(self, log: Log, message: str, *, is_storage_error: bool) -> None:
-        if is_storage_error:
+    def _failed(self, log: Log, message: str, *, is_transient: bool) -> None:
+        if is_transient:
             logger.warning(
                 "%s could not be compacted, it is tried again: %s", log.partition, message
             )

@@ -39,9 +39,9 @@ IsWanted = Callable[[], bool]
 
 
 class CompactionFailed(Exception):
-    def __init__(self, message: str, *, is_storage_error: bool) -> None:
+    def __init__(self, message: str, *, is_transient: bool) -> None:
         super().__init__(message)
-        self.is_storage_error = is_storage_error
+        self.is_transient = is_transient
 
 
 class CompactionUnwanted(Exception):
@@ -66,9 +66,9 @@ class LocalCompactor:
         try:
             result = compact(self._fs, job)
         except BatchError as error:
-            raise CompactionFailed(str(error), is_storage_error=False) from error
+            raise CompactionFailed(str(error), is_transient=False) from error
         except OSError as error:
-            raise CompactionFailed(str(error), is_storage_error=True) from error
+            raise CompactionFailed(str(error), is_transient=True) from error
         for cleaned in result.cleaned:
             await on_cleaned(cleaned)
         return result
@@ -82,7 +82,7 @@ class WorkerCompactor:
             process = await _start_worker()
         except OSError as error:
             raise CompactionFailed(
-                f"no worker could be started: {error}", is_storage_error=True
+                f"no worker could be started: {error}", is_transient=True
             ) from error
         try:
             await _give(process, job)
@@ -122,7 +122,7 @@ async def _follow(process: Process, on_cleaned: OnCleaned, is_wanted: IsWanted) 
         if isinstance(answer, CompactionResult):
             return answer
         if isinstance(answer, CompactionFailure):
-            raise CompactionFailed(answer.message, is_storage_error=answer.is_storage_error)
+            raise CompactionFailed(answer.message, is_transient=answer.is_transient)
         await on_cleaned(answer)
 
 
@@ -134,18 +134,20 @@ async def _next_answer(process: Process, is_wanted: IsWanted) -> Answer:
         except TimeoutError:
             continue
         if not line:
-            raise CompactionFailed(await _last_words(process), is_storage_error=False)
+            raise await _died(process)
         return decode_answer(line)
     raise CompactionUnwanted
 
 
-async def _last_words(process: Process) -> str:
-    """Why a worker died without an answer."""
+async def _died(process: Process) -> CompactionFailed:
+    """Why a worker ended without an answer. One that was killed (memory was short, say) may do
+    better another time."""
     assert process.stderr is not None
     code = await process.wait()
     said = (await process.stderr.read(MAX_LINE_BYTES))[-MAX_ERROR_BYTES:]
     lines = said.decode("utf-8", "replace").strip().splitlines()
-    return f"the worker ended with code {code}" + (f": {lines[-1]}" if lines else "")
+    message = f"the worker ended with code {code}" + (f": {lines[-1]}" if lines else "")
+    return CompactionFailed(message, is_transient=code < 0)
 
 
 async def _end(process: Process) -> None:

@@ -95,7 +95,7 @@ class CompactionResult:
 @dataclass(frozen=True, slots=True)
 class CompactionFailure:
     message: str
-    is_storage_error: bool
+    is_transient: bool
     """The disk refused (it is full, say): it may do better later. Otherwise the log is at fault."""
 
 

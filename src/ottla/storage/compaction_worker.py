@@ -76,9 +76,9 @@ def _run(job: CompactionJob) -> Answer:
     try:
         return compact(OsFileSystem(MAX_OPEN_FILES), job, throttle=limit, on_cleaned=on_cleaned)
     except BatchError as error:
-        return CompactionFailure(str(error), is_storage_error=False)
+        return CompactionFailure(str(error), is_transient=False)
     except OSError as error:
-        return CompactionFailure(str(error), is_storage_error=True)
+        return CompactionFailure(str(error), is_transient=True)
 
 
 def _say(answer: Answer) -> None:
