@@ -67,8 +67,11 @@ class LeaderEpochCache:
         return EpochEntry(self.entries[slot - 1].epoch, self.entries[slot].start_offset)
 
     def epoch_for(self, offset: int) -> int:
-        slot = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
-        return self.entries[slot - 1].epoch if slot else NO_EPOCH
+        entries = self.entries
+        if entries and entries[-1].start_offset <= offset:
+            return entries[-1].epoch  # most readers are at the end
+        slot = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
+        return entries[slot - 1].epoch if slot else NO_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
         kept = [entry for entry in self.entries if entry.start_offset < end_offset]

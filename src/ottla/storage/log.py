@@ -1,7 +1,8 @@
 """A partition's log: segments end to end, from `log_start_offset` to `log_end_offset`.
 
 Invariants
-- Offsets of batches grow strictly; the next batch gets `log_end_offset`.
+- Offsets of batches grow strictly, their leader epochs do not fall; the next batch gets
+  `log_end_offset`.
 - Segments are ordered by base offset and cover everything; only the last one is appended to.
 - `log_start_offset <= high watermark <= log_end_offset`; the watermark is kept by the broker.
 - Everything below `recovery_point` is on disk for good (was synced).
@@ -34,7 +35,7 @@ from ottla.storage.producer_snapshots import (
     snapshot_path,
 )
 from ottla.storage.producer_state import CompletedTxn, ProducerState
-from ottla.storage.scan import verified_prefix
+from ottla.storage.scan import Expected, verified_prefix
 from ottla.storage.segment import (
     MAX_RELATIVE_OFFSET,
     MAX_SEGMENT_BYTES,
@@ -44,14 +45,14 @@ from ottla.storage.segment import (
 )
 from ottla.storage.txn_index import AbortedTxn
 from ottla.wire.records.batch import (
-    LENGTH_AT,
-    LOG_OVERHEAD,
+    HEADER_SIZE,
     NO_PRODUCER_ID,
     STAMP_SIZE,
     BatchHeader,
+    read_header,
     stamped_prefix,
 )
-from ottla.wire.records.errors import CorruptBatch
+from ottla.wire.records.errors import BatchError, CorruptBatch
 from ottla.wire.records.record import iter_keys
 
 MAX_CURSORS = 64
@@ -175,6 +176,8 @@ class Log:
     ) -> AppendResult:
         """Give a validated batch the next offsets and write it. A retry of a known batch is not
         written again. Raises KafkaError; then nothing has changed."""
+        if leader_epoch < self.epochs.latest_epoch:
+            raise self._fenced(leader_epoch)
         producer_id, marker = header.producer_id, None
         if producer_id != NO_PRODUCER_ID:
             if header.is_control:
@@ -202,12 +205,21 @@ class Log:
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"{self.partition}: batch {header.base_offset} is behind {self.log_end_offset}",
             )
+        if header.leader_epoch < self.epochs.latest_epoch:
+            raise self._fenced(header.leader_epoch)
         marker = marker_of(batch, header)
         self._write(batch, header, header.base_offset, header.leader_epoch, now_ms)
         self.epochs.assign(header.leader_epoch, header.base_offset)
         self._update_producer(header, header.base_offset, marker)
         self.log_end_offset = header.next_offset
         self.unflushed_messages += header.record_count
+
+    def _fenced(self, leader_epoch: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.FENCED_LEADER_EPOCH,
+            f"{self.partition} has records of leader epoch {self.epochs.latest_epoch}; "
+            f"none of epoch {leader_epoch} may follow",
+        )
 
     def _write(
         self,
@@ -308,72 +320,73 @@ class Log:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.partition} holds offsets {self.log_start_offset} to {end_offset}",
             )
+        max_offset = min(max_offset, end_offset)
         if offset >= max_offset:
             return LogSlice(b"", offset)
         cursors = self._cursors
         try:
-            found = cursors.get(offset) or self._find(offset, wait=wait)
-            if found is None:
-                return LogSlice(b"", offset)
-            segment, position = found
-            if position >= segment.size:
-                if not self._move_cursor(cursors, segment, offset):
-                    return LogSlice(b"", offset)
-                return self.read(
-                    offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait
-                )
-            data = segment.read_bytes(position, max(max_bytes, 0), wait=wait)
-            if at_least_one and _first_batch_size(data) > len(data):
-                data = self._read_first_batch(segment, position, wait)
-        except CorruptBatch as error:
-            raise self._corrupt(offset, str(error)) from None
+            return self._read_from(cursors, offset, max_bytes, max_offset, at_least_one, wait)
+        except BatchError as error:
+            if self._cursors is cursors:
+                raise self._corrupt(offset, str(error)) from None
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{self.partition}: cannot read {self.directory}: {error.strerror}",
             ) from error
-        return self._verified(cursors, segment, position, data, offset, max_offset)
+        # The log was truncated or compacted meanwhile, and what was read is no longer part of it.
+        return self.read(offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait)
 
-    @staticmethod
-    def _read_first_batch(segment: Segment, position: int, wait: bool) -> ReadableBuffer:
-        size = _first_batch_size(segment.read_bytes(position, LOG_OVERHEAD, wait=wait))
-        if position + size > segment.size:
-            raise CorruptBatch(f"{segment.file.path} has an impossible length at byte {position}")
-        return segment.read_bytes(position, size, wait=wait)
-
-    def _verified(
+    def _read_from(
         self,
         cursors: dict[int, tuple[Segment, int]],
-        segment: Segment,
-        position: int,
-        data: ReadableBuffer,
         offset: int,
+        max_bytes: int,
         max_offset: int,
+        at_least_one: bool,
+        wait: bool,
     ) -> LogSlice:
-        latest_epoch = self.epochs.latest_epoch
-        prefix = verified_prefix(data, offset, max_offset, self.log_end_offset, latest_epoch)
+        max_epoch = self.epochs.latest_epoch
+        found = cursors.get(offset) or self._find(offset, wait=wait)
+        if found is not None and found[1] >= found[0].size:
+            found = self._first_behind(found[0])
+        if found is None:
+            return LogSlice(b"", offset)
+        segment, position = found
+        limit = max(max_bytes, 0)
+        data = _read_ahead(segment, position, limit, wait)
+        if at_least_one:
+            size = _first_batch_size(segment, position, data)
+            if size > limit:
+                limit, data = size, _read_ahead(segment, position, size, wait)
+        min_epoch = self.epochs.epoch_for(offset)
+        expected = Expected(offset, max_offset, self._end_of(segment), min_epoch, max_epoch)
+        prefix = verified_prefix(data, limit, expected)
         if prefix.is_corrupt and not prefix.size:
-            raise self._corrupt(offset, f"{segment.file.path} is damaged near byte {position}")
+            raise CorruptBatch(f"{segment.file.path} is damaged near byte {position}")
         if prefix.size:
             self._remember(cursors, prefix.next_offset, segment, position + prefix.size)
-        if prefix.size != len(data):
-            data = memoryview(data)[: prefix.size]
-        return LogSlice(data, prefix.next_offset)
+        return LogSlice(memoryview(data)[: prefix.size], prefix.next_offset)
+
+    def _end_of(self, segment: Segment) -> int:
+        """The offset that no batch of `segment` reaches."""
+        segments = self.segments
+        if segment is segments[-1]:
+            return self.log_end_offset
+        slot = bisect_right(segments, segment.base_offset, key=_base_offset)
+        return segments[slot].base_offset if slot < len(segments) else self.log_end_offset
 
     def _corrupt(self, offset: int, what: str) -> KafkaError:
         return KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"{self.partition} cannot be read at offset {offset}: {what}"
         )
 
-    def _move_cursor(
-        self, cursors: dict[int, tuple[Segment, int]], segment: Segment, offset: int
-    ) -> bool:
-        """A cursor stands at the end of its segment: the next batch, if any, begins a later one."""
+    def _first_behind(self, segment: Segment) -> tuple[Segment, int] | None:
+        """Where the next batch is, if any, for a reader who has come to the end of a segment."""
         for later in self._segments_from(segment.base_offset)[1:]:
             if later.size:
-                self._remember(cursors, offset, later, 0)
-                return True
-        return False
+                return later, 0
+        return None
 
     def _find(self, offset: int, *, wait: bool) -> tuple[Segment, int] | None:
         for segment in self._segments_from(offset):
@@ -679,8 +692,17 @@ def aborted_txn(completed: CompletedTxn, producers: ProducerState) -> AbortedTxn
     return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
 
 
-def _first_batch_size(data: ReadableBuffer) -> int:
-    """Any size that is too large if not even the length is there."""
-    if len(data) < LOG_OVERHEAD:
-        return MAX_SEGMENT_BYTES
-    return int.from_bytes(data[LENGTH_AT:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
+def _read_ahead(segment: Segment, position: int, length: int, wait: bool) -> ReadableBuffer:
+    """`length` bytes and a batch header behind them, or up to the end of the segment."""
+    wanted = min(length + HEADER_SIZE, segment.size - position)
+    data = segment.read_bytes(position, wanted, wait=wait)
+    if len(data) < wanted:
+        raise CorruptBatch(f"{segment.file.path} ends at byte {position + len(data)}")
+    return data
+
+
+def _first_batch_size(segment: Segment, position: int, data: ReadableBuffer) -> int:
+    size = read_header(data).size
+    if not HEADER_SIZE <= size <= segment.size - position:
+        raise CorruptBatch(f"{segment.file.path} has an impossible length at byte {position}")
+    return size

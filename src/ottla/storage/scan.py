@@ -1,8 +1,11 @@
 """Walking batches in bytes that came from a disk.
 
 Nothing read from a file is believed. The CRC covers a batch from its attributes on; what lies
-before it (offset, length, epoch, magic) is held against its neighbours instead: offsets grow, stay
-within the log, and a batch that leaves a gap (compaction makes gaps) must not run into the next."""
+before it (offset, length, epoch, magic) is held against what is known of the log and against its
+neighbours: offsets grow and stay within the segment, epochs do not fall. Compaction leaves gaps, so
+a batch may begin later than the last one ended; then its own offset is believed only when the next
+batch, or the end of the segment, leaves room for it; so is that of the first, whose reader may
+have asked for an offset inside it."""
 
 from __future__ import annotations
 
@@ -16,6 +19,19 @@ from ottla.wire.records.crc import crc32c
 _WALK = struct.Struct(">qiibI2xi")
 
 
+class Expected(NamedTuple):
+    """What a log knows of the batches that a reader asks for."""
+
+    offset: int
+    """The one asked for: the first batch holds it, or follows it."""
+    max_offset: int
+    """Batches from here on are not for the reader, and may still be in the making."""
+    end_offset: int
+    """No batch of the segment reaches this."""
+    min_epoch: int
+    max_epoch: int
+
+
 class VerifiedPrefix(NamedTuple):
     size: int
     """Bytes of whole batches that may be served."""
@@ -25,37 +41,38 @@ class VerifiedPrefix(NamedTuple):
     """Whether a damaged batch follows, rather than an end, a limit or a part of a batch."""
 
 
-def verified_prefix(
-    buffer: ReadableBuffer, offset: int, max_offset: int, log_end_offset: int, max_epoch: int
-) -> VerifiedPrefix:
-    """The good batches at the front of `buffer`, which was read for `offset`, of those that begin
-    below `max_offset`."""
-    end = len(buffer)
-    last_start = end - HEADER_SIZE
-    position = certain = 0
-    expected = certain_next = offset
+def verified_prefix(buffer: ReadableBuffer, limit: int, expected: Expected) -> VerifiedPrefix:
+    """The good batches at the front of `buffer`, of those that end within `limit` bytes. What lies
+    behind the limit (a header, unless the segment ends) is only looked at."""
+    offset, max_offset, end_offset, min_epoch, max_epoch = expected
+    size, next_offset = 0, offset  # good for certain
+    position, following = 0, offset  # where the walk is
+    is_exact = is_close = True
+    last_start = len(buffer) - HEADER_SIZE
     unpack, checksum = _WALK.unpack_from, crc32c
     with memoryview(buffer) as view:
         while position <= last_start:
             base_offset, length, epoch, magic, crc, delta = unpack(view, position)
-            stop = position + length + 12
             last_offset = base_offset + delta
-            if (
-                magic != 2
-                or length < 49
-                or delta < 0
-                or last_offset >= log_end_offset
-                or epoch > max_epoch
-                or (base_offset < expected if position else last_offset < offset)
-            ):
-                return VerifiedPrefix(certain, certain_next, True)
-            certain, certain_next = position, expected
-            if stop > end or base_offset >= max_offset:
-                break
+            if magic != 2 or length < 49 or delta < 0:
+                if is_close:
+                    size, next_offset = position, following
+                return VerifiedPrefix(size, next_offset, True)
+            if base_offset < following if position else last_offset < offset:
+                if is_exact:
+                    size, next_offset = position, following
+                return VerifiedPrefix(size, next_offset, True)
+            size, next_offset = position, following
+            if base_offset >= max_offset and (position or last_offset < end_offset):
+                return VerifiedPrefix(size, next_offset, False)
+            if last_offset >= end_offset or not min_epoch <= epoch <= max_epoch:
+                return VerifiedPrefix(size, next_offset, True)
+            stop = position + length + 12
+            if stop > limit:
+                return VerifiedPrefix(size, next_offset, False)
             if checksum(view[position + 21 : stop]) != crc:
-                return VerifiedPrefix(certain, certain_next, True)
-            position = stop
-            if base_offset <= expected:
-                certain, certain_next = position, last_offset + 1
-            expected = last_offset + 1
-    return VerifiedPrefix(position, expected, False)
+                return VerifiedPrefix(size, next_offset, True)
+            is_exact = position > 0 and base_offset == following
+            is_close = base_offset <= following
+            position, following, min_epoch = stop, last_offset + 1, epoch
+    return VerifiedPrefix(position, following, False)
