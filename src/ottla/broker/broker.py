@@ -87,6 +87,7 @@ class Broker:
         try:
             await self._start()
         except BaseException:
+            self.logs.close()
             self._lock.release()
             raise
 
@@ -170,9 +171,12 @@ class Broker:
 
     # --------------------------------------------------------------------------- for handlers
 
-    def find_partition(self, key: TopicPartition) -> Partition:
+    def find_partition(self, key: tuple[str, int]) -> Partition:
+        """Raises KafkaError: there is none, or its disk does not let us have it."""
         partition = self.partitions.get(key)
         if partition is None:
+            if key in self.logs.unopened:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]} is offline")
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
 
@@ -228,14 +232,29 @@ class Broker:
             WantedLog(TopicPartition(topic.name, index), topic.topic_id, config)
             for index in indexes
         ]
-        logs: list[Log] = await self.run_blocking(lambda: self.logs.open(wanted))
+        self._note_if_looked_into(topic.name, config)
+        self._host(await self.run_blocking(lambda: self.logs.open(wanted)))
+
+    def _host(self, logs: list[Log]) -> None:
         self.logs.opened(logs)
         for log in logs:
-            epoch = topic.partitions[log.partition.partition].leader_epoch
+            topic = self.image.topics[log.partition.topic]
             self.partitions[log.partition] = Partition(
-                log, epoch, waits_for_sync=self.config.log_flush_acks_all
+                log,
+                topic.partitions[log.partition.partition].leader_epoch,
+                waits_for_sync=self.config.log_flush_acks_all,
             )
-        self._note_if_looked_into(topic.name, config)
+
+    async def open_missing(self) -> None:
+        """Try again to open the logs that the disk did not let us open."""
+        topics = self.image.topics
+        for key, wanted in list(self.logs.unopened.items()):
+            topic = topics.get(key[0])
+            if topic is None or topic.topic_id != wanted.topic_id:
+                self.logs.unopened.pop(key, None)
+        missing = list(self.logs.unopened.values())
+        if missing:
+            self._host(await self.run_blocking(lambda: self.logs.open(missing)))
 
     def _note_if_looked_into(self, topic: str, config: TopicConfig) -> None:
         if needs_records(config):

@@ -18,7 +18,7 @@ from typing import TypeVar
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import Clock
 from ottla.broker.partition import Partition
-from ottla.storage.log import FlushJob
+from ottla.storage.flush import FlushJob
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

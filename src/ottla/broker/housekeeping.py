@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FLUSH_CHECK_MS = 1_000
+REOPEN_MS = 5_000
 NEVER_MS = 2**63 - 1
 
 
@@ -31,6 +32,7 @@ class Housekeeping:
         broker = self._broker
         self._every(lambda: broker.config.log_retention_check_interval_ms, self.enforce_retention)
         self._every(lambda: FLUSH_CHECK_MS, self._flush_what_is_due)
+        self._every(lambda: REOPEN_MS, broker.open_missing)
         self._every(
             lambda: broker.config.log_flush_offset_checkpoint_interval_ms,
             broker.logs.write_checkpoints,

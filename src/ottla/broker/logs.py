@@ -46,6 +46,7 @@ class Logs:
         self.fs = fs
         self.directories = [LogDirectory(fs, path) for path in paths]
         self.open_logs: dict[TopicPartition, Log] = {}
+        self.unopened: dict[tuple[str, int], WantedLog] = {}
         self._clock = clock
         self._run_blocking = run_blocking
         self._found: dict[TopicPartition, tuple[LogDirectory, FoundLog]] = {}
@@ -78,9 +79,10 @@ class Logs:
         return [found for _, found in self._found.values()]
 
     def set_strays_aside(self) -> None:
-        for directory, found in self._found.values():
-            self._set_stray_aside(directory, found)
-        self._found.clear()
+        for directory, found in list(self._found.values()):
+            if found.partition not in self.unopened:
+                self._set_stray_aside(directory, found)
+                del self._found[found.partition]
 
     def _set_stray_aside(self, directory: LogDirectory, found: FoundLog) -> None:
         target = directory.set_aside(found.path, STRAY_SUFFIX)
@@ -89,23 +91,32 @@ class Logs:
     # ----------------------------------------------------------------------------------- opening
 
     def open(self, wanted: Iterable[WantedLog]) -> list[Log]:
-        """Open or create logs. Call `opened` with the result on the loop."""
+        """Open or create logs. Call `opened` with the result on the loop. Those that the disk does
+        not let us open are missing from the result and listed in `unopened`."""
         touched: dict[str, LogDirectory] = {}
         logs = []
         for log in wanted:
-            directory, path, is_new = self._place(log)
-            if is_new:
-                touched[directory.path] = directory
-            logs.append(self._open_one(log, directory, path, is_new))
+            try:
+                directory, path, is_new = self._place(log)
+                if is_new:
+                    touched[directory.path] = directory
+                logs.append(self._open_one(log, directory, path, is_new))
+            except OSError as error:
+                logger.error("%s cannot be opened: %s; it is tried again", log.partition, error)
+                self.unopened[log.partition] = log
+            else:
+                self.unopened.pop(log.partition, None)
         for directory in touched.values():
             directory.sync()
         return logs
 
     def opened(self, logs: Iterable[Log]) -> None:
-        self.open_logs.update((log.partition, log) for log in logs)
+        for log in logs:
+            self.open_logs[log.partition] = log
+            self._found.pop(log.partition, None)
 
     def _place(self, wanted: WantedLog) -> tuple[LogDirectory, str, bool]:
-        known = self._found.pop(wanted.partition, None)
+        known = self._found.get(wanted.partition)
         if known is not None:
             directory, found = known
             if found.topic_id in (None, wanted.topic_id):
@@ -114,6 +125,7 @@ class Logs:
                     directory.create_log_directory(wanted.partition, wanted.topic_id)
                 return directory, found.path, False
             self._set_stray_aside(directory, found)
+            del self._found[wanted.partition]
         directory = min(self.directories, key=lambda each: self._in_directory[each.path])
         self._in_directory[directory.path] += 1
         return directory, directory.create_log_directory(wanted.partition, wanted.topic_id), True

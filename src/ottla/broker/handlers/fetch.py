@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.base.types import ZERO_UUID, TopicPartition
+from ottla.base.types import ZERO_UUID
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.partition import Partition
 from ottla.core.fetch_session import FetchPartition, FetchSession
@@ -183,14 +183,20 @@ class Fetch:
 
     # --------------------------------------------------------------------------------- reading
 
+    def _key(self, wanted: FetchPartition) -> tuple[str, int]:
+        """The topic's name now, if it was asked for by id."""
+        if not self._by_id:
+            return wanted.topic, wanted.partition
+        topic = self._broker.image.topics_by_id.get(wanted.topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return topic.name, wanted.partition
+
     def _find(self, wanted: FetchPartition) -> Partition | None:
-        name = wanted.topic
-        if self._by_id:
-            topic = self._broker.image.topics_by_id.get(wanted.topic_id)
-            if topic is None:
-                return None
-            name = topic.name
-        return self._broker.partitions.get(TopicPartition(name, wanted.partition))
+        try:
+            return self._broker.partitions.get(self._key(wanted))
+        except KafkaError:
+            return None
 
     def _read(self, *, wait: bool) -> tuple[list[tuple[FetchPartition, Body]], bool]:
         """(what each partition has to say, whether that is the answer or we should wait)."""
@@ -217,11 +223,7 @@ class Fetch:
     def _read_partition(
         self, wanted: FetchPartition, room: int, is_first: bool, wait: bool
     ) -> Body:
-        partition = self._find(wanted)
-        if partition is None:
-            if self._by_id and wanted.topic_id not in self._broker.image.topics_by_id:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition = self._broker.find_partition(self._key(wanted))
         partition.check_leader_epoch(wanted.current_leader_epoch)
         log = partition.log
         stable = partition.last_stable_offset

@@ -141,8 +141,7 @@ def _answer(
             try:
                 partition = broker.partitions.get((name, index))
                 if partition is None or acks != 1:
-                    _check(partition, name, acks)
-                    assert partition is not None
+                    partition = _checked(broker, name, index, acks)
                 result = _append(partition, data, prepared, now_ms)
             except KafkaError as error:
                 failed = True
@@ -173,11 +172,10 @@ def _answer(
     return answer
 
 
-def _check(partition: Partition | None, topic: str | None, acks: int) -> None:
+def _checked(broker: Broker, topic: str | None, index: int, acks: int) -> Partition:
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    if partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    partition = broker.find_partition((topic, index))
     if acks not in _ALLOWED_ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
     if acks == ACKS_ALL and partition.log.config.min_insync_replicas > 1:
@@ -186,6 +184,7 @@ def _check(partition: Partition | None, topic: str | None, acks: int) -> None:
             f"{partition.key} has 1 in-sync replica, min.insync.replicas is "
             f"{partition.log.config.min_insync_replicas}",
         )
+    return partition
 
 
 def _append(
