@@ -240,10 +240,10 @@ def test_two_connections_share_the_offsets_without_a_gap(
 ) -> None:
     client.create_topic(topic)
     with RawClient(broker.port) as other:
-        sent: list[tuple[RawClient, int]] = []
-        for _ in range(50):
-            for each in (client, other):
-                sent.append((each, each.send(Api.PRODUCE, 9, **produce_body({topic: {0: GOOD}}))))
+        body = produce_body({topic: {0: GOOD}})
+        sent = [
+            (each, each.send(Api.PRODUCE, 9, **body)) for _ in range(50) for each in (client, other)
+        ]
         found = [
             each.receive(Api.PRODUCE, 9, number).responses[0].partition_responses[0].base_offset
             for each, number in sent

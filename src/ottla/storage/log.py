@@ -64,6 +64,8 @@ _base_offset = attrgetter("base_offset")
 class AppendResult(NamedTuple):
     base_offset: int
     last_offset: int
+    max_timestamp: int
+    """Of the stored batch: of the first one, where this is a retry."""
     is_duplicate: bool
 
 
@@ -185,7 +187,9 @@ class Log:
             else:
                 repeated = self.producers.check(header)
                 if repeated is not None:
-                    return AppendResult(repeated.first_offset, repeated.last_offset, True)
+                    return AppendResult(
+                        repeated.first_offset, repeated.last_offset, repeated.timestamp, True
+                    )
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         self._write(batch, header, base_offset, leader_epoch, now_ms)
@@ -196,7 +200,7 @@ class Log:
             self._update_producer(header, base_offset, marker)
         self.log_end_offset = last_offset + 1
         self.unflushed_messages += header.last_offset_delta + 1
-        return AppendResult(base_offset, last_offset, False)
+        return AppendResult(base_offset, last_offset, header.max_timestamp, False)
 
     def append_as_follower(self, batch: ReadableBuffer, header: BatchHeader, now_ms: int) -> None:
         """Write a batch as its leader numbered it."""
