@@ -109,9 +109,9 @@ class ProducerState:
             if batch.last_sequence == last_sequence and batch.first_sequence == first:
                 return batch
         last = entry.last_sequence
-        if last == NO_SEQUENCE or first == (last + 1) & MAX_SEQUENCE:
+        if first == (last + 1) & MAX_SEQUENCE:
             return None
-        if _is_behind(last_sequence, last):
+        if last != NO_SEQUENCE and _is_behind(last_sequence, last):
             raise KafkaError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} repeats sequence {first}, long since written",
@@ -205,7 +205,7 @@ class ProducerState:
         if crc32c(body) != crc:
             raise MalformedSnapshot("wrong CRC")
         (count,) = _COUNT.unpack_from(body)
-        if len(body) < _COUNT.size + count * _ENTRY.size:
+        if count < 0 or len(body) < _COUNT.size + count * _ENTRY.size:
             raise MalformedSnapshot("too short for its entries")
         for index in range(count):
             self._restore_entry(*_ENTRY.unpack_from(body, _COUNT.size + index * _ENTRY.size))
