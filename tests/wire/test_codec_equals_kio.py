@@ -35,7 +35,10 @@ def draw(rng: random.Random, field: Field) -> Any:
     if field.nullable and rng.random() < 0.3:
         return None
     if field.array:
-        return [draw_one(rng, field) for _ in range(rng.choice([0, 1, 1, 2, 2] if field.struct else [0, 2, 130]))]
+        return [
+            draw_one(rng, field)
+            for _ in range(rng.choice([0, 1, 1, 2, 2] if field.struct else [0, 2, 130]))
+        ]
     return draw_one(rng, field)
 
 
@@ -85,8 +88,10 @@ def with_defaults(values: Any, struct_: Struct) -> Any:
 
 def filled(message: Any, struct_: Struct) -> Any:
     return {
-        field.name: _filled_field(getattr(message, field.name) if isinstance(message, Message)
-                                  else message[field.name], field)
+        field.name: _filled_field(
+            getattr(message, field.name) if isinstance(message, Message) else message[field.name],
+            field,
+        )
         for field in struct_.fields
     }
 
@@ -121,7 +126,9 @@ def test_bytes_and_values_equal_those_of_kio(api_key: int, version: int, kind: A
         write_kio(rewritten, theirs)
         assert ours == rewritten.getvalue()
 
-        decoded, end = codec._reader(api_key, version, kind)(memoryview(ours), 0, len(ours))
+        decoded, end = codec._reader(api_key, version, kind)(
+            memoryview(ours), 0, len(ours), [1_000_000]
+        )
         assert end == len(ours)
         assert filled(decoded, struct_) == with_defaults(values, struct_)
 
@@ -165,7 +172,9 @@ def test_a_field_that_the_version_lacks_reads_as_the_newest_default() -> None:
 
 def test_large_records_are_not_copied_into_the_response() -> None:
     records = memoryview(bytes(100_000))
-    body = {"responses": [{"topic": "t", "partitions": [{"partition_index": 0, "records": records}]}]}
+    body = {
+        "responses": [{"topic": "t", "partitions": [{"partition_index": 0, "records": records}]}]
+    }
     pieces = codec.encode_response(1, 11, 7, body)
     assert any(piece is records for piece in pieces)
     size, correlation_id = struct.unpack_from(">ii", pieces[0])
@@ -185,3 +194,13 @@ def test_hand_written_produce_answers_equal_the_generated_ones(version: int) -> 
             hot: list[Any] = []
             codec._response_writer(0, version)[0](hot.append, body)
             assert b"".join(hot) == b"".join(generated)
+
+
+def test_the_elements_of_all_arrays_together_are_bounded() -> None:
+    topic = {"name": "t", "partition_data": [{"index": 0, "records": None}] * 1_000}
+    body = {"acks": 1, "topic_data": [topic] * 300}
+    (frame,) = [b"".join(codec.encode_request(0, 9, 1, None, body))]
+    view = memoryview(frame)[4:]
+    header = codec.decode_request_header(view)
+    with pytest.raises(codec.DecodeError, match="claims 1000 elements"):
+        codec.decode_request(0, 9, view, header.body_position)

@@ -29,6 +29,11 @@ from ottla.wire.schema import Field, MessageKind, Struct
 
 API_VERSIONS = 18
 
+MAX_REQUEST_ELEMENTS = 200_000
+"""In all arrays of a request together. No request of a real client comes near; it bounds what one
+hostile frame makes us allocate, and for how long it keeps us."""
+MAX_RESPONSE_ELEMENTS = 20_000_000
+
 _REQUEST_PREFIX = struct.Struct(">hhih")
 _SIZE_AND_ID = struct.Struct(">ii")
 _SEPARATE_ABOVE_BYTES = 16_384
@@ -90,7 +95,7 @@ def _has_tagged_header(api_key: int, version: int) -> bool:
 
 
 def decode_request(api_key: int, version: int, buffer: memoryview, position: int) -> Any:
-    return _decode(_reader(api_key, version, "request"), buffer, position)
+    return _decode(_reader(api_key, version, "request"), buffer, position, MAX_REQUEST_ELEMENTS)
 
 
 def decode_response(api_key: int, version: int, buffer: memoryview) -> tuple[int, Any]:
@@ -102,12 +107,13 @@ def decode_response(api_key: int, version: int, buffer: memoryview) -> tuple[int
             position = skip_tagged_fields(buffer, position, len(buffer))
     except MALFORMED as error:
         raise DecodeError(f"malformed response header: {error}") from None
-    return correlation_id, _decode(_reader(api_key, version, "response"), buffer, position)
+    read = _reader(api_key, version, "response")
+    return correlation_id, _decode(read, buffer, position, MAX_RESPONSE_ELEMENTS)
 
 
-def _decode(read: Reader, buffer: memoryview, position: int) -> Any:
+def _decode(read: Reader, buffer: memoryview, position: int, max_elements: int) -> Any:
     try:
-        message, end = read(buffer, position, len(buffer))
+        message, end = read(buffer, position, len(buffer), [max_elements])
     except MALFORMED as error:
         raise DecodeError(str(error)) from None
     if end > len(buffer):

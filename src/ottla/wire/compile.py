@@ -5,9 +5,9 @@ person would write by hand for each of the some 900 structs, and because kio's o
 cannot be given bytes from the network: it reserves memory for whatever array length the bytes
 claim, and a claim of two billion aborts the process.
 
-A reader is `read(buffer, position, end) -> (message, position)`. It trusts nothing: lengths are
-checked against the bytes that are there before anything is allocated, and every failure is a
-`DecodeError`, a `struct.error` or a `UnicodeDecodeError` (see `MALFORMED`).
+A reader trusts nothing: lengths are checked against the bytes that are there before anything is
+allocated, all arrays of a message together against a number of elements (a few bytes can claim an
+element, which costs hundreds in memory), and every failure is one of `MALFORMED`.
 
 A writer is `write(append, values)`, with `values` a dict. It appends pieces of bytes; a `records`
 field is appended as it is, uncopied."""
@@ -22,11 +22,9 @@ from typing import Any, TypeAlias
 
 from ottla.wire.schema import Field, Struct
 
-Reader: TypeAlias = Callable[[memoryview, int, int], tuple[Any, int]]
+Reader: TypeAlias = Callable[[memoryview, int, int, list[int]], tuple[Any, int]]
+"""(buffer, position, end, [elements it may have in all its arrays]) -> (message, position)"""
 Writer: TypeAlias = Callable[[Callable[[Any], None], Any], None]
-
-MAX_ARRAY_LENGTH = 200_000
-"""No request of a real client comes near; it bounds what one hostile frame makes us allocate."""
 
 _FIXED = {
     "bool": "?",
@@ -158,7 +156,7 @@ def compile_reader(schema: Struct, message_class: Callable[[str], type[Message]]
             unpack_h=struct.Struct(">h").unpack_from,
             unpack_i=struct.Struct(">i").unpack_from,
         )
-        source.add(0, "def read(b, p, end):")
+        source.add(0, "def read(b, p, end, left):")
         source.add(1, "m = Class()")
         for fixed, run in _fixed_runs(schema.body):
             if fixed:
@@ -205,9 +203,9 @@ def _read_variable(
         read = source.bind("read", reader_of(field.struct))
         if field.nullable:
             source.add(indent, "p += 1", f"if b[p - 1] > 127: {target} = None")
-            source.add(indent, f"else: {target}, p = {read}(b, p, end)")
+            source.add(indent, f"else: {target}, p = {read}(b, p, end, left)")
         else:
-            source.add(indent, f"{target}, p = {read}(b, p, end)")
+            source.add(indent, f"{target}, p = {read}(b, p, end, left)")
         return
     _read_length(source, indent, field, flexible)
     source.add(indent, "if n < 0:")
@@ -241,7 +239,8 @@ def _read_elements(
     flexible: bool,
     reader_of: Callable[[Struct], Reader],
 ) -> None:
-    source.add(indent, f"if n * {_min_size(field, flexible)} > end - p or n > {MAX_ARRAY_LENGTH}:")
+    source.add(indent, "left[0] -= n")
+    source.add(indent, f"if n * {_min_size(field, flexible)} > end - p or left[0] < 0:")
     source.add(indent + 1, f"raise DecodeError(f'{field.name} claims {{n}} elements')")
     if field.type in _FIXED:
         size = struct.calcsize(">" + _FIXED[field.type])
@@ -254,7 +253,7 @@ def _read_elements(
     source.add(indent, f"m.{field.name} = a = []", "add = a.append", "for _ in range(n):")
     if field.struct is not None:
         read = source.bind("read", reader_of(field.struct))
-        source.add(indent + 1, f"e, p = {read}(b, p, end)", "add(e)")
+        source.add(indent + 1, f"e, p = {read}(b, p, end, left)", "add(e)")
         return
     element = Field("element", field.type, None, False, False, None, None)
     _read_length(source, indent + 1, element, flexible)
