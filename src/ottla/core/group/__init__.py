@@ -1,0 +1,1 @@
+"""Groups of consumers, decided without I/O: membership, rebalances, committed offsets."""

@@ -1,0 +1,342 @@
+"""A group of the classic protocol: who is in it, and what it agrees on.
+
+States, and how a group goes from one to another
+
+    from                 to                    when
+    (none), Empty,       PreparingRebalance    a member joins
+    Stable               PreparingRebalance    a member joins, leaves or is lost; the leader joins
+                                               again, or another member with changed metadata
+    CompletingRebalance  PreparingRebalance    the same, or a member does not sync in time, or the
+                                               assignment could not be written
+    PreparingRebalance   CompletingRebalance   all members have joined, or those who have not in
+                                               time are removed: the next generation begins
+    PreparingRebalance   Empty                 ... and nobody is left
+    CompletingRebalance  Stable                the leader's assignment is in the log
+    Stable               Stable                a static member came back and was given a new id
+    any                  Dead                  the group was deleted, or its partition went away
+
+    A group that is Dead is not kept; it is what clients are told of groups that are not there.
+
+Hard state, in the log and changed by `adopt` alone: the generation, protocol, leader, members and
+assignments of the last Stable or Empty. Soft state, lost in a crash, after which members join anew:
+a rebalance under way, requests that wait, ids given out and not yet used.
+
+Invariants
+1. `awaiting_joins` is the number of members with a parked JoinGroup; `votes[p]` is the number of
+   members that support protocol p; `static_members` maps the instance ids of members to their ids.
+2. While there are members there is a leader, and it is one of them.
+3. An assignment comes from a leader's SyncGroup of the present generation, through the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.core.coordinator import Token
+from ottla.core.group.events import Protocols
+from ottla.core.group.member import Member
+from ottla.core.group.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
+from ottla.core.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+
+
+class GroupState(Enum):
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset(
+        {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}
+    ),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+}
+"""State -> the states that a group may come from."""
+
+
+class ClassicGroup:
+    __slots__ = (
+        "awaiting_joins",
+        "generation",
+        "group_id",
+        "is_recorded",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "pending_joins",
+        "pending_syncs",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "subscribed_topics",
+        "votes",
+    )
+
+    def __init__(self, group_id: str, state_timestamp_ms: int | None = None) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.EMPTY
+        self.state_timestamp_ms = state_timestamp_ms
+        """Since when it is in this state, if that is known."""
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_joins: set[str] = set()
+        """Ids given out whose members have not come back with them yet."""
+        self.pending_syncs: dict[str, None] = {}
+        """Members of this generation that have not sent a SyncGroup yet."""
+        self.votes: dict[str, int] = {}
+        self.awaiting_joins = 0
+        self.new_member_added = False
+        """During the initial delay: somebody joined since it was last prolonged."""
+        self.subscribed_topics: frozenset[str] | None = None
+        """None: not known."""
+        self.is_recorded = False
+        """Whether the log has a record of it."""
+
+    # ----------------------------------------------------------------------------- questions
+
+    @property
+    def is_blank(self) -> bool:
+        """Nothing is lost if it is forgotten, its offsets aside."""
+        return (
+            self.state is GroupState.EMPTY
+            and not self.is_recorded
+            and not self.pending_joins
+            and not self.members
+        )
+
+    @property
+    def has_all_joined(self) -> bool:
+        return self.awaiting_joins == len(self.members) and not self.pending_joins
+
+    @property
+    def can_rebalance(self) -> bool:
+        return self.state in TRANSITIONS[GroupState.PREPARING_REBALANCE]
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these could join, leaving a protocol that all share."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type and protocols)
+        size = len(self.members)
+        return self.protocol_type == protocol_type and any(
+            self.votes.get(name, 0) == size for name, _ in protocols
+        )
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member of that id. Raises KafkaError."""
+        if instance_id is not None:
+            known = self.static_members.get(instance_id)
+            if known is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if known != member_id:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def choose_protocol(self) -> str:
+        """Each member votes for the first of its protocols that all support; the most votes win,
+        and of equals the one voted for first."""
+        size = len(self.members)
+        ballots: dict[str, int] = {}
+        for member in self.members.values():
+            choice = next(name for name, _ in member.protocols if self.votes[name] == size)
+            ballots[choice] = ballots.get(choice, 0) + 1
+        return max(ballots, key=lambda name: ballots[name])
+
+    # ------------------------------------------------------------------------------- members
+
+    def add(self, member: Member) -> None:
+        assert member.member_id not in self.members
+        self.members[member.member_id] = member
+        self.pending_joins.discard(member.member_id)
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self._count_votes(member.protocols, 1)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Requests of the member that are parked are the caller's to answer."""
+        self.pending_joins.discard(member_id)
+        self.pending_syncs.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return None
+        self._count_votes(member.protocols, -1)
+        if member.join_token is not None:
+            self.awaiting_joins -= 1
+        if member.instance_id is not None:
+            self.static_members.pop(member.instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        return member
+
+    def update(
+        self,
+        member: Member,
+        protocols: Protocols,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+    ) -> None:
+        self._count_votes(member.protocols, -1)
+        member.protocols = protocols
+        self._count_votes(protocols, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """Give a static member another id; it keeps its place."""
+        old_id = member.member_id
+        member.member_id = member_id
+        self.members = {each.member_id: each for each in self.members.values()}
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member_id
+        if self.leader_id == old_id:
+            self.leader_id = member_id
+        if old_id in self.pending_syncs:
+            del self.pending_syncs[old_id]
+            self.pending_syncs[member_id] = None
+
+    def park_join(self, member: Member, token: Token | None) -> Token | None:
+        """Keep a JoinGroup until the rebalance is done. Returns the one it takes the place of."""
+        old, member.join_token = member.join_token, token
+        self.awaiting_joins += (token is not None) - (old is not None)
+        return old
+
+    def take_join(self, member: Member) -> Token | None:
+        return self.park_join(member, None)
+
+    def take_sync(self, member: Member) -> Token | None:
+        token, member.sync_token = member.sync_token, None
+        return token
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is one who takes part in the rebalance."""
+        leader = self.members.get(self.leader_id or "")
+        if leader is None:
+            return False
+        if leader.join_token is None:
+            joined = (each for each in self.members.values() if each.join_token is not None)
+            leader = next(joined, None)
+            if leader is None:
+                return False
+            self.leader_id = leader.member_id
+        return True
+
+    def _count_votes(self, protocols: Protocols, change: int) -> None:
+        for name in dict.fromkeys(name for name, _ in protocols):
+            count = self.votes.get(name, 0) + change
+            if count:
+                self.votes[name] = count
+            else:
+                self.votes.pop(name, None)
+
+    # ---------------------------------------------------------------------- states and records
+
+    def move_to(self, state: GroupState, now_ms: int) -> None:
+        assert self.state in TRANSITIONS[state], f"{self.group_id}: {self.state} -> {state}"
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp_ms = now_ms
+
+    def begin_generation(self, now_ms: int) -> None:
+        """All who take part have joined."""
+        self.generation += 1
+        self.pending_syncs.clear()
+        self.protocol_name = self.choose_protocol()
+        self.subscribed_topics = self._find_subscribed_topics()
+        self.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
+
+    def metadata(
+        self, now_ms: int, assignments: Mapping[str, bytes] | None = None
+    ) -> GroupMetadata:
+        """What the log is to say of the group, with new assignments if there are any."""
+        members = tuple(
+            MemberMetadata(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                member.metadata_for(self.protocol_name),
+                member.assignment
+                if assignments is None
+                else assignments.get(member.member_id, b""),
+            )
+            for member in self.members.values()
+        )
+        return GroupMetadata(
+            self.protocol_type or "",
+            self.generation,
+            self.protocol_name,
+            self.leader_id,
+            now_ms,
+            members,
+        )
+
+    def adopt(self, value: GroupMetadata) -> None:
+        """Be what a record says. Members that are known already keep what records do not hold."""
+        self.generation = value.generation
+        self.protocol_type = value.protocol_type or None
+        self.protocol_name = value.protocol_name
+        known, self.members = self.members, {}
+        self.static_members, self.votes = {}, {}
+        self.leader_id = None
+        for recorded in value.members:
+            member = known.get(recorded.member_id) or Member.recorded(recorded, value.protocol_name)
+            member.assignment = recorded.assignment
+            self.add(member)
+        if value.leader_id in self.members:
+            self.leader_id = value.leader_id
+        self.awaiting_joins = sum(each.join_token is not None for each in self.members.values())
+        self.pending_syncs = {id: None for id in self.pending_syncs if id in self.members}
+        self.previous_state = self.state
+        self.state = GroupState.STABLE if self.members else GroupState.EMPTY
+        known_time = value.state_timestamp_ms != NO_TIMESTAMP
+        self.state_timestamp_ms = value.state_timestamp_ms if known_time else None
+        self.subscribed_topics = self._find_subscribed_topics()
+        self.is_recorded = True
+
+    def _find_subscribed_topics(self) -> frozenset[str] | None:
+        if not self.uses_consumer_protocol:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        try:
+            return frozenset(_topics_of(self.members.values(), self.protocol_name))
+        except ValueError:
+            return None
+
+
+def _topics_of(members: Iterable[Member], protocol_name: str) -> Iterable[str]:
+    for member in members:
+        yield from subscribed_topics(member.metadata_for(protocol_name))

@@ -1,0 +1,226 @@
+"""What happens to groups: requests, timers that run out, and the broker's own doings.
+
+Requests carry a token to answer them by. Ids that must be new come with the event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.base.types import ZERO_UUID
+from ottla.core.coordinator import Token
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Names of assignors in the member's order of preference, with its metadata for each."""
+
+NO_GENERATION = -1
+UNKNOWN_MEMBER = ""
+
+
+@dataclass(slots=True)
+class GroupEvent:
+    """About one group."""
+
+    token: Token | None
+    group_id: str
+
+    @property
+    def key(self) -> str | None:
+        return self.group_id
+
+    @property
+    def commutes(self) -> bool:
+        return False
+
+
+# ---------------------------------------------------------------------------------- membership
+
+
+@dataclass(slots=True)
+class JoinRequested(GroupEvent):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    new_id: str
+    """Makes the id of a new member unique."""
+    member_id_required: bool = True
+    """KIP-394: a new member is given an id first, and is taken in when it comes back with it."""
+    can_skip_assignment: bool = True
+    """KIP-814: a leader may be told that it is the leader and has nothing to assign."""
+
+
+@dataclass(slots=True)
+class SyncRequested(GroupEvent):
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: dict[str, bytes]
+
+
+@dataclass(slots=True)
+class HeartbeatReceived(GroupEvent):
+    member_id: str
+    instance_id: str | None
+    generation: int
+
+
+class LeavingMember(NamedTuple):
+    member_id: str
+    instance_id: str | None = None
+
+
+@dataclass(slots=True)
+class LeaveRequested(GroupEvent):
+    members: Sequence[LeavingMember]
+
+
+# --------------------------------------------------------------------------- timers and failures
+
+
+@dataclass(slots=True)
+class SessionExpired(GroupEvent):
+    member_id: str
+
+
+@dataclass(slots=True)
+class InitialDelayEnded(GroupEvent):
+    delay_ms: int
+    remaining_ms: int
+
+
+@dataclass(slots=True)
+class JoinTimedOut(GroupEvent):
+    pass
+
+
+@dataclass(slots=True)
+class SyncTimedOut(GroupEvent):
+    generation: int
+
+
+@dataclass(slots=True)
+class AssignmentNotWritten(GroupEvent):
+    generation: int
+
+
+@dataclass(slots=True)
+class EmptyGroupNotWritten(GroupEvent):
+    generation: int
+
+
+@dataclass(slots=True)
+class StaticMemberNotWritten(GroupEvent):
+    instance_id: str
+    old_member_id: str
+    old_protocols: Protocols
+    old_rebalance_timeout_ms: int
+    old_session_timeout_ms: int
+
+
+# ------------------------------------------------------------------------------------- offsets
+
+
+class CommitPartition(NamedTuple):
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+
+
+class CommitTopic(NamedTuple):
+    name: str
+    topic_id: bytes
+    partitions: Sequence[CommitPartition]
+
+
+@dataclass(slots=True)
+class CommitRequested(GroupEvent):
+    member_id: str
+    instance_id: str | None
+    generation: int
+    retention_ms: int
+    """-1: the broker's."""
+    topics: Sequence[CommitTopic]
+    knows_group_not_found: bool = True
+    """Whether the client expects GROUP_ID_NOT_FOUND."""
+
+    @property
+    def commutes(self) -> bool:
+        return True
+
+
+class FetchTopic(NamedTuple):
+    name: str
+    partitions: Sequence[int]
+    topic_id: bytes = ZERO_UUID
+
+
+@dataclass(slots=True)
+class OffsetsRequested(GroupEvent):
+    topics: Sequence[FetchTopic] | None
+    """None: all."""
+    require_stable: bool = False
+
+
+class OffsetsOfTopic(NamedTuple):
+    topic: str
+    partitions: Sequence[int]
+
+
+@dataclass(slots=True)
+class OffsetDeleteRequested(GroupEvent):
+    topics: Sequence[OffsetsOfTopic]
+
+
+# ------------------------------------------------------------------------- groups as a whole
+
+
+@dataclass(slots=True)
+class DescribeRequested(GroupEvent):
+    pass
+
+
+@dataclass(slots=True)
+class DeleteRequested(GroupEvent):
+    pass
+
+
+@dataclass(slots=True)
+class ShardEvent:
+    """About all groups of the shard."""
+
+    token: Token | None
+
+    @property
+    def key(self) -> str | None:
+        return None
+
+    @property
+    def commutes(self) -> bool:
+        return False
+
+
+@dataclass(slots=True)
+class ListRequested(ShardEvent):
+    states: frozenset[str]
+    """In lower case; empty: all."""
+    types: frozenset[str]
+
+
+@dataclass(slots=True)
+class RetentionChecked(ShardEvent):
+    group_ids: Sequence[str]
+
+
+@dataclass(slots=True)
+class TopicDeleted(ShardEvent):
+    topic: str
+    topic_id: bytes

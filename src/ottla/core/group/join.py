@@ -1,0 +1,209 @@
+"""JoinGroup: who may come in, and what that starts.
+
+What is answered, by the state of the group and who asks
+
+    asks                          Empty          Preparing…   Completing…       Stable
+    nobody known, dynamic         an id first (KIP-394), or, asked the old way, as "new member"
+    an id given out, or new       added, and a rebalance prepared or gone on with; parked
+    nobody known, known instance  -              replaced,    replaced,         replaced; answered
+                                                 parked       rebalance         at once unless the
+                                                                                protocol changes
+    member, same metadata         (unknown       parked       answered at once  leader: rebalance,
+                                   member)                                      others: at once
+    member, other metadata        (unknown)      parked       rebalance         rebalance"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.core.group.classic import ClassicGroup, GroupState
+from ottla.core.group.events import (
+    UNKNOWN_MEMBER,
+    JoinRequested,
+    SessionExpired,
+    StaticMemberNotWritten,
+)
+from ottla.core.group.member import Member
+from ottla.core.group.rebalance import (
+    complete_join_if_all_joined,
+    described_members,
+    join_error,
+    joined,
+    park_join,
+    prepare,
+    rebalance,
+    remove_member,
+    restart_session,
+    session_key,
+    sync_error,
+)
+from ottla.core.group.records import GroupRecord
+from ottla.core.group.turn import Turn
+
+
+def join(group: ClassicGroup, event: JoinRequested, turn: Turn) -> None:
+    """The caller has made the group if a member without an id asks."""
+    is_unknown = event.member_id == UNKNOWN_MEMBER
+    refused_id = event.member_id
+    try:
+        if not _has_room(group, event.member_id, turn):
+            refused_id = UNKNOWN_MEMBER
+            remove_member(group, event.member_id, turn)
+            complete_join_if_all_joined(group, turn)
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        if not group.supports(event.protocol_type, event.protocols):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if not is_unknown:
+            _join_with_id(group, event, turn)
+        elif event.instance_id is not None:
+            _join_static(group, event, turn)
+        else:
+            _join_dynamic(group, event, turn)
+    except KafkaError as error:
+        turn.decision.respond(event.token, join_error(error.code, refused_id))
+
+
+def _has_room(group: ClassicGroup, member_id: str, turn: Turn) -> bool:
+    """In a rebalance those count who have joined it, so that where the limit was lowered the last
+    to join again are the ones who go."""
+    member = group.members.get(member_id)
+    if group.state is GroupState.EMPTY:
+        return True
+    if group.state is GroupState.PREPARING_REBALANCE:
+        is_waiting = member is not None and member.join_token is not None
+        return is_waiting or group.awaiting_joins < turn.settings.max_size
+    return member is not None or len(group.members) < turn.settings.max_size
+
+
+# ------------------------------------------------------------------------------------ new members
+
+
+def _join_dynamic(group: ClassicGroup, event: JoinRequested, turn: Turn) -> None:
+    member_id = f"{event.client_id}-{event.new_id}"
+    if not event.member_id_required:
+        _add(group, event, member_id, turn)
+        return
+    if len(group.pending_joins) >= turn.settings.max_pending_joins:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    group.pending_joins.add(member_id)
+    turn.decision.start_timer(
+        session_key(group, member_id),
+        event.session_timeout_ms,
+        SessionExpired(None, group.group_id, member_id),
+    )
+    turn.decision.respond(event.token, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+
+
+def _join_static(group: ClassicGroup, event: JoinRequested, turn: Turn) -> None:
+    assert event.instance_id is not None
+    member_id = f"{event.instance_id}-{event.new_id}"
+    known = group.static_members.get(event.instance_id)
+    if known is None:
+        _add(group, event, member_id, turn)
+    else:
+        _replace(group, group.members[known], event, member_id, turn)
+
+
+def _add(group: ClassicGroup, event: JoinRequested, member_id: str, turn: Turn) -> None:
+    member = Member(
+        member_id,
+        event.instance_id,
+        event.client_id,
+        event.client_host,
+        event.rebalance_timeout_ms,
+        event.session_timeout_ms,
+        event.protocols,
+    )
+    member.is_new = True
+    if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+        group.new_member_added = True
+    if not group.members:
+        group.protocol_type = event.protocol_type
+    group.add(member)
+    park_join(group, member, event.token, turn)
+    restart_session(group, member, turn, turn.settings.new_member_join_timeout_ms)
+    rebalance(group, turn)
+
+
+# ------------------------------------------------------------------------------- known members
+
+
+def _join_with_id(group: ClassicGroup, event: JoinRequested, turn: Turn) -> None:
+    if event.member_id in group.pending_joins:
+        if event.instance_id is not None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        _add(group, event, event.member_id, turn)
+        return
+    member = group.check_member(event.member_id, event.instance_id)
+    is_same = member.protocols == event.protocols
+    if group.state is GroupState.EMPTY:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if is_same and (
+        group.state is GroupState.COMPLETING_REBALANCE
+        or (group.state is GroupState.STABLE and group.leader_id != member.member_id)
+    ):
+        turn.decision.respond(event.token, joined(group, member.member_id))
+        return
+    group.update(member, event.protocols, event.rebalance_timeout_ms, event.session_timeout_ms)
+    park_join(group, member, event.token, turn)
+    rebalance(group, turn)
+
+
+def _replace(
+    group: ClassicGroup, member: Member, event: JoinRequested, member_id: str, turn: Turn
+) -> None:
+    """A static member has come back without its id: it gets a new one, and whoever still uses the
+    old one is fenced off (KIP-345)."""
+    old_id, old_leader = member.member_id, group.leader_id
+    undo = StaticMemberNotWritten(
+        None, group.group_id, event.instance_id or "", old_id,
+        member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms,
+    )  # fmt: skip
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    turn.decision.respond(group.take_join(member), join_error(fenced, old_id))
+    turn.decision.respond(group.take_sync(member), sync_error(fenced))
+    turn.decision.cancel_timer(session_key(group, old_id))
+    group.rename(member, member_id)
+    group.update(member, event.protocols, event.rebalance_timeout_ms, event.session_timeout_ms)
+    restart_session(group, member, turn)
+    keeps_protocol = (
+        group.state is GroupState.STABLE and group.choose_protocol() == group.protocol_name
+    )
+    if keeps_protocol:
+        turn.decision.records.append(GroupRecord(group.group_id, group.metadata(turn.now_ms)))
+        turn.decision.if_failed = undo
+        _answer_replaced(group, event, member_id, old_leader, turn)
+        return
+    park_join(group, member, event.token, turn)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        # The leader may already be assigning to the old id.
+        prepare(group, turn)
+    else:
+        rebalance(group, turn)
+
+
+def _answer_replaced(
+    group: ClassicGroup, event: JoinRequested, member_id: str, old_leader: str | None, turn: Turn
+) -> None:
+    """A leader must not assign again while the group is stable. One that can be told so is; another
+    is given its old id as the leader's, and so takes itself for a follower."""
+    body = joined(group, member_id)
+    is_leader = group.leader_id == member_id
+    if event.can_skip_assignment:
+        body["members"] = described_members(group) if is_leader else []
+        body["skip_assignment"] = is_leader
+    else:
+        body["members"] = []
+        body["leader"] = old_leader or ""
+    turn.decision.respond(event.token, body)
+
+
+def undo_replacement(group: ClassicGroup, event: StaticMemberNotWritten, turn: Turn) -> None:
+    member = group.members.get(group.static_members.get(event.instance_id, ""))
+    if member is None:
+        return
+    turn.decision.cancel_timer(session_key(group, member.member_id))
+    group.rename(member, event.old_member_id)
+    group.update(
+        member, event.old_protocols, event.old_rebalance_timeout_ms, event.old_session_timeout_ms
+    )
+    restart_session(group, member, turn)

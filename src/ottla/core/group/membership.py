@@ -1,0 +1,154 @@
+"""What members do between joins: sync, heartbeat, leave; and what happens when they do not."""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.core.coordinator import Body
+from ottla.core.group.classic import ClassicGroup, GroupState
+from ottla.core.group.events import (
+    UNKNOWN_MEMBER,
+    AssignmentNotWritten,
+    EmptyGroupNotWritten,
+    HeartbeatReceived,
+    LeaveRequested,
+    LeavingMember,
+    SessionExpired,
+    SyncRequested,
+    SyncTimedOut,
+)
+from ottla.core.group.rebalance import (
+    complete_join,
+    complete_join_if_all_joined,
+    hand_out,
+    prepare,
+    rebalance,
+    remove_member,
+    restart_session,
+    sync_error,
+    sync_key,
+    synced,
+)
+from ottla.core.group.turn import Turn
+
+# ------------------------------------------------------------------------------------------ sync
+
+
+def sync(group: ClassicGroup, event: SyncRequested, turn: Turn) -> None:
+    try:
+        _sync(group, event, turn)
+    except KafkaError as error:
+        turn.decision.respond(event.token, sync_error(error.code))
+
+
+def _sync(group: ClassicGroup, event: SyncRequested, turn: Turn) -> None:
+    if group.state is GroupState.EMPTY:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    member = group.check_member(event.member_id, event.instance_id)
+    if event.generation != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    if event.protocol_type not in (None, group.protocol_type) or (
+        event.protocol_name not in (None, group.protocol_name)
+    ):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_syncs.pop(member.member_id, None)
+    if not group.pending_syncs:
+        turn.decision.cancel_timer(sync_key(group))
+    if group.state is GroupState.STABLE:
+        turn.decision.respond(event.token, synced(group, member.assignment))
+        return
+    replaced, member.sync_token = member.sync_token, event.token
+    turn.decision.respond(replaced, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+    if group.leader_id == member.member_id:
+        hand_out(group, event.assignments, turn)
+        turn.decision.if_failed = AssignmentNotWritten(None, group.group_id, group.generation)
+
+
+def retry_assignment(group: ClassicGroup, event: AssignmentNotWritten, turn: Turn) -> None:
+    """Those who waited for it have been told the error."""
+    is_same = event.generation == group.generation
+    if is_same and group.state is GroupState.COMPLETING_REBALANCE:
+        prepare(group, turn)
+
+
+def become_empty_unwritten(group: ClassicGroup, event: EmptyGroupNotWritten, turn: Turn) -> None:
+    """After a restart the last generation would come back, and its members time out."""
+    if group.state is GroupState.PREPARING_REBALANCE and not group.members:
+        group.generation = event.generation
+        group.protocol_name = None
+        group.subscribed_topics = frozenset() if group.uses_consumer_protocol else None
+        group.move_to(GroupState.EMPTY, turn.now_ms)
+
+
+def expire_syncs(group: ClassicGroup, event: SyncTimedOut, turn: Turn) -> None:
+    if event.generation != group.generation or not group.pending_syncs:
+        return
+    if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+        for member_id in list(group.pending_syncs):
+            remove_member(group, member_id, turn)
+        prepare(group, turn)
+
+
+# ------------------------------------------------------------------------------------ heartbeats
+
+
+def heartbeat(group: ClassicGroup, event: HeartbeatReceived, turn: Turn) -> None:
+    member = group.check_member(event.member_id, event.instance_id)
+    if event.generation != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    restart_session(group, member, turn)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def expire_session(group: ClassicGroup, event: SessionExpired, turn: Turn) -> None:
+    member = group.members.get(event.member_id)
+    if event.member_id in group.pending_joins:
+        remove_member(group, event.member_id, turn)
+    elif member is None or member.is_known_alive:
+        return
+    else:
+        remove_member(group, event.member_id, turn)
+        if group.can_rebalance:
+            prepare(group, turn)
+            return
+    if group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
+        complete_join(group, turn)
+
+
+# --------------------------------------------------------------------------------------- leaving
+
+
+def leave(group: ClassicGroup, event: LeaveRequested, turn: Turn) -> None:
+    size = len(group.members)
+    members = [left(leaving, _leave_one(group, leaving, turn)) for leaving in event.members]
+    if group.state is GroupState.PREPARING_REBALANCE:
+        complete_join_if_all_joined(group, turn)
+    elif len(group.members) < size:
+        rebalance(group, turn)
+    turn.decision.respond(event.token, {"members": members})
+
+
+def left(leaving: LeavingMember, code: ErrorCode) -> Body:
+    return {
+        "member_id": leaving.member_id,
+        "group_instance_id": leaving.instance_id,
+        "error_code": code,
+    }
+
+
+def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> ErrorCode:
+    member_id = leaving.member_id
+    if member_id == UNKNOWN_MEMBER:
+        # An administrator removes a static member, whose id nobody else knows.
+        member_id = group.static_members.get(leaving.instance_id or "", UNKNOWN_MEMBER)
+        if member_id == UNKNOWN_MEMBER:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    elif member_id not in group.pending_joins:
+        try:
+            group.check_member(member_id, leaving.instance_id)
+        except KafkaError as error:
+            return error.code
+    remove_member(group, member_id, turn)
+    return ErrorCode.NONE

@@ -1,0 +1,97 @@
+"""The committed offsets of the groups of one shard, as the log has them.
+
+Offsets that were committed in a transaction wait, per producer, for its end. Where such an offset
+and an ordinary one meet, the one that is later in the log counts, whichever is made valid last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ottla.core.coordinator import NO_PRODUCER_ID
+from ottla.core.group.records import CommittedOffset, OffsetRecord
+
+OffsetKey = tuple[str, str, int]
+"""Group, topic, partition."""
+
+_NO_TOPICS: Mapping[str, Mapping[int, CommittedOffset]] = {}
+
+
+class OffsetStore:
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        self._pending: dict[int, dict[OffsetKey, CommittedOffset]] = {}
+
+    # --------------------------------------------------------------------------------- reading
+
+    def topics(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        """Topic -> partition -> offset, of those that count now."""
+        return self._by_group.get(group_id, _NO_TOPICS)
+
+    def group_ids(self) -> Iterator[str]:
+        return iter(self._by_group)
+
+    def has_any(self, group_id: str) -> bool:
+        return group_id in self._by_group
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether a transaction that has not ended wants to change it."""
+        key = (group_id, topic, partition)
+        return any(key in offsets for offsets in self._pending.values())
+
+    def has_pending(self, group_id: str) -> bool:
+        return any(key[0] == group_id for offsets in self._pending.values() for key in offsets)
+
+    def with_pending(self, group_id: str) -> list[tuple[str, int]]:
+        """Topic and partition of every offset of a group, those of open transactions too."""
+        found = {
+            (topic, partition): None
+            for topic, partitions in self.topics(group_id).items()
+            for partition in partitions
+        }
+        for offsets in self._pending.values():
+            found.update({key[1:]: None for key in offsets if key[0] == group_id})
+        return list(found)
+
+    # -------------------------------------------------------------------------------- applying
+
+    def apply(self, record: OffsetRecord, record_offset: int, producer_id: int) -> None:
+        group_id, topic, partition, value = record
+        if value is None:
+            self._remove(group_id, topic, partition)
+            return
+        value = value._replace(record_offset=record_offset)
+        if producer_id == NO_PRODUCER_ID:
+            self._put(group_id, topic, partition, value)
+        else:
+            pending = self._pending.setdefault(producer_id, {})
+            pending[group_id, topic, partition] = value
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        pending = self._pending.pop(producer_id, {})
+        if not commit:
+            return
+        for (group_id, topic, partition), value in pending.items():
+            known = self.topics(group_id).get(topic, {}).get(partition)
+            if known is None or known.record_offset < value.record_offset:
+                self._put(group_id, topic, partition, value)
+
+    def _put(self, group_id: str, topic: str, partition: int, value: CommittedOffset) -> None:
+        topics = self._by_group.get(group_id)
+        if topics is None:
+            topics = self._by_group[group_id] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+        partitions[partition] = value
+
+    def _remove(self, group_id: str, topic: str, partition: int) -> None:
+        for offsets in self._pending.values():
+            offsets.pop((group_id, topic, partition), None)
+        topics = self._by_group.get(group_id)
+        if topics is None or topic not in topics:
+            return
+        topics[topic].pop(partition, None)
+        if not topics[topic]:
+            del topics[topic]
+        if not topics:
+            del self._by_group[group_id]

@@ -1,0 +1,260 @@
+"""Committing, fetching, deleting and expiring offsets.
+
+Who may commit
+- a member of the present generation, unless the group waits for its leader's assignment
+  (REBALANCE_IN_PROGRESS: the client is to join again first);
+- anyone without member id and generation, while the group has no members. That is how consumers
+  that assign partitions to themselves, and administrators, commit; the group is made by it.
+
+When offsets expire, `offsets.retention.minutes` after
+- the last commit, of a group that only commits;
+- the group became empty (or, where that is not known, the last commit);
+- the last commit, of topics that a stable group of consumers has no subscription to.
+An offset that has an expire time of its own goes at that time. Those of other groups stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import ZERO_UUID
+from ottla.core.coordinator import Body, Decision
+from ottla.core.group.classic import ClassicGroup, GroupState
+from ottla.core.group.events import (
+    CommitPartition,
+    CommitRequested,
+    OffsetDeleteRequested,
+    OffsetsRequested,
+    TopicDeleted,
+)
+from ottla.core.group.offset_store import OffsetStore
+from ottla.core.group.rebalance import restart_session
+from ottla.core.group.records import NO_EPOCH, NO_TIMESTAMP, CommittedOffset, OffsetRecord
+from ottla.core.group.turn import Turn
+
+NO_OFFSET = -1
+BROKERS_RETENTION = -1
+
+# -------------------------------------------------------------------------------------- committing
+
+
+def commit(group: ClassicGroup | None, event: CommitRequested, turn: Turn) -> None:
+    try:
+        _check_commit(group, event, turn)
+    except KafkaError as error:
+        turn.decision.respond(event.token, commit_error(event, error.code))
+        return
+    now_ms = turn.now_ms
+    longest = turn.settings.offset_metadata_max_bytes
+    expires = NO_TIMESTAMP
+    if event.retention_ms != BROKERS_RETENTION:
+        expires = now_ms + event.retention_ms
+    records = turn.decision.records
+    topics = []
+    for name, topic_id, wanted in event.topics:
+        partitions = []
+        for partition, offset, leader_epoch, metadata in wanted:
+            code = ErrorCode.NONE
+            if metadata is not None and len(metadata) > longest:
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                value = CommittedOffset(
+                    offset, leader_epoch, metadata or "", now_ms, expires, topic_id
+                )
+                records.append(OffsetRecord(event.group_id, name, partition, value))
+            partitions.append({"partition_index": partition, "error_code": code})
+        topics.append({"name": name, "topic_id": topic_id, "partitions": partitions})
+    turn.decision.respond(event.token, {"topics": topics})
+
+
+def _check_commit(group: ClassicGroup | None, event: CommitRequested, turn: Turn) -> None:
+    """Raises KafkaError. A commit is as good as a heartbeat."""
+    if group is None:
+        if event.generation < 0:
+            return
+        if event.knows_group_not_found:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    if group.state is GroupState.EMPTY and event.generation < 0:
+        return
+    if event.generation < 0 and not event.member_id and event.instance_id is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    member = group.check_member(event.member_id, event.instance_id)
+    if event.generation != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    restart_session(group, member, turn)
+
+
+def commit_error(event: CommitRequested, code: ErrorCode) -> Body:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "topic_id": topic.topic_id,
+                "partitions": [_committed(each, code) for each in topic.partitions],
+            }
+            for topic in event.topics
+        ]
+    }
+
+
+def _committed(committed: CommitPartition, code: ErrorCode) -> Body:
+    return {"partition_index": committed.partition, "error_code": code}
+
+
+# ---------------------------------------------------------------------------------------- fetching
+
+
+def fetch(store: OffsetStore, event: OffsetsRequested, decision: Decision) -> None:
+    """A group that is not known has no offsets; that is no error."""
+    known = store.topics(event.group_id)
+
+    def is_unstable(topic: str, partition: int) -> bool:
+        return event.require_stable and store.is_pending(event.group_id, topic, partition)
+
+    topics: list[Body] = []
+    if event.topics is None:
+        for name, offsets in known.items():
+            found = [_fetched(name, each, offsets[each], is_unstable) for each in offsets]
+            topics.append({"name": name, "partitions": found})
+    else:
+        for name, partitions, topic_id in event.topics:
+            offsets = known.get(name, {})
+            found = [
+                _fetched(name, each, _valid(offsets.get(each), topic_id), is_unstable)
+                for each in partitions
+            ]
+            topics.append({"name": name, "topic_id": topic_id, "partitions": found})
+    decision.respond(event.token, {"group_id": event.group_id, "topics": topics})
+
+
+def _valid(value: CommittedOffset | None, topic_id: bytes) -> CommittedOffset | None:
+    """None if the offset was committed for a deleted topic of the same name."""
+    if value is None or ZERO_UUID in (topic_id, value.topic_id) or value.topic_id == topic_id:
+        return value
+    return None
+
+
+def _fetched(
+    topic: str,
+    partition: int,
+    value: CommittedOffset | None,
+    is_unstable: Callable[[str, int], bool],
+) -> Body:
+    if is_unstable(topic, partition):
+        return no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    if value is None:
+        return no_offset(partition)
+    return {
+        "partition_index": partition,
+        "committed_offset": value.offset,
+        "committed_leader_epoch": value.leader_epoch,
+        "metadata": value.metadata,
+        "error_code": ErrorCode.NONE,
+    }
+
+
+def no_offset(partition: int, code: ErrorCode = ErrorCode.NONE) -> Body:
+    return {
+        "partition_index": partition,
+        "committed_offset": NO_OFFSET,
+        "committed_leader_epoch": NO_EPOCH,
+        "metadata": "",
+        "error_code": code,
+    }
+
+
+# ---------------------------------------------------------------------------------------- removing
+
+
+def delete(
+    store: OffsetStore, group: ClassicGroup | None, event: OffsetDeleteRequested, decision: Decision
+) -> None:
+    if group is None:
+        decision.respond(event.token, {"error_code": ErrorCode.GROUP_ID_NOT_FOUND, "topics": []})
+        return
+    if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+        decision.respond(event.token, {"error_code": ErrorCode.NON_EMPTY_GROUP, "topics": []})
+        return
+    topics: list[Body] = []
+    for topic, partitions in event.topics:
+        code = ErrorCode.NONE
+        if group.is_subscribed_to(topic):
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        else:
+            _add_tombstones(store, event.group_id, topic, partitions, decision)
+        answers = [{"partition_index": each, "error_code": code} for each in partitions]
+        topics.append({"name": topic, "partitions": answers})
+    decision.respond(event.token, {"error_code": ErrorCode.NONE, "topics": topics})
+
+
+def _add_tombstones(
+    store: OffsetStore, group_id: str, topic: str, partitions: Iterable[int], decision: Decision
+) -> None:
+    known = store.topics(group_id).get(topic, {})
+    for partition in partitions:
+        if partition in known or store.is_pending(group_id, topic, partition):
+            decision.records.append(OffsetRecord(group_id, topic, partition, None))
+
+
+def delete_all(store: OffsetStore, group_id: str, decision: Decision) -> None:
+    for topic, partition in store.with_pending(group_id):
+        decision.records.append(OffsetRecord(group_id, topic, partition, None))
+
+
+def forget_topic(store: OffsetStore, event: TopicDeleted, decision: Decision) -> None:
+    """Offsets in a topic that is no more. A new topic of that name has another id."""
+    for group_id in store.group_ids():
+        for partition, value in store.topics(group_id).get(event.topic, {}).items():
+            if _valid(value, event.topic_id) is not None:
+                decision.records.append(OffsetRecord(group_id, event.topic, partition, None))
+
+
+def expire(store: OffsetStore, group: ClassicGroup, turn: Turn) -> bool:
+    """Whether no offset of the group is left."""
+    topics = store.topics(group.group_id)
+    if not topics:
+        return not store.has_pending(group.group_id)
+    since = _retention_start(group)
+    if since is None:
+        return False
+    nothing_left = True
+    for topic, partitions in topics.items():
+        is_subscribed = group.is_subscribed_to(topic)
+        for partition, value in partitions.items():
+            if (
+                is_subscribed
+                or not _is_expired(value, since, turn)
+                or store.is_pending(group.group_id, topic, partition)
+            ):
+                nothing_left = False
+            else:
+                record = OffsetRecord(group.group_id, topic, partition, None)
+                turn.decision.records.append(record)
+    return nothing_left and not store.has_pending(group.group_id)
+
+
+def _retention_start(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
+    """From when on each offset's retention counts; None: nothing expires."""
+    if group.protocol_type is None:
+        return lambda value: value.commit_timestamp_ms
+    if group.state is GroupState.EMPTY:
+        emptied_ms = group.state_timestamp_ms
+        if emptied_ms is not None:
+            return lambda value: emptied_ms
+        return lambda value: value.commit_timestamp_ms
+    if group.state is GroupState.STABLE and group.uses_consumer_protocol:
+        if group.subscribed_topics is None:
+            return None
+        return lambda value: value.commit_timestamp_ms
+    return None
+
+
+def _is_expired(
+    value: CommittedOffset, since: Callable[[CommittedOffset], int], turn: Turn
+) -> bool:
+    if value.expire_timestamp_ms != NO_TIMESTAMP:
+        return turn.now_ms >= value.expire_timestamp_ms
+    return turn.now_ms - since(value) >= turn.settings.offsets_retention_ms
