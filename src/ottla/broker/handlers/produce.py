@@ -151,7 +151,7 @@ def _answer(
             body = {
                 "index": index,
                 "base_offset": result.base_offset,
-                "log_append_time_ms": now_ms if log.config.log_append_time else -1,
+                "log_append_time_ms": result.max_timestamp if log.config.log_append_time else -1,
                 "log_start_offset": log.log_start_offset,
             }
             partitions.append(body)
