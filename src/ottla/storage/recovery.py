@@ -190,16 +190,22 @@ def _open_segments(fs: FileSystem, known: OpenLog) -> list[Segment]:
         stem, _, extension = name.partition(".")
         if extension in _INDEX_EXTENSIONS and stem not in expected:
             fs.remove(f"{known.directory}/{name}")
-    segments = _without_empty([Segment(fs, known.directory, base) for base in bases])
+    segments = _without_empty([Segment(fs, known.directory, base) for base in bases], known)
     for segment in segments[-1:]:
         segment.created_ms = fs.modified_ms(segment.file.path)
     return segments
 
 
-def _without_empty(segments: list[Segment]) -> list[Segment]:
+def _without_empty(segments: list[Segment], known: OpenLog) -> list[Segment]:
     """Remove files of segments that hold nothing: of a roll that failed, or of one whose records a
-    power cut took. The last may stay, unless the one before it went on behind its beginning."""
+    power cut took. The last may stay, unless the one before it went on behind its beginning; so
+    does the first if it was on disk for good: compaction emptied it, and the log begins with it."""
     kept = [segment for segment in segments[:-1] if segment.size] + segments[-1:]
+    is_first_safe = len(segments) > 1 and (
+        known.is_clean or segments[1].base_offset <= known.recovery_point
+    )
+    if is_first_safe and kept[0] is not segments[0]:
+        kept.insert(0, segments[0])
     if len(kept) > 1 and not kept[-1].size:
         try:
             if kept[-2].next_offset() > kept[-1].base_offset:

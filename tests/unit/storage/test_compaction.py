@@ -164,6 +164,24 @@ def test_a_segment_of_which_nothing_is_left_can_be_cleaned_and_read_over(tmp_pat
     assert [r.value for r in data_records(again)] == [b"last"]
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_whose_first_segment_was_emptied_begins_where_it_began(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    log = new_log(tmp_path, segment_bytes=200)
+    rounds = Rounds(log)
+    for number in range(5):
+        put(log, [(b"a", b"%d" % number * 100)])
+    rounds.clean()
+    assert log.segments[0].size == 0
+    log.close(START_MS)
+    again = open_test_log(
+        str(tmp_path), log.config, is_clean=is_clean, recovery_point=log.recovery_point
+    )
+    assert again.log_start_offset == 0
+    assert [r.offset for r in data_records(again)] == [4]
+
+
 def test_a_round_covers_only_as_many_keys_as_its_memory_holds(tmp_path: Path) -> None:
     log = new_log(tmp_path, segment_bytes=3_000)
     for number in range(400):
