@@ -99,6 +99,13 @@ class Partition:
     def readable_to(self, *, committed_only: bool) -> int:
         return self.last_stable_offset if committed_only else self.high_watermark
 
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(The newest leader epoch that is not after `epoch`, where it ended); -1 twice if none is
+        known. The present one may have no record yet, and ends at the end of the log all the same."""
+        if epoch == self.leader_epoch:
+            return epoch, self.log.log_end_offset
+        return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
+
     def check_leader_epoch(self, epoch: int) -> None:
         """KIP-320: refuse a client whose metadata is older or newer than ours. -1: not told."""
         if epoch == -1 or epoch == self.leader_epoch:

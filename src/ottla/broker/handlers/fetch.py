@@ -5,7 +5,10 @@
 - Waits until `min_bytes` are there or `max_wait_ms` is over. The append that brings the bytes wakes
   the fetch; nothing polls.
 - Sessions (KIP-227), leader epoch checks (KIP-320), divergence (KIP-595, v12+), topic ids (KIP-516,
-  v13+), read_committed with aborted transactions.
+  v13+), the leader's address for a fenced client (KIP-951, v16+), read_committed with aborted
+  transactions.
+- Before v10 a topic whose `compression.type` is zstd cannot be read (KIP-110); before v6 clients do
+  not know KAFKA_STORAGE_ERROR and are told NOT_LEADER_OR_FOLLOWER, which they retry too.
 - Bytes that are not in memory are read in a thread; the event loop never waits for the disk.
 
 Deviation: a batch that is damaged on disk is never sent; the partition answers CORRUPT_MESSAGE."""
@@ -28,10 +31,14 @@ if TYPE_CHECKING:
 
 API_KEY = 1
 READ_COMMITTED = 1
+_FIRST_BY_ID = 13
+_FIRST_WITH_STORAGE_ERROR = 6
+_FIRST_WITH_ZSTD = 10
+_FIRST_WITH_LEADER = 16
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
-    by_id = context.api_version >= 13
+    by_id = context.api_version >= _FIRST_BY_ID
     try:
         session, wanted, incremental = broker.fetch_sessions.resolve(
             request.session_id,
@@ -42,7 +49,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
         )
     except KafkaError as error:
         return {"error_code": error.code}
-    return Fetch(broker, request, session, wanted, incremental, by_id).start()
+    return Fetch(broker, context, request, session, wanted, incremental).start()
 
 
 def _wanted(broker: Broker, request: Any, by_id: bool) -> Iterator[FetchPartition]:
@@ -83,6 +90,7 @@ class Fetch:
         "_by_id",
         "_bytes",
         "_committed_only",
+        "_context",
         "_incremental",
         "_is_scheduled",
         "_max_bytes",
@@ -96,19 +104,20 @@ class Fetch:
     def __init__(
         self,
         broker: Broker,
+        context: RequestContext,
         request: Any,
         session: FetchSession | None,
         wanted: list[FetchPartition],
         incremental: bool,
-        by_id: bool,
     ) -> None:
         self._broker = broker
+        self._context = context
         self._session = session
         self._wanted = wanted
         self._incremental = incremental
-        self._by_id = by_id
-        self._min_bytes = request.min_bytes
+        self._by_id = context.api_version >= _FIRST_BY_ID
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._max_wait_ms = request.max_wait_ms
         self._committed_only = request.isolation_level == READ_COMMITTED
         self._bytes = 0
@@ -201,31 +210,52 @@ class Fetch:
     def _read(self, *, wait: bool) -> tuple[list[tuple[FetchPartition, Body]], bool]:
         """(what each partition has to say, whether that is the answer or we should wait)."""
         results = []
-        total = 0
+        total = readable = 0
         is_final = self._max_wait_ms <= 0 or not self._wanted
         for wanted in self._wanted:
+            room = min(self._max_bytes - total, wanted.max_bytes)
             try:
-                body = self._read_partition(wanted, self._max_bytes - total, total == 0, wait)
+                body, has_more = self._read_partition(wanted, room, total == 0, wait)
             except KafkaError as error:
                 is_final = True
-                body = {
-                    "partition_index": wanted.partition,
-                    "error_code": error.code,
-                    "high_watermark": -1,
-                    "records": b"",
-                }
-            total += len(body["records"])
+                body, has_more = self._failure(wanted, error), False
+            size = len(body["records"])
+            total += size
+            # Whole batches are sent; what did not fit counts as if it had been cut off.
+            readable += max(size, room) if has_more else size
             is_final = is_final or "diverging_epoch" in body
             results.append((wanted, body))
-        self._bytes = total
-        return results, is_final or total >= self._min_bytes
+        self._bytes = readable
+        return results, is_final or readable >= self._min_bytes
+
+    def _failure(self, wanted: FetchPartition, error: KafkaError) -> Body:
+        code, version = error.code, self._context.api_version
+        if code == ErrorCode.KAFKA_STORAGE_ERROR and version < _FIRST_WITH_STORAGE_ERROR:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        body: Body = {
+            "partition_index": wanted.partition,
+            "error_code": code,
+            "high_watermark": -1,
+            "records": b"",
+        }
+        partition = self._find(wanted)
+        is_fenced = code == ErrorCode.FENCED_LEADER_EPOCH and version >= _FIRST_WITH_LEADER
+        if is_fenced and partition is not None:
+            body["current_leader"] = {
+                "leader_id": self._broker.node_id,
+                "leader_epoch": partition.leader_epoch,
+            }
+        return body
 
     def _read_partition(
         self, wanted: FetchPartition, room: int, is_first: bool, wait: bool
-    ) -> Body:
+    ) -> tuple[Body, bool]:
+        """(what the partition has to say, whether it has more than there was room for)."""
         partition = self._broker.find_partition(self._key(wanted))
         partition.check_leader_epoch(wanted.current_leader_epoch)
         log = partition.log
+        if self._context.api_version < _FIRST_WITH_ZSTD and log.config.compression_type == "zstd":
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         stable = partition.last_stable_offset
         body: Body = {
             "partition_index": wanted.partition,
@@ -235,14 +265,16 @@ class Fetch:
             "records": b"",
         }
         if wanted.last_fetched_epoch >= 0:
-            end = log.epochs.end_offset_for(wanted.last_fetched_epoch, log.log_end_offset)
-            if end.epoch < wanted.last_fetched_epoch or end.start_offset < wanted.fetch_offset:
-                body["diverging_epoch"] = {"epoch": end.epoch, "end_offset": end.start_offset}
-                return body
+            epoch, end_offset = partition.end_of_epoch(wanted.last_fetched_epoch)
+            if epoch < 0:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+                body["diverging_epoch"] = {"epoch": epoch, "end_offset": end_offset}
+                return body, False
         limit = stable if self._committed_only else partition.high_watermark
         found = log.read(
             wanted.fetch_offset,
-            min(room, wanted.max_bytes),
+            room,
             limit,
             at_least_one=is_first,
             wait=wait,
@@ -254,14 +286,18 @@ class Fetch:
                 {"producer_id": txn.producer_id, "first_offset": txn.first_offset}
                 for txn in aborted
             ]
-        return body
+        return body, found.next_offset < limit
 
     # ------------------------------------------------------------------------------- answering
 
     def _body(self, results: list[tuple[FetchPartition, Body]]) -> Body:
         session = self._session
         topics: dict[tuple[str, bytes], list[Body]] = {}
+        nodes: list[Body] = []
         for wanted, body in results:
+            if not nodes and "current_leader" in body:
+                host, port = self._broker.endpoint_for(self._context.listener)
+                nodes = [{"node_id": self._broker.node_id, "host": host, "port": port}]
             if session is not None:
                 if self._incremental and not _is_news(wanted, body):
                     continue
@@ -275,6 +311,7 @@ class Fetch:
                 else {"topic": name, "partitions": partitions}
                 for (name, topic_id), partitions in topics.items()
             ],
+            "node_endpoints": nodes,
         }
 
     @staticmethod

@@ -33,9 +33,5 @@ def _answer(broker: Broker, topic: str, asked: Any) -> Body:
         partition.check_leader_epoch(asked.current_leader_epoch)
     except KafkaError as error:
         return {"partition": asked.partition, "error_code": error.code}
-    log = partition.log
-    if asked.leader_epoch == partition.leader_epoch:
-        epoch, end_offset = partition.leader_epoch, log.log_end_offset
-    else:
-        epoch, end_offset = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
+    epoch, end_offset = partition.end_of_epoch(asked.leader_epoch)
     return {"partition": asked.partition, "leader_epoch": epoch, "end_offset": end_offset}
