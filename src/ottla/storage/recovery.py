@@ -283,7 +283,14 @@ class _Recovery:
             self._note_aborted(segment, self._update_producers(header, batch))
 
         interval = self.known.config.index_interval_bytes
-        recovered = recover_segment(segment, self.known.recovery_point, interval, on_batch)
+        later = self.segments[self.segments.index(segment) + 1 :]
+        recovered = recover_segment(
+            segment,
+            self.known.recovery_point,
+            later[0].base_offset if later else None,
+            interval,
+            on_batch,
+        )
         self.end_offset = recovered.next_offset
         path = segment.file.path
         if recovered.cut_bytes:

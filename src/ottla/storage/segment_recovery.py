@@ -58,10 +58,15 @@ def recovery_start(segment: Segment, safe_offset: int) -> OffsetPosition:
 
 
 def recover_segment(
-    segment: Segment, safe_offset: int, index_interval_bytes: int, on_batch: OnBatch
+    segment: Segment,
+    safe_offset: int,
+    end_offset: int | None,
+    index_interval_bytes: int,
+    on_batch: OnBatch,
 ) -> Recovered:
     """Check every batch from `recovery_start` on, rebuild the indexes behind it, and cut the file
-    after the last good batch. `on_batch` is told each good one."""
+    after the last good batch. `on_batch` is told each good one. `end_offset` is where the next
+    segment begins; None for the last."""
     expected, position = recovery_start(segment, safe_offset)
     segment.truncate_indexes(position, expected)
     good, damaged = position, 0
@@ -69,7 +74,8 @@ def recover_segment(
     for found, successor in pairwise(batches):
         assert found is not None
         header = found.header
-        if found.batch is not None and _is_in_line(header, expected, successor, safe_offset):
+        room = _room(successor, end_offset)
+        if found.batch is not None and _is_in_line(header, expected, room, safe_offset):
             on_batch(header, found.batch)
             segment.count_in(
                 header.position,
@@ -118,16 +124,22 @@ def rebuild_indexes(segment: Segment, index_interval_bytes: int) -> bool:
     return is_whole
 
 
-def _is_in_line(
-    header: BatchHeader, expected: int, successor: _Found | None, safe_offset: int
-) -> bool:
+def _room(successor: _Found | None, end_offset: int | None) -> int | None:
+    """Where the batch before `successor` must end, if that is certain."""
+    if successor is None:
+        return end_offset
+    return None if successor.batch is None else successor.header.base_offset
+
+
+def _is_in_line(header: BatchHeader, expected: int, room: int | None, safe_offset: int) -> bool:
     """Whether the offsets of a batch whose CRC is right can be right too."""
     if header.base_offset <= expected:
         return header.base_offset == expected
-    if successor is not None:
-        return successor.batch is None or header.last_offset < successor.header.base_offset
-    # Alone at the end, a batch that leaps over the safe offset was there when that was the end.
-    return not expected < safe_offset < header.base_offset
+    if room is not None:
+        return header.next_offset <= room
+    # Nothing behind it can tell. It was written before the log was safe up to where it claims to
+    # lie beyond: compaction, which leaves gaps, leaves the last segment alone.
+    return not expected < safe_offset < header.next_offset
 
 
 def _is_believable(
