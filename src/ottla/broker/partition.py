@@ -101,7 +101,7 @@ class Partition:
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(The newest leader epoch that is not after `epoch`, where it ended); -1 twice if none is
-        known. The present one may have no record yet, and ends at the end of the log all the same."""
+        known. The present one ends where the log does, even if it has no record yet."""
         if epoch == self.leader_epoch:
             return epoch, self.log.log_end_offset
         return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)

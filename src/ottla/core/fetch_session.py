@@ -9,6 +9,9 @@ A fetch request carries (session id, epoch):
     n    -1      full fetch; close session n
     n    k > 0   incremental: session n, which must be at epoch k
 
+A session names topics by name or by id for all its life: a client that changes over (because it
+speaks another version of Fetch now) must open a new one. One that has no partitions left is closed.
+
 In an incremental answer a partition appears only if it has records, an error, or a watermark or
 start offset that the client has not been told. Partitions that returned data go to the end of the
 session's order, so that a byte limit starves none of them.
@@ -56,6 +59,8 @@ class FetchPartition:
 class FetchSession:
     id: int
     epoch: int
+    by_id: bool
+    """Whether topics are named by id."""
     last_used_ms: int
     partitions: dict[tuple[str, bytes, int], FetchPartition] = field(default_factory=dict)
 
@@ -97,6 +102,7 @@ class FetchSessionCache:
         epoch: int,
         partitions: Iterable[FetchPartition],
         forgotten: Iterable[tuple[str, bytes, int]],
+        by_id: bool,
         now_ms: int,
     ) -> tuple[FetchSession | None, list[FetchPartition], bool]:
         """(session or None, what to fetch, whether the answer is incremental).
@@ -106,7 +112,7 @@ class FetchSessionCache:
             wanted = list(partitions)
             if epoch == FINAL_EPOCH:
                 return None, wanted, False
-            session = self._open(now_ms)
+            session = self._open(by_id, now_ms)
             if session is not None:
                 for partition in wanted:
                     session.add(partition)
@@ -121,11 +127,19 @@ class FetchSessionCache:
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
                 f"fetch session {session_id} is at epoch {session.epoch}, not {epoch}",
             )
-        self._advance(session, now_ms)
+        if by_id != session.by_id:
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+                f"fetch session {session_id} names topics by {'id' if session.by_id else 'name'}",
+            )
         for partition in partitions:
             session.add(partition)
         for key in forgotten:
             session.partitions.pop(key, None)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return None, [], False
+        self._advance(session, now_ms)
         return session, list(session.partitions.values()), True
 
     def _advance(self, session: FetchSession, now_ms: int) -> None:
@@ -133,7 +147,7 @@ class FetchSessionCache:
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.id)
 
-    def _open(self, now_ms: int) -> FetchSession | None:
+    def _open(self, by_id: bool, now_ms: int) -> FetchSession | None:
         if len(self._sessions) >= self._max_sessions:
             if not self._sessions:
                 return None
@@ -143,7 +157,7 @@ class FetchSessionCache:
             del self._sessions[oldest.id]
         while self._next_id in self._sessions or self._next_id <= 0:
             self._next_id = self._next_id % MAX_EPOCH + 1
-        session = FetchSession(self._next_id, INITIAL_EPOCH + 1, now_ms)
+        session = FetchSession(self._next_id, INITIAL_EPOCH + 1, by_id, now_ms)
         self._sessions[session.id] = session
         self._next_id = self._next_id % MAX_EPOCH + 1
         return session

@@ -45,6 +45,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
             request.session_epoch,
             _wanted(broker, request, by_id),
             _forgotten(broker, request, by_id),
+            by_id,
             broker.clock.time_ms(),
         )
     except KafkaError as error:
