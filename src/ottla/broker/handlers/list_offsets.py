@@ -2,11 +2,14 @@
 
 Asked with a timestamp: the first record at or after it. With -1: the end (the last stable offset
 under read_committed); -2, -4: the beginning; -3: the record with the largest timestamp (KIP-734);
--5, -6: offsets in remote storage, which this broker has not, so -1. Offsets that a consumer could
-not read yet are not told. Look-ups by timestamp may wait for the disk: they run in a thread."""
+-5, -6: offsets in remote storage, which this broker has not, so -1. Other negative timestamps, and
+those that are newer than the request's version, are UNSUPPORTED_VERSION. A partition asked for
+twice is told once, with INVALID_REQUEST. Offsets that a consumer could not read yet are not told.
+Look-ups by timestamp may wait for the disk: they run in a thread."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, KafkaError
@@ -20,17 +23,38 @@ if TYPE_CHECKING:
 API_KEY = 2
 READ_COMMITTED = 1
 UNKNOWN = -1
+_FIRST_WITH = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+"""Special timestamp -> the version that brought it."""
 
 
 async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
     committed_only = request.isolation_level == READ_COMMITTED
+    counts = Counter(
+        (topic.name, asked.partition_index)
+        for topic in request.topics
+        for asked in topic.partitions
+    )
     topics = []
     for topic in request.topics:
-        partitions = [
-            await _answer(broker, topic.name, asked, committed_only) for asked in topic.partitions
-        ]
-        topics.append({"name": topic.name, "partitions": partitions})
+        partitions = {}
+        for asked in topic.partitions:
+            index = asked.partition_index
+            if counts[topic.name, index] > 1:
+                partitions[index] = _failure(index, ErrorCode.INVALID_REQUEST)
+            elif asked.timestamp < 0 and not _is_known(asked.timestamp, context.api_version):
+                partitions[index] = _failure(index, ErrorCode.UNSUPPORTED_VERSION)
+            else:
+                partitions[index] = await _answer(broker, topic.name, asked, committed_only)
+        topics.append({"name": topic.name, "partitions": list(partitions.values())})
     return {"topics": topics}
+
+
+def _is_known(timestamp: int, version: int) -> bool:
+    return version >= _FIRST_WITH.get(timestamp, version + 1)
+
+
+def _failure(index: int, code: ErrorCode) -> Body:
+    return {"partition_index": index, "error_code": code}
 
 
 async def _answer(broker: Broker, topic: str, asked: Any, committed_only: bool) -> Body:
@@ -40,7 +64,7 @@ async def _answer(broker: Broker, topic: str, asked: Any, committed_only: bool) 
         partition.check_leader_epoch(asked.current_leader_epoch)
         timestamp, offset, epoch = await _find(broker, partition, asked.timestamp, committed_only)
     except KafkaError as error:
-        return {"partition_index": index, "error_code": error.code}
+        return _failure(index, error.code)
     return {
         "partition_index": index,
         "timestamp": timestamp,
@@ -65,8 +89,6 @@ async def _find(
             found = await broker.run_blocking(log.offset_of_max_timestamp)
         case -5 | -6:
             return UNKNOWN, UNKNOWN, UNKNOWN
-        case _ if timestamp < 0:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp} has no meaning")
         case _:
             found = await broker.run_blocking(lambda: log.offset_for_timestamp(timestamp))
     if found is None or found.offset >= end:
