@@ -27,6 +27,7 @@ from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
 from ottla.broker.controller import Controller
 from ottla.broker.data_lock import DataLock
 from ottla.broker.flusher import Flusher
+from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.logs import Logs, WantedLog
@@ -72,6 +73,7 @@ class Broker:
         self.flusher = Flusher(clock, self.run_blocking)
         self.logs = Logs(fs, config.log_dirs, clock, self.run_blocking)
         self.housekeeping = Housekeeping(self)
+        self.group_coordinator = GroupCoordinator(self)
         self.client_log = LogLimiter(logger, clock.monotonic)
         """For what clients do that a person should know; they cannot fill the disk with it."""
         self._lock = DataLock()
@@ -115,6 +117,7 @@ class Broker:
         await self._serve(await self._adopt())
         self.logs.set_strays_aside()
         self.housekeeping.start()
+        self.group_coordinator.start()
         gc.collect()
         gc.freeze()
 
@@ -149,6 +152,7 @@ class Broker:
         }
 
     async def stop(self) -> None:
+        self.group_coordinator.stop()
         if self._server is not None:
             await self._server.stop(STOP_GRACE_S)
         await self.housekeeping.stop()
@@ -242,11 +246,13 @@ class Broker:
         self.logs.opened(logs)
         for log in logs:
             topic = self.image.topics[log.partition.topic]
-            self.partitions[log.partition] = Partition(
+            partition = self.partitions[log.partition] = Partition(
                 log,
                 topic.partitions[log.partition.partition].leader_epoch,
                 waits_for_sync=self.config.log_flush_acks_all,
             )
+            if topic.name == OFFSETS_TOPIC:
+                self.group_coordinator.partition_opened(partition)
 
     async def open_missing(self) -> None:
         """Try again to open the logs that the disk did not let us open."""
@@ -267,6 +273,7 @@ class Broker:
 
     def _drop_topic(self, topic: TopicImage) -> None:
         self.topics_looked_into.discard(topic.name)
+        self.group_coordinator.topic_deleted(topic)
         for index in range(len(topic.partitions)):
             partition = self.partitions.pop(TopicPartition(topic.name, index), None)
             if partition is not None:

@@ -1,0 +1,327 @@
+"""Drives coordinators (core/coordinator.py): one `ShardRunner` per partition that we lead.
+
+    opened ──► LOADING ──► ACTIVE ──► CLOSED
+                  └───────────┴── a log that cannot be read or written to
+
+What a runner does with an event
+1. If records of the same key wait to be appended and the event depends on them, append them now.
+2. Let the shard decide. Its timers start at once.
+3. Its records wait for the end of this turn of the loop, so that all that came in together goes to
+   the log as one batch. Then they are appended, and applied.
+4. Its responses go out when the high watermark has passed everything that was written before them,
+   even if the decision has no records itself: it may rest on some that could still be lost.
+
+An append that fails has changed nothing: those who asked get the error, and may try again. A write
+that was accepted and then could not be synced is another matter: what was applied may be lost, so
+the shard closes, and a restart loads what is there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from enum import Enum
+from functools import partial
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.ports import Clock
+from ottla.broker.coordinator_batches import Append, plan_appends
+from ottla.broker.coordinator_loader import load
+from ottla.broker.flusher import Flusher
+from ottla.broker.partition import Partition
+from ottla.broker.timers import Timers
+from ottla.core.coordinator import (
+    NO_PRODUCER_ID,
+    Decision,
+    Event,
+    SendResponse,
+    Shard,
+    StartTimer,
+)
+from ottla.wire.records.batch import read_header
+
+logger = logging.getLogger(__name__)
+
+
+class ShardState(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    CLOSED = "closed"
+
+
+_REFUSALS = {
+    ShardState.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ShardState.CLOSED: ErrorCode.NOT_COORDINATOR,
+}
+
+
+class RuntimePorts(NamedTuple):
+    """What the runtime needs of the broker it runs in."""
+
+    clock: Clock
+    timers: Timers
+    flusher: Flusher
+    run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]]
+    spawn: Callable[[Coroutine[Any, Any, Any]], object]
+
+
+class RuntimeSettings(NamedTuple):
+    compression: int = 0
+    """The number of a codec, 0 for none."""
+    load_buffer_bytes: int = 5 * 1024 * 1024
+
+
+class CoordinatorRuntime:
+    """The shards of one kind of coordinator, by partition."""
+
+    def __init__(
+        self,
+        ports: RuntimePorts,
+        make_shard: Callable[[], Shard],
+        settings: RuntimeSettings | None = None,
+    ) -> None:
+        self._ports = ports
+        self._make_shard = make_shard
+        self._settings = settings or RuntimeSettings()
+        self._runners: dict[int, ShardRunner] = {}
+
+    @property
+    def runners(self) -> list[ShardRunner]:
+        return list(self._runners.values())
+
+    def partition_opened(self, index: int, partition: Partition) -> None:
+        self.partition_closed(index)
+        runner = ShardRunner(partition, self._make_shard(), self._ports, self._settings)
+        self._runners[index] = runner
+        runner.start()
+
+    def partition_closed(self, index: int) -> None:
+        runner = self._runners.pop(index, None)
+        if runner is not None:
+            runner.close()
+
+    def close(self) -> None:
+        """What waits to be appended is, and whoever waits for something else is told to look for
+        another coordinator."""
+        for index in list(self._runners):
+            self.partition_closed(index)
+
+    def submit(self, index: int, event: Event) -> None:
+        """Decide an event in the shard of a partition; its token gets the answer, or the error."""
+        runner = self._runners.get(index)
+        if runner is not None:
+            runner.submit(event)
+        elif event.token is not None:
+            event.token.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
+
+
+class ShardRunner:
+    def __init__(
+        self, partition: Partition, shard: Shard, ports: RuntimePorts, settings: RuntimeSettings
+    ) -> None:
+        self.shard = shard
+        self.state = ShardState.LOADING
+        self._partition = partition
+        self._ports = ports
+        self._settings = settings
+        self._unwritten: list[Decision] = []
+        self._touched: dict[str | None, bool] = {}
+        """Key of each unwritten decision -> whether all its decisions commute."""
+        self._flush_handle: asyncio.Handle | None = None
+        self._written = 0
+        """The offset after the last record that was written."""
+        self._uncommitted: deque[tuple[int, list[SendResponse]]] = deque()
+        """(offset that the watermark must reach, responses), rising."""
+        self._is_waiting = False
+
+    # ------------------------------------------------------------------------ beginning and end
+
+    def start(self) -> None:
+        log = self._partition.log
+        if log.log_start_offset == log.log_end_offset:
+            self._loaded()
+        else:
+            self._ports.spawn(self._load())
+
+    async def _load(self) -> None:
+        try:
+            count = await load(
+                self._partition,
+                self.shard,
+                self._settings.load_buffer_bytes,
+                self._ports.run_blocking,
+                lambda: self.state is ShardState.LOADING,
+            )
+        except Exception as error:
+            logger.error("%s: the coordinator cannot load it: %s", self._partition.key, error)
+            self.close()
+            return
+        if self.state is ShardState.LOADING:
+            logger.info("%s: loaded %d records", self._partition.key, count)
+            self._loaded()
+
+    def _loaded(self) -> None:
+        self._written = self._partition.log.log_end_offset
+        self.state = ShardState.ACTIVE
+        self._start_timers(self.shard.loaded(self._ports.clock.time_ms()))
+
+    def close(self) -> None:
+        if self.state is ShardState.CLOSED:
+            return
+        self._flush()
+        self.state = ShardState.CLOSED
+        error = KafkaError(ErrorCode.NOT_COORDINATOR)
+        for token in self.shard.unload():
+            token.fail(error)
+        if not self._is_waiting:
+            self._fail(self._take_uncommitted(), error)
+
+    # ---------------------------------------------------------------------------------- deciding
+
+    def submit(self, event: Event) -> None:
+        if self.state is not ShardState.ACTIVE:
+            if event.token is not None:
+                event.token.fail(KafkaError(_REFUSALS[self.state]))
+            return
+        if self._touched and self._depends_on_unwritten(event):
+            self._flush()
+        self._carry_out(event, self.shard.decide(event, self._ports.clock.time_ms()))
+
+    def _depends_on_unwritten(self, event: Event) -> bool:
+        key = event.key
+        if key is None:
+            return True
+        if key not in self._touched:
+            return None in self._touched
+        return not (event.commutes and self._touched[key])
+
+    def _carry_out(self, event: Event, decision: Decision) -> None:
+        if decision.timers:
+            self._start_timers(decision)
+        if not decision.records:
+            if decision.responses:
+                self._release(decision.responses)
+            return
+        key = event.key
+        self._unwritten.append(decision)
+        self._touched[key] = event.commutes and self._touched.get(key, True)
+        if self._flush_handle is None:
+            self._flush_handle = asyncio.get_running_loop().call_soon(self._flush)
+
+    def _start_timers(self, decision: Decision) -> None:
+        timers, partition = self._ports.timers, self._partition.key
+        for effect in decision.timers:
+            if isinstance(effect, StartTimer):
+                action = partial(self.submit, effect.event)
+                timers.start((partition, effect.key), effect.delay_ms / 1000, action)
+            else:
+                timers.cancel((partition, effect.key))
+
+    # ---------------------------------------------------------------------------------- writing
+
+    def _flush(self) -> None:
+        """Append and apply everything that waits for it."""
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_handle = None
+        unwritten, self._unwritten = self._unwritten, []
+        self._touched.clear()
+        if not unwritten:
+            return
+        config = self._partition.log.config
+        now_ms = self._ports.clock.time_ms()
+        appends = plan_appends(
+            unwritten,
+            self.shard.encode,
+            now_ms,
+            config.max_message_bytes,
+            self._settings.compression,
+        )
+        for append in appends:
+            self._append(append, now_ms)
+
+    def _append(self, append: Append, now_ms: int) -> None:
+        try:
+            if append.error is not None:
+                raise append.error
+            offset = self._write(append, now_ms)
+        except KafkaError as error:
+            logger.warning("%s: records were not written: %s", self._partition.key, error.message)
+            for decision in append.completes:
+                self._undo(decision, error)
+            return
+        try:
+            self._apply(append, offset)
+        except Exception:
+            logger.exception("%s: records cannot be applied", self._partition.key)
+            for decision in append.completes:
+                self._fail(decision.responses, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            self.close()
+            return
+        for decision in append.completes:
+            if decision.responses:
+                self._release(decision.responses)
+
+    def _write(self, append: Append, now_ms: int) -> int:
+        """The offset of the first record. Raises KafkaError."""
+        partition = self._partition
+        header = read_header(append.batch)
+        result = partition.append(append.batch, header, now_ms)
+        self._written = result.last_offset + 1
+        if partition.waits_for_sync or partition.log.wants_flush:
+            self._ports.flusher.request(partition)
+        return result.base_offset
+
+    def _apply(self, append: Append, offset: int) -> None:
+        for record in append.records:
+            self.shard.apply(record, offset, NO_PRODUCER_ID)
+            offset += 1
+
+    def _undo(self, decision: Decision, error: KafkaError) -> None:
+        self._fail(decision.responses, error)
+        if decision.if_failed is not None and self.state is ShardState.ACTIVE:
+            self.submit(decision.if_failed)
+
+    # --------------------------------------------------------------------------------- answering
+
+    def _release(self, responses: list[SendResponse]) -> None:
+        if self._partition.high_watermark >= self._written:
+            _send(responses)
+            return
+        self._uncommitted.append((self._written, responses))
+        self._wait_for_commit()
+
+    def _wait_for_commit(self) -> None:
+        if not self._is_waiting and self._uncommitted:
+            self._is_waiting = True
+            committed = self._ports.flusher.wait_for(self._partition, self._uncommitted[-1][0])
+            committed.add_done_callback(self._committed)
+
+    def _committed(self, future: asyncio.Future[None]) -> None:
+        self._is_waiting = False
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, KafkaError):
+            logger.error("%s: the coordinator stops: %s", self._partition.key, error.message)
+            self._fail(self._take_uncommitted(), error)
+            self.close()
+            return
+        watermark = self._partition.high_watermark
+        while self._uncommitted and self._uncommitted[0][0] <= watermark:
+            _send(self._uncommitted.popleft()[1])
+        self._wait_for_commit()
+
+    def _take_uncommitted(self) -> list[SendResponse]:
+        taken = [response for _, responses in self._uncommitted for response in responses]
+        self._uncommitted.clear()
+        return taken
+
+    def _fail(self, responses: Iterable[SendResponse], error: KafkaError) -> None:
+        for token, _ in responses:
+            token.fail(error)
+
+
+def _send(responses: list[SendResponse]) -> None:
+    for token, body in responses:
+        token.reply(body)

@@ -1,0 +1,29 @@
+"""DeleteGroups (key 42), versions 0–2: remove groups without members, and their offsets.
+
+GROUP_ID_NOT_FOUND and NON_EMPTY_GROUP for each group by itself; one named twice counts once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.parked_request import ParkedRequests
+from ottla.core.group.events import DeleteRequested
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 42
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    parked = ParkedRequests(lambda results: {"results": results})
+    for group_id in dict.fromkeys(request.groups_names):
+        token = parked.part(lambda code, id=group_id: _error(id, code))  # type: ignore[misc]
+        broker.group_coordinator.submit(DeleteRequested(token, group_id))
+    return parked.response()
+
+
+def _error(group_id: str, code: ErrorCode) -> Body:
+    return {"group_id": group_id, "error_code": code}

@@ -1,0 +1,54 @@
+"""DescribeGroups (key 15), versions 0–6: state, protocol and members of groups.
+
+- A group that is not known is Dead; from version 6 with GROUP_ID_NOT_FOUND too (KIP-1043).
+- Metadata of members is told of stable groups only, assignments always.
+- Authorized operations (KIP-430, version 3) only when asked for: all, without an authorizer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.parked_request import ParkedRequests
+from ottla.broker.topic_views import requested_operations
+from ottla.core.group.classic import GroupState
+from ottla.core.group.events import DescribeRequested
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 15
+_FIRST_WITH_NOT_FOUND = 6
+GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
+"""Read, delete, describe, describe and alter configs; each is a bit, by its code."""
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    operations = requested_operations(request.include_authorized_operations, GROUP_OPERATIONS)
+    tells_not_found = context.api_version >= _FIRST_WITH_NOT_FOUND
+
+    def finish(groups: list[Body]) -> Body:
+        return {"groups": [_finished(group, operations, tells_not_found) for group in groups]}
+
+    parked = ParkedRequests(finish)
+    for group_id in request.groups:
+        token = parked.part(lambda code, id=group_id: _error(id, code))  # type: ignore[misc]
+        broker.group_coordinator.submit(DescribeRequested(token, group_id))
+    return parked.response()
+
+
+def _error(group_id: str, code: ErrorCode) -> Body:
+    return {"group_id": group_id, "error_code": code}
+
+
+def _finished(group: Body, operations: int, tells_not_found: bool) -> Body:
+    if group.get("error_code"):
+        return group
+    if group["group_state"] == GroupState.DEAD.value and tells_not_found:
+        return {
+            **group,
+            "error_code": ErrorCode.GROUP_ID_NOT_FOUND,
+            "error_message": f"Group {group['group_id']} not found.",
+        }
+    return {**group, "authorized_operations": operations}

@@ -1,0 +1,38 @@
+"""Heartbeat (key 12), versions 0–4: a member lives, and learns whether the group rebalances.
+
+While the coordinator loads the answer is success: a member can do nothing better than wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.parked_request import ParkedRequest
+from ottla.core.group.events import HeartbeatReceived
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 12
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    if not request.group_id:
+        return _error(ErrorCode.INVALID_GROUP_ID)
+    parked = ParkedRequest(_error)
+    broker.group_coordinator.submit(
+        HeartbeatReceived(
+            parked,
+            request.group_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id,
+        )
+    )
+    return parked.response()
+
+
+def _error(code: ErrorCode) -> Body:
+    is_loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return {"error_code": ErrorCode.NONE if is_loading else code}

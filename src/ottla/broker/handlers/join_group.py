@@ -1,0 +1,81 @@
+"""JoinGroup (key 11), versions 0–9: come into a group, or take part in its rebalance.
+
+- The answer is parked until the rebalance begins a generation, or the member is removed.
+- Version 0 has no rebalance timeout; the session timeout stands in.
+- From version 4 a new dynamic member is given an id and MEMBER_ID_REQUIRED first (KIP-394).
+- From version 5 static members (KIP-345). From version 9 a static leader that comes back to a
+  stable group is told to skip the assignment (KIP-814); before, it is not told that it leads.
+- `reason` (version 8, KIP-800) is logged at level DEBUG."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.parked_request import ParkedRequest
+from ottla.core.group.events import JoinRequested
+from ottla.core.group.rebalance import join_error
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 11
+_FIRST_WITH_REBALANCE_TIMEOUT = 1
+_FIRST_WITH_REQUIRED_ID = 4
+_FIRST_WITH_NULL_PROTOCOL = 7
+_FIRST_WITH_SKIPPED_ASSIGNMENT = 9
+
+logger = logging.getLogger(__name__)
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    version = context.api_version
+    finish = _keep if version >= _FIRST_WITH_NULL_PROTOCOL else _without_nulls
+    error = _refusal(broker, request)
+    if error is not None:
+        return finish(join_error(error, request.member_id))
+    parked = ParkedRequest(lambda code: finish(join_error(code, request.member_id)), finish)
+    rebalance_timeout_ms = request.rebalance_timeout_ms
+    if version < _FIRST_WITH_REBALANCE_TIMEOUT:
+        rebalance_timeout_ms = request.session_timeout_ms
+    if request.reason:
+        logger.debug("%s joins %s: %.255s", context.client_id, request.group_id, request.reason)
+    broker.group_coordinator.submit(
+        JoinRequested(
+            parked,
+            request.group_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            client_id=context.client_id or "",
+            client_host=f"/{context.peer}",
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=max(rebalance_timeout_ms, 0),
+            protocol_type=request.protocol_type,
+            protocols=tuple((each.name, each.metadata) for each in request.protocols),
+            new_id=str(uuid.uuid4()),
+            member_id_required=version >= _FIRST_WITH_REQUIRED_ID,
+            can_skip_assignment=version >= _FIRST_WITH_SKIPPED_ASSIGNMENT,
+        )
+    )
+    return parked.response()
+
+
+def _refusal(broker: Broker, request: Any) -> ErrorCode | None:
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    settings = broker.group_coordinator.settings
+    shortest, longest = settings.min_session_timeout_ms, settings.max_session_timeout_ms
+    if not shortest <= request.session_timeout_ms <= longest:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    return None
+
+
+def _keep(body: Body) -> Body:
+    return body
+
+
+def _without_nulls(body: Body) -> Body:
+    return {**body, "protocol_name": body["protocol_name"] or ""}

@@ -1,0 +1,51 @@
+"""LeaveGroup (key 13), versions 0–5: members leave, or are removed by an administrator.
+
+- One member up to version 2, whose error is the answer's; many from version 3, each with its own
+  (KIP-345). A static member may be named by its instance id alone.
+- `reason` (version 5, KIP-800) is logged at level DEBUG.
+
+Deviations: an id that was given out and never used may be given back without a rebalance."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.parked_request import ParkedRequest
+from ottla.core.group.events import LeaveRequested, LeavingMember
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 13
+_FIRST_WITH_MEMBERS = 3
+
+logger = logging.getLogger(__name__)
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    if not request.group_id:
+        return _error(ErrorCode.INVALID_GROUP_ID)
+    if context.api_version < _FIRST_WITH_MEMBERS:
+        members = [LeavingMember(request.member_id)]
+        parked = ParkedRequest(_error, _of_one)
+    else:
+        members = [
+            LeavingMember(each.member_id, each.group_instance_id) for each in request.members
+        ]
+        parked = ParkedRequest(_error)
+        for each in request.members:
+            if each.reason:
+                logger.debug("%s leaves %s: %.255s", each.member_id, request.group_id, each.reason)
+    broker.group_coordinator.submit(LeaveRequested(parked, request.group_id, members))
+    return parked.response()
+
+
+def _error(code: ErrorCode) -> Body:
+    return {"error_code": code, "members": []}
+
+
+def _of_one(body: Body) -> Body:
+    return {"error_code": body["members"][0]["error_code"]}

@@ -1,0 +1,37 @@
+"""ListGroups (key 16), versions 0–5: the groups that this broker coordinates.
+
+- Filters by state (version 4, KIP-518) and by type (version 5, KIP-848); case does not count, and
+  none given means all.
+- While any partition of the offsets topic loads: COORDINATOR_LOAD_IN_PROGRESS."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.parked_request import ParkedRequests
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 16
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    parked = ParkedRequests(_finish)
+    broker.group_coordinator.list_groups(
+        frozenset(state.lower() for state in request.states_filter),
+        frozenset(each.lower() for each in request.types_filter),
+        lambda: parked.part(_error),
+    )
+    return parked.response()
+
+
+def _error(code: ErrorCode) -> Body:
+    return {"error_code": code, "groups": []}
+
+
+def _finish(parts: list[Body]) -> Body:
+    failed = next((part for part in parts if part.get("error_code")), None)
+    return failed or {"groups": [group for part in parts for group in part["groups"]]}

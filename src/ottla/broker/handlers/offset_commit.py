@@ -1,0 +1,108 @@
+"""OffsetCommit (key 8), versions 2–10: remember how far a group has come.
+
+- Topics and partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION (by id, from
+  version 10, UNKNOWN_TOPIC_ID); the others of the request are committed all the same.
+- Versions 2–4 may bring a retention of their own, which gives the offsets an expire time.
+- A group that does not exist: GROUP_ID_NOT_FOUND from version 9, ILLEGAL_GENERATION before.
+- All commits that arrive together are one batch in the log, and answered when it is committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.cluster import TopicImage
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.parked_request import ParkedRequest
+from ottla.core.group.events import CommitPartition, CommitRequested, CommitTopic
+from ottla.core.group.offsets import commit_error
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 8
+_FIRST_WITH_GROUP_NOT_FOUND = 9
+_FIRST_WITH_TOPIC_IDS = 10
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    topics, refused = _sort_out(broker, request, context.api_version >= _FIRST_WITH_TOPIC_IDS)
+    if not topics:
+        return {"topics": refused}
+
+    def finish(body: Body) -> Body:
+        return {"topics": _merged(refused, body["topics"])} if refused else body
+
+    event = CommitRequested(
+        None,
+        request.group_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id_or_member_epoch,
+        retention_ms=request.retention_time_ms,
+        topics=topics,
+        knows_group_not_found=context.api_version >= _FIRST_WITH_GROUP_NOT_FOUND,
+    )
+    parked = ParkedRequest(lambda code: finish(commit_error(event, code)), finish)
+    event.token = parked
+    broker.group_coordinator.submit(event)
+    return parked.response()
+
+
+def _sort_out(broker: Broker, request: Any, by_id: bool) -> tuple[list[CommitTopic], list[Body]]:
+    """What can be committed, and the answers to what cannot."""
+    image = broker.image
+    topics: list[CommitTopic] = []
+    refused: list[Body] = []
+    for asked in request.topics:
+        if by_id:
+            topic = image.topics_by_id.get(asked.topic_id)
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            topic = image.topics.get(asked.name)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None:
+            name = "" if by_id else asked.name
+            refused.append(_refusal(name, asked.topic_id, asked.partitions, code))
+            continue
+        count = len(topic.partitions)
+        known = [
+            CommitPartition(
+                each.partition_index,
+                each.committed_offset,
+                each.committed_leader_epoch,
+                each.committed_metadata,
+            )
+            for each in asked.partitions
+            if 0 <= each.partition_index < count
+        ]
+        if len(known) < len(asked.partitions):
+            refused.append(_unknown_partitions(topic, asked.partitions))
+        if known:
+            topics.append(CommitTopic(topic.name, topic.topic_id, known))
+    return topics, refused
+
+
+def _unknown_partitions(topic: TopicImage, partitions: list[Any]) -> Body:
+    count = len(topic.partitions)
+    unknown = [each for each in partitions if not 0 <= each.partition_index < count]
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _refusal(topic.name, topic.topic_id, unknown, code)
+
+
+def _refusal(name: str, topic_id: bytes, partitions: list[Any], code: ErrorCode) -> Body:
+    answers = [{"partition_index": each.partition_index, "error_code": code} for each in partitions]
+    return {"name": name, "topic_id": topic_id, "partitions": answers}
+
+
+def _merged(refused: list[Body], committed: list[Body]) -> list[Body]:
+    """Each topic once, as clients expect it."""
+    merged: dict[tuple[str, bytes], Body] = {}
+    for topic in (*refused, *committed):
+        key = (topic["name"], topic["topic_id"])
+        known = merged.get(key)
+        if known is None:
+            merged[key] = topic
+        else:
+            merged[key] = {**known, "partitions": [*known["partitions"], *topic["partitions"]]}
+    return list(merged.values())

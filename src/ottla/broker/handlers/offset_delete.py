@@ -1,0 +1,50 @@
+"""OffsetDelete (key 47), version 0 (KIP-496): remove offsets of a group.
+
+- Of topics that the group's consumers are subscribed to: GROUP_SUBSCRIBED_TO_TOPIC.
+- Of a group with members that is none of consumers: NON_EMPTY_GROUP.
+- Topics and partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.parked_request import ParkedRequest
+from ottla.core.group.events import OffsetDeleteRequested, OffsetsOfTopic
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 47
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    if not request.group_id:
+        return _error(ErrorCode.INVALID_GROUP_ID)
+    topics: list[OffsetsOfTopic] = []
+    unknown: dict[str, list[int]] = {}
+    for asked in request.topics:
+        topic = broker.image.topics.get(asked.name)
+        count = 0 if topic is None else len(topic.partitions)
+        indexes = [each.partition_index for each in asked.partitions]
+        known = [index for index in indexes if 0 <= index < count]
+        topics.append(OffsetsOfTopic(asked.name, known))
+        unknown[asked.name] = [index for index in indexes if index not in known]
+
+    def finish(body: Body) -> Body:
+        return {**body, "topics": [_with_unknown(each, unknown) for each in body["topics"]]}
+
+    parked = ParkedRequest(_error, finish)
+    broker.group_coordinator.submit(OffsetDeleteRequested(parked, request.group_id, topics))
+    return parked.response()
+
+
+def _with_unknown(topic: Body, unknown: dict[str, list[int]]) -> Body:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    refused = [{"partition_index": index, "error_code": code} for index in unknown[topic["name"]]]
+    return {"name": topic["name"], "partitions": [*topic["partitions"], *refused]}
+
+
+def _error(code: ErrorCode) -> Body:
+    return {"error_code": code, "topics": []}

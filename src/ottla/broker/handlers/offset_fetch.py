@@ -1,0 +1,126 @@
+"""OffsetFetch (key 9), versions 1–10: how far groups have come.
+
+- Offset -1, and no error, where nothing is committed, or the group or topic is not known.
+- All topics of a group: a null list, from version 2.
+- Errors of the group are the answer's from version 2; in version 1 they are every partition's.
+- Many groups from version 8 (KIP-709). Topic ids from version 10: an unknown one is
+  UNKNOWN_TOPIC_ID; an offset that was committed for an earlier topic of the same name is none.
+- `require_stable` (version 7, KIP-447): an offset that an open transaction wants to change is
+  answered UNSTABLE_OFFSET_COMMIT.
+
+Deviations: the answer always waits until what it tells is committed, as Kafka's does with
+`require_stable`; Kafka's would else tell the previous offset. A member epoch is not looked at:
+groups of the classic protocol have none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.parked_request import ParkedRequests
+from ottla.core.group.events import FetchTopic, OffsetsRequested
+from ottla.core.group.offsets import no_offset
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 9
+_FIRST_WITH_GROUP_ERROR = 2
+_FIRST_WITH_GROUPS = 8
+_FIRST_WITH_TOPIC_IDS = 10
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    version = context.api_version
+    if version >= _FIRST_WITH_GROUPS:
+        parked = ParkedRequests(lambda groups: {"groups": groups})
+        for group in request.groups:
+            _ask(broker, parked, group, request.require_stable, version)
+    else:
+        parked = ParkedRequests(lambda groups: groups[0])
+        _ask(broker, parked, request, request.require_stable, version)
+    return parked.response()
+
+
+def _ask(
+    broker: Broker, parked: ParkedRequests, group: Any, require_stable: bool, version: int
+) -> None:
+    by_id = version >= _FIRST_WITH_TOPIC_IDS
+    topics, unknown = _topics(broker, group.topics, by_id)
+
+    def on_error(code: ErrorCode) -> Body:
+        if version >= _FIRST_WITH_GROUP_ERROR:
+            return {"group_id": group.group_id, "error_code": code, "topics": []}
+        return {"topics": [_failed(topic, code) for topic in topics or ()]}
+
+    def finish(body: Body) -> Body:
+        if by_id and topics is None:
+            return {**body, "topics": _with_ids(broker, body["topics"])}
+        return {**body, "topics": [*body["topics"], *unknown]}
+
+    token = _Finished(parked.part(on_error), finish)
+    broker.group_coordinator.submit(
+        OffsetsRequested(token, group.group_id, topics=topics, require_stable=require_stable)
+    )
+
+
+def _topics(
+    broker: Broker, asked: list[Any] | None, by_id: bool
+) -> tuple[list[FetchTopic] | None, list[Body]]:
+    """What to ask for, and the answers to topic ids that nobody knows."""
+    if asked is None:
+        return None, []
+    if not by_id:
+        by_name = broker.image.topics
+        return [
+            FetchTopic(
+                each.name,
+                each.partition_indexes,
+                by_name[each.name].topic_id if each.name in by_name else each.topic_id,
+            )
+            for each in asked
+        ], []
+    topics, unknown = [], []
+    for each in asked:
+        topic = broker.image.topics_by_id.get(each.topic_id)
+        fetched = FetchTopic(
+            "" if topic is None else topic.name, each.partition_indexes, each.topic_id
+        )
+        if topic is None:
+            unknown.append(_failed(fetched, ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            topics.append(fetched)
+    return topics, unknown
+
+
+def _failed(topic: FetchTopic, code: ErrorCode) -> Body:
+    partitions = [no_offset(each, code) for each in topic.partitions]
+    return {"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions}
+
+
+def _with_ids(broker: Broker, topics: list[Body]) -> list[Body]:
+    """Topics that are no more cannot be named by an id, and are left out."""
+    known = broker.image.topics
+    return [
+        {**topic, "topic_id": known[topic["name"]].topic_id}
+        for topic in topics
+        if topic["name"] in known
+    ]
+
+
+class _Finished:
+    """A token whose answer is finished before it is passed on."""
+
+    __slots__ = ("_finish", "_token")
+
+    def __init__(self, token: Any, finish: Callable[[Body], Body]) -> None:
+        self._token = token
+        self._finish = finish
+
+    def fail(self, error: KafkaError) -> None:
+        self._token.fail(error)
+
+    def reply(self, body: Body) -> None:
+        self._token.reply(self._finish(body))

@@ -1,0 +1,39 @@
+"""SyncGroup (key 14), versions 0–5: the leader hands in the assignments, each member gets its own.
+
+- Parked until the leader's have been written to the log.
+- Members that the leader left out get an empty assignment.
+- From version 5 the protocol is checked: INCONSISTENT_GROUP_PROTOCOL (KIP-559)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import RequestContext, Response
+from ottla.broker.parked_request import ParkedRequest
+from ottla.core.group.events import SyncRequested
+from ottla.core.group.rebalance import sync_error
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 14
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    if not request.group_id:
+        return sync_error(ErrorCode.INVALID_GROUP_ID)
+    parked = ParkedRequest(sync_error)
+    broker.group_coordinator.submit(
+        SyncRequested(
+            parked,
+            request.group_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignments={each.member_id: each.assignment for each in request.assignments},
+        )
+    )
+    return parked.response()

@@ -1,0 +1,115 @@
+"""Requests that a coordinator answers now or later.
+
+A handler makes a `ParkedRequest`, hands it on as the token of an event, and returns `response()`:
+the answer itself if it is there already, which is the common case, or else a future of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.broker.context import Body, Response
+
+_TOLD_TO_CLIENTS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What went wrong with the coordinator's log, in words that clients of a coordinator know."""
+
+
+class ParkedRequest:
+    __slots__ = ("_answer", "_finish", "_future", "_on_error")
+
+    def __init__(
+        self,
+        on_error: Callable[[ErrorCode], Body],
+        finish: Callable[[Body], Body] | None = None,
+    ) -> None:
+        """`finish` makes the response of what the coordinator answers."""
+        self._on_error = on_error
+        self._finish = finish
+        self._answer: Body | None = None
+        self._future: asyncio.Future[Body | None] | None = None
+
+    def reply(self, body: Body) -> None:
+        self._complete(body if self._finish is None else self._finish(body))
+
+    def fail(self, error: KafkaError) -> None:
+        self._complete(self._on_error(_TOLD_TO_CLIENTS.get(error.code, error.code)))
+
+    def _complete(self, answer: Body) -> None:
+        future = self._future
+        if future is None:
+            self._answer = answer
+        elif not future.done():  # it is done if its client has gone
+            future.set_result(answer)
+
+    def response(self) -> Response:
+        if self._answer is not None:
+            return self._answer
+        if self._future is None:
+            self._future = asyncio.get_running_loop().create_future()
+        return self._future
+
+
+class ParkedRequests:
+    """A request that several shards answer a part of each; the parts keep their order."""
+
+    def __init__(self, finish: Callable[[list[Body]], Body]) -> None:
+        self._finish = finish
+        self._parts: list[Body | None] = []
+        self._missing = 0
+        self._is_waited_for = False
+        self._whole = ParkedRequest(lambda code: {})
+
+    def part(self, on_error: Callable[[ErrorCode], Body]) -> Part:
+        """The token of the next part."""
+        self._parts.append(None)
+        self._missing += 1
+        return Part(self, len(self._parts) - 1, on_error)
+
+    def add(self, body: Body) -> None:
+        """A part that is known already."""
+        self._parts.append(body)
+
+    def arrived(self, index: int, body: Body) -> None:
+        if self._parts[index] is None:
+            self._parts[index] = body
+            self._missing -= 1
+            if not self._missing and self._is_waited_for:
+                self._complete()
+
+    def response(self) -> Response:
+        """Call it when all parts have been asked for."""
+        self._is_waited_for = True
+        if not self._missing:
+            self._complete()
+        return self._whole.response()
+
+    def _complete(self) -> None:
+        self._whole.reply(self._finish([part for part in self._parts if part is not None]))
+
+
+class Part:
+    __slots__ = ("_index", "_on_error", "_whole")
+
+    def __init__(
+        self, whole: ParkedRequests, index: int, on_error: Callable[[ErrorCode], Body]
+    ) -> None:
+        self._whole = whole
+        self._index = index
+        self._on_error = on_error
+
+    def reply(self, body: Body) -> None:
+        self._whole.arrived(self._index, body)
+
+    def fail(self, error: KafkaError) -> None:
+        code = _TOLD_TO_CLIENTS.get(error.code, error.code)
+        self._whole.arrived(self._index, self._on_error(code))
