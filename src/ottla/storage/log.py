@@ -334,10 +334,7 @@ class Log:
             if self._cursors is cursors:
                 raise self._corrupt(offset, str(error)) from None
         except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self.partition}: cannot read {self.directory}: {error.strerror}",
-            ) from error
+            raise self._unreadable(error) from error
         # The log was truncated or compacted meanwhile, and what was read is no longer part of it.
         return self.read(offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait)
 
@@ -379,6 +376,12 @@ class Log:
             return self.log_end_offset
         slot = bisect_right(segments, segment.base_offset, key=_base_offset)
         return segments[slot].base_offset if slot < len(segments) else self.log_end_offset
+
+    def _unreadable(self, error: OSError) -> KafkaError:
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{self.partition}: cannot read {self.directory}: {error.strerror}",
+        )
 
     def _corrupt(self, offset: int, what: str) -> KafkaError:
         return KafkaError(
@@ -441,23 +444,29 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
         """The first record at or after `timestamp`. May wait for the disk."""
-        for segment in list(self.segments):
-            if segment.max_timestamp < timestamp:
-                continue
-            for header in segment.batches_since(timestamp):
-                found = self._first_record_since(segment, header, timestamp)
+        try:
+            for segment in list(self.segments):
+                if segment.max_timestamp < timestamp:
+                    continue
+                found = self._first_since(segment, timestamp)
                 if found is not None:
                     return found
+        except OSError as error:
+            raise self._unreadable(error) from error
         return None
 
     def offset_of_max_timestamp(self) -> FoundOffset | None:
         """The first record with the largest timestamp of all. May wait for the disk."""
-        segments = list(self.segments)
-        latest = max(segments, key=lambda segment: segment.max_timestamp)
-        if latest.max_timestamp < 0:
-            return None
-        for header in latest.batches_since(latest.max_timestamp):
-            found = self._first_record_since(latest, header, latest.max_timestamp)
+        try:
+            latest = max(list(self.segments), key=lambda segment: segment.max_timestamp)
+            timestamp = latest.max_timestamp
+            return self._first_since(latest, timestamp) if timestamp >= 0 else None
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _first_since(self, segment: Segment, timestamp: int) -> FoundOffset | None:
+        for header in segment.batches_since(timestamp):
+            found = self._first_record_since(segment, header, timestamp)
             if found is not None:
                 return found
         return None

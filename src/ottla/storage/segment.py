@@ -171,7 +171,8 @@ class Segment:
             if position + HEADER_SIZE > start + len(chunk):
                 chunk, start = self.read_bytes(position, SCAN_CHUNK_BYTES, wait=wait), position
             header = read_header(chunk, position - start)
-            if not HEADER_SIZE <= header.size <= left or header.magic != MAGIC:
+            is_whole = HEADER_SIZE <= header.size <= left
+            if not is_whole or header.magic != MAGIC or header.last_offset_delta < 0:
                 raise CorruptBatch(f"{self.file.path} holds no batch at byte {position}")
             yield header._replace(position=position)
             position += header.size
@@ -196,18 +197,23 @@ class Segment:
 
     def locate(self, offset: int, *, wait: bool) -> int | None:
         """Where the first batch begins whose last offset is at or behind `offset`."""
-        expected = self.base_offset
+        expected, passed, position = self.base_offset, None, None
         for header in self.headers_near(offset, wait=wait):
             if header.base_offset < expected:
                 raise CorruptBatch(f"{self.file.path} is out of order at byte {header.position}")
             if header.last_offset >= offset:
-                return header.position
-            expected = header.next_offset
-        return None
+                if header.base_offset <= offset:
+                    return header.position
+                position = header.position
+                break
+            expected, passed = header.next_offset, header
+        if passed is not None:
+            self.read_batch(passed, wait=wait)  # there is a gap: did the batch before it tell so?
+        return position
 
-    def read_batch(self, header: BatchHeader) -> ReadableBuffer:
+    def read_batch(self, header: BatchHeader, *, wait: bool = True) -> ReadableBuffer:
         """The whole batch that `header` was read from, checked."""
-        batch = self.read_bytes(header.position, header.size, wait=True)
+        batch = self.read_bytes(header.position, header.size, wait=wait)
         validate(batch, 0, header)
         return batch
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.base.config.topic import TopicConfig
 from ottla.base.ports import FileSystem
 from ottla.base.types import TopicPartition
-from ottla.storage.log import AppendResult, Log
+from ottla.storage.log import Log
 from ottla.storage.recovery import OpenLog, open_log
 from ottla.testing.simulation.disk import SimulatedDisk
 from ottla.wire.records.batch import BatchHeader, iter_headers, read_header
@@ -49,21 +49,26 @@ def batch_of(*values: bytes, timestamp: int = NOW, **options: Any) -> bytes:
     return build_batch([(None, value, (), timestamp) for value in values], **options)
 
 
-def append(
-    log: Log, *values: bytes, epoch: int = 0, now_ms: int = NOW, **options: Any
-) -> AppendResult:
+class Appended(NamedTuple):
+    base_offset: int
+    last_offset: int
+    is_duplicate: bool
+
+
+def append(log: Log, *values: bytes, epoch: int = 0, now_ms: int = NOW, **options: Any) -> Appended:
     return append_batch(log, batch_of(*values, **options), epoch=epoch, now_ms=now_ms)
 
 
-def append_batch(log: Log, batch: bytes, *, epoch: int = 0, now_ms: int = NOW) -> AppendResult:
-    return log.append(batch, read_header(batch), epoch, now_ms)
+def append_batch(log: Log, batch: bytes, *, epoch: int = 0, now_ms: int = NOW) -> Appended:
+    result = log.append(batch, read_header(batch), epoch, now_ms)
+    return Appended(result.base_offset, result.last_offset, result.is_duplicate)
 
 
 def follow(log: Log, batch: bytes) -> None:
     log.append_as_follower(batch, read_header(batch), NOW)
 
 
-def end_txn(log: Log, producer_id: int, *, commit: bool, producer_epoch: int = 0) -> AppendResult:
+def end_txn(log: Log, producer_id: int, *, commit: bool, producer_epoch: int = 0) -> Appended:
     return append_batch(log, end_txn_marker(producer_id, producer_epoch, commit, 0, NOW))
 
 
