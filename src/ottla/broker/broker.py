@@ -277,8 +277,14 @@ class Broker:
         for index in range(len(topic.partitions)):
             partition = self.partitions.pop(TopicPartition(topic.name, index), None)
             if partition is not None:
-                self.housekeeping.remove_later(self.logs.delete(partition.log))
+                self._delete_log(partition.log)
                 partition.wake_waiters()
+
+    def _delete_log(self, log: Log) -> None:
+        try:
+            self.housekeeping.remove_later(self.logs.delete(log))
+        except OSError as error:
+            logger.error("%s could not be deleted: %s; it stays, unused", log.directory, error)
 
     def _topic_config(self, topic: TopicImage) -> TopicConfig:
         return topic_config(self.config, topic.configs)

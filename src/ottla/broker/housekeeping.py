@@ -68,6 +68,9 @@ class Housekeeping:
     async def enforce_retention(self) -> None:
         broker = self._broker
         for partition in list(broker.partitions.values()):
+            oldest = partition.log.segments[0]
+            if not oldest.knows_max_timestamp:
+                await broker.run_blocking(lambda oldest=oldest: oldest.max_timestamp)  # type: ignore[misc]
             removed, reason = apply_retention(
                 partition.log, partition.high_watermark, broker.clock.time_ms()
             )

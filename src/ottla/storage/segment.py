@@ -232,6 +232,11 @@ class Segment:
         return self._load_max_timestamp() if known is None else known
 
     @property
+    def knows_max_timestamp(self) -> bool:
+        """Whether `max_timestamp` is known without reading the disk."""
+        return self._max_timestamp is not None
+
+    @property
     def offset_of_max_timestamp(self) -> int:
         return self._offset_of_max_timestamp if self.max_timestamp >= 0 else self.base_offset
 
