@@ -15,7 +15,7 @@ from ottla.base.config.topic import TopicConfig
 from ottla.base.ports import FileSystem
 from ottla.base.types import TopicPartition
 from ottla.storage.checkpoint import MalformedCheckpoint
-from ottla.storage.epoch_cache import LeaderEpochCache
+from ottla.storage.epoch_cache import NO_EPOCH, LeaderEpochCache
 from ottla.storage.log import Log, aborted_txn
 from ottla.storage.producer_snapshots import (
     marker_of,
@@ -289,6 +289,7 @@ class _Recovery:
             self.known.recovery_point,
             later[0].base_offset if later else None,
             interval,
+            self._is_known,
             on_batch,
         )
         self.end_offset = recovered.next_offset
@@ -306,6 +307,13 @@ class _Recovery:
         if not recovered.is_whole:
             self._continue_behind(segment)
         return recovered
+
+    def _is_known(self, header: BatchHeader) -> bool:
+        """Whether the epoch of a batch agrees with the checkpoint, which is written before the
+        recovery point moves on."""
+        if header.base_offset >= self.known.recovery_point:
+            return True
+        return self.epochs.epoch_for(header.base_offset) in (header.leader_epoch, NO_EPOCH)
 
     def _update_producers(self, header: BatchHeader, batch: memoryview) -> CompletedTxn | None:
         try:

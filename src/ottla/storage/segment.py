@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ottla.base.ports import FileSystem, ReadableBuffer
-from ottla.storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
+from ottla.storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex, TimestampOffset
 from ottla.storage.txn_index import TransactionIndex
 from ottla.wire.records.batch import (
     HEADER_SIZE,
@@ -242,17 +242,18 @@ class Segment:
 
     def _load_max_timestamp(self) -> int:
         if self._max_timestamp is None:
-            self.load_timestamps(self.size)
+            # What is indexed by offset was, at that moment, indexed by time.
+            newest = self.time_index.last()
+            start = max(newest.offset, self.offset_index.last().offset)
+            self._find_newest(newest, start, self.size)
         assert self._max_timestamp is not None
         return self._max_timestamp
 
-    def load_timestamps(self, end: int) -> None:
-        """Find the newest timestamp of the batches before byte `end`, as far as they can be read.
-        The active segment's must be known before others may ask for it: they would not see what
-        is appended meanwhile."""
-        timestamp, offset = self.time_index.last()
+    def _find_newest(self, known: TimestampOffset, start_offset: int, end: int) -> None:
+        """Of the batches from `start_offset` to byte `end`, as far as they can be read."""
+        timestamp, offset = known
         try:
-            for header in self.headers_near(offset, wait=True):
+            for header in self.headers_near(start_offset, wait=True):
                 if header.position >= end:
                     break
                 if header.max_timestamp > timestamp:
@@ -362,10 +363,17 @@ class Segment:
             self.time_index.truncate_to(offset)
             self.txn_index.truncate_to(offset)
         else:
-            self.offset_index.reset()
-            self.time_index.reset()
+            self.reset_sparse_indexes()
             self.txn_index.reset()
-        self.load_timestamps(position)
+        # A crash may have left less of the time index than of the other.
+        newest = self.time_index.last()
+        self._find_newest(newest, newest.offset, position)
+        self.bytes_since_index_entry = 0
+
+    def reset_sparse_indexes(self) -> None:
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
         self.bytes_since_index_entry = 0
 
     def commit_cleaned(self) -> None:

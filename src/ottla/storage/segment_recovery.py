@@ -4,9 +4,9 @@ What lies below the safe offset (the log's recovery point) had reached the disk 
 is not an unfinished write, and cutting would throw away the good batches behind it: it stays, to be
 refused when it is read. Behind the safe offset the first batch that is not good ends the log.
 
-A batch is good if its CRC matches and its offsets, which the CRC does not cover, are in line: they
-go on where the last good batch ended. Compaction leaves gaps, so a batch may also begin later, but
-then it must end before the next one begins."""
+A batch is good if its CRC matches and what the CRC does not cover is in line. Its offsets go on
+where the last good batch ended; compaction leaves gaps, so a batch may also begin later, but then
+it must end before the next one begins. Below the safe offset its epoch is known already."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from ottla.wire.records.errors import BatchError
 RECOVERY_CHUNK_BYTES = 4_194_304
 
 OnBatch = Callable[[BatchHeader, memoryview], None]
+IsKnown = Callable[[BatchHeader], bool]
 
 
 class Recovered(NamedTuple):
@@ -62,11 +63,12 @@ def recover_segment(
     safe_offset: int,
     end_offset: int | None,
     index_interval_bytes: int,
+    is_known: IsKnown,
     on_batch: OnBatch,
 ) -> Recovered:
     """Check every batch from `recovery_start` on, rebuild the indexes behind it, and cut the file
     after the last good batch. `on_batch` is told each good one. `end_offset` is where the next
-    segment begins; None for the last."""
+    segment begins; None for the last. `is_known` says whether a batch's epoch can be right."""
     expected, position = recovery_start(segment, safe_offset)
     segment.truncate_indexes(position, expected)
     good, damaged = position, 0
@@ -75,7 +77,9 @@ def recover_segment(
         assert found is not None
         header = found.header
         room = _room(successor, end_offset)
-        if found.batch is not None and _is_in_line(header, expected, room, safe_offset):
+        is_whole = found.batch is not None and is_known(header)
+        if is_whole and _is_in_line(header, expected, room, safe_offset):
+            assert found.batch is not None
             on_batch(header, found.batch)
             segment.count_in(
                 header.position,
@@ -105,9 +109,7 @@ def recover_segment(
 def rebuild_indexes(segment: Segment, index_interval_bytes: int) -> bool:
     """Build the offset and time indexes of a closed segment from its batch headers, as far as these
     can be read. True if all could."""
-    segment.offset_index.reset()
-    segment.time_index.reset()
-    segment.load_timestamps(0)
+    segment.reset_sparse_indexes()
     is_whole = True
     try:
         for header in segment.iter_headers(0, wait=True):

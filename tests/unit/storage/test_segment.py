@@ -315,6 +315,7 @@ def recover(
         safe_offset,
         end_offset,
         INTERVAL,
+        lambda header: header.leader_epoch == 0,
         lambda header, _: seen.append(header.base_offset),
     )
     return tuple(recovered), seen
