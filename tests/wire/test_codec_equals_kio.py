@@ -204,3 +204,16 @@ def test_the_elements_of_all_arrays_together_are_bounded() -> None:
     header = codec.decode_request_header(view)
     with pytest.raises(codec.DecodeError, match="claims 1000 elements"):
         codec.decode_request(0, 9, view, header.body_position)
+
+
+@pytest.mark.parametrize("api_key", sorted(api_key_map), ids=lambda key: api_key_map[key])
+def test_the_telling_versions_of_an_api_have_every_field(api_key: int) -> None:
+    for kind in ("request", "response"):
+        names = {
+            nested.name
+            for version in schema.versions(api_key)
+            for nested in codec._nested(schema.message_struct(api_key, version, kind))
+        }
+        for name in names:
+            told = codec._fields(api_key, kind, name, codec._telling_versions(api_key))
+            assert told.keys() == codec._all_fields(api_key, kind, name).keys(), (kind, name)

