@@ -295,6 +295,9 @@ class Log:
             return old
         old.seal()
         segment = self._new_segment(base_offset, now_ms)
+        if not old.size:
+            self._forget([old])
+            old.remove()
         self.segments.append(segment)
         self._pending_snapshots[base_offset] = self.producers.encode()
         self._new_files = True

@@ -190,22 +190,17 @@ def _open_segments(fs: FileSystem, known: OpenLog) -> list[Segment]:
         stem, _, extension = name.partition(".")
         if extension in _INDEX_EXTENSIONS and stem not in expected:
             fs.remove(f"{known.directory}/{name}")
-    segments = _without_empty([Segment(fs, known.directory, base) for base in bases], known)
+    segments = _without_empty([Segment(fs, known.directory, base) for base in bases])
     for segment in segments[-1:]:
         segment.created_ms = fs.modified_ms(segment.file.path)
     return segments
 
 
-def _without_empty(segments: list[Segment], known: OpenLog) -> list[Segment]:
+def _without_empty(segments: list[Segment]) -> list[Segment]:
     """Remove files of segments that hold nothing: of a roll that failed, or of one whose records a
-    power cut took. The last may stay, unless the one before it went on behind its beginning; so
-    does the first if it was on disk for good: compaction emptied it, and the log begins with it."""
-    kept = [segment for segment in segments[:-1] if segment.size] + segments[-1:]
-    is_first_safe = len(segments) > 1 and (
-        known.is_clean or segments[1].base_offset <= known.recovery_point
-    )
-    if is_first_safe and kept[0] is not segments[0]:
-        kept.insert(0, segments[0])
+    power cut took. The first stays, because the log begins with it, whether compaction emptied it
+    or its records are lost. So does the last, unless the one before it went on behind its start."""
+    kept = segments[:1] + [s for s in segments[1:-1] if s.size] + segments[1:][-1:]
     if len(kept) > 1 and not kept[-1].size:
         try:
             if kept[-2].next_offset() > kept[-1].base_offset:
@@ -241,6 +236,7 @@ class _Recovery:
             self.fs, known.directory, self.segments[: first + 1], start.offset, self.producers
         )
         self.end_offset = start.offset
+        self.epochs.truncate_from_end(known.recovery_point)  # later ones are learned again
         self._recover_from(first)
         remove_snapshots_behind(self.fs, known.directory, self.end_offset)
         self.fs.sync_directory(known.directory)

@@ -223,6 +223,10 @@ def test_a_gap_too_large_for_an_index_begins_a_segment_behind_it() -> None:
     follow(log, batch_of(b"b", base_offset=far, leader_epoch=2))
     assert bases(log) == [0, far]
     assert [h.base_offset for h in headers_of(stored(log))] == [3, far]
+    log = open_at(new_disk())
+    follow(log, batch_of(b"b", base_offset=far, leader_epoch=2))
+    assert bases(log) == [far]
+    assert [h.base_offset for h in headers_of(stored(log))] == [far]
 
 
 # ------------------------------------------------------------------------------------------- read

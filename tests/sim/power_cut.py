@@ -1,0 +1,284 @@
+"""A log on a simulated disk, run through one life after another, and held against what it took.
+
+`Story` appends, flushes, rolls and checkpoints at random until the power goes in the middle of some
+call to the disk. `reopen` then opens what is left and checks it: everything that was flushed is
+there, byte for byte; nothing that was never appended is; indexes, epochs, producers and aborted
+transactions are those of the batches that are there."""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import dataclass, field
+
+from tests.unit.storage.logs import (
+    DIRECTORY,
+    FOREVER,
+    NOW,
+    PARTITION,
+    batch_of,
+    headers_of,
+    new_disk,
+    open_at,
+    read,
+    stored,
+)
+
+from ottla.base.config.topic import TopicConfig
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.storage.checkpoint import RECOVERY_POINTS, read_offsets, write_offsets
+from ottla.storage.log import Log, aborted_txn
+from ottla.storage.producer_snapshots import marker_of
+from ottla.storage.producer_state import ProducerState
+from ottla.storage.segment import Segment
+from ottla.storage.txn_index import AbortedTxn
+from ottla.testing.simulation.disk import PowerCut, SimulatedDisk
+from ottla.wire.records.batch import BatchHeader, read_header
+from ottla.wire.records.builder import end_txn_marker
+
+CHECKPOINT = f"/data/{RECOVERY_POINTS}"
+
+
+@dataclass
+class Story:
+    seed: int
+    rng: random.Random = field(init=False)
+    disk: SimulatedDisk = field(init=False)
+    config: TopicConfig = field(init=False)
+    log: Log = field(init=False)
+    history: list[bytes] = field(default_factory=list)
+    """The batches as they should be stored, from offset 0 on; the last may not have been taken."""
+    safe_offset: int = 0
+    is_clean: bool = False
+    sequences: dict[int, int] = field(default_factory=dict)
+    open_txns: set[int] = field(default_factory=set)
+    epoch: int = 0
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.disk = new_disk(self.seed)
+        self.config = TopicConfig(
+            segment_bytes=self.rng.choice([400, 1_500, 6_000, 2**30]),
+            index_interval_bytes=self.rng.choice([0, 100, 700, 4_096]),
+        )
+        self.reopen()
+        self.disk.sync_directory(DIRECTORY)  # else the first file may go, and later ones stay
+
+    # ------------------------------------------------------------------------------------ living
+
+    def live(self, calls: int) -> None:
+        """Go on until the power is cut in the middle of a call to the disk."""
+        self.disk.cut_in(calls)
+        try:
+            while True:
+                self.act()
+        except PowerCut:
+            self.disk = self.disk.power_cut()
+        self.reopen()
+
+    def act(self) -> None:
+        action = self.rng.choices(
+            [self.append, self.flush, self.flush_late, self.roll, self.checkpoint, self.end_txn],
+            [60, 8, 5, 3, 5, 8],
+        )[0]
+        action()
+
+    def append(self) -> None:
+        self.epoch += self.rng.random() < 0.05
+        producer_id = self.rng.choice([-1, -1, 7, 8, 9])
+        values = [
+            self.rng.randbytes(self.rng.choice([3, 40, 700])) for _ in range(self.rng.randint(1, 4))
+        ]
+        options: dict[str, object] = {}
+        if producer_id >= 0:
+            sequence = self.sequences.get(producer_id, 0)
+            transactional = producer_id != 7
+            options = {
+                "producer_id": producer_id,
+                "producer_epoch": 0,
+                "base_sequence": sequence,
+                "transactional": transactional,
+            }
+            self.sequences[producer_id] = sequence + len(values)
+            if transactional:
+                self.open_txns.add(producer_id)
+        timestamp = NOW + self.rng.randint(-1_000, 1_000) + 10 * len(self.history)
+        self.take(batch_of(*values, timestamp=timestamp, **options))
+
+    def end_txn(self) -> None:
+        if self.open_txns:
+            producer_id = self.rng.choice(sorted(self.open_txns))
+            self.open_txns.discard(producer_id)
+            commit = self.rng.random() < 0.5
+            self.take(end_txn_marker(producer_id, 0, commit, 0, NOW + 10 * len(self.history)))
+
+    def take(self, batch: bytes) -> None:
+        base_offset = self.end_of_history
+        self.history.append(
+            struct.pack(">q", base_offset)
+            + batch[8:12]
+            + struct.pack(">i", self.epoch)
+            + batch[16:]
+        )
+        result = self.log.append(batch, read_header(batch), self.epoch, NOW)
+        assert result.base_offset == base_offset
+        assert not result.is_duplicate
+
+    @property
+    def end_of_history(self) -> int:
+        return read_header(self.history[-1]).next_offset if self.history else 0
+
+    def flush(self) -> None:
+        self.log.flush(NOW, with_indexes=self.rng.random() < 0.4)
+        self.safe_offset = self.log.recovery_point
+        assert self.safe_offset == self.log.log_end_offset
+
+    def flush_late(self) -> None:
+        """A flush in another thread: appends go on between its beginning and its end."""
+        end_offset = self.log.log_end_offset
+        job = self.log.begin_flush(with_indexes=self.rng.random() < 0.4)
+        for _ in range(self.rng.randint(0, 4)):
+            self.append()
+        job.run()
+        for _ in range(self.rng.randint(0, 2)):
+            self.append()
+        self.log.flushed(job, NOW)
+        assert self.log.recovery_point == end_offset
+        self.safe_offset = end_offset
+
+    def roll(self) -> None:
+        self.log.roll(NOW)
+
+    def checkpoint(self) -> None:
+        write_offsets(self.disk, CHECKPOINT, {PARTITION: self.log.recovery_point})
+
+    def shut_down(self) -> None:
+        """As the broker does: write out, sync everything, and say so."""
+        self.log.write_out()
+        self.disk.sync_below("/data")
+        self.log.recovery_point = self.safe_offset = self.log.log_end_offset
+        self.checkpoint()
+        self.is_clean = True
+
+    # ---------------------------------------------------------------------------------- reopening
+
+    def reopen(self) -> None:
+        recovery_point = read_offsets(self.disk, CHECKPOINT).get(PARTITION, 0)
+        self.said = []
+        self.log = open_at(
+            self.disk,
+            clean=self.is_clean,
+            recovery_point=recovery_point,
+            config=self.config,
+            said=self.said,
+        )
+        self.is_clean = False
+        self.check_records()
+        self.check_indexes()
+        self.check_state()
+        self.go_on_from_what_is_there()
+
+    def check_records(self) -> None:
+        end_offset = self.log.log_end_offset
+        assert end_offset >= self.safe_offset, f"{self}: lost {end_offset} to {self.safe_offset}"
+        expected = [b for b in self.history if read_header(b).next_offset <= end_offset]
+        found = stored(self.log)
+        assert found == b"".join(expected), f"{self}: not what was appended"
+        assert (headers_of(found)[-1].next_offset if found else 0) == end_offset
+
+    def check_indexes(self) -> None:
+        segments = self.log.segments
+        for segment in segments:
+            check_segment(segment, str(self))
+        assert [s.base_offset for s in segments] == sorted({s.base_offset for s in segments})
+        for offset in self.rng.sample(
+            range(self.log.log_end_offset), min(5, self.log.log_end_offset)
+        ):
+            header = headers_of(read(self.log, offset, 1))[0]
+            assert header.base_offset <= offset <= header.last_offset
+
+    def check_state(self) -> None:
+        expected, aborted, epochs = ProducerState(), [], []
+        for batch in self.history:
+            header = read_header(batch)
+            if header.next_offset > self.log.log_end_offset:
+                break
+            if not epochs or epochs[-1][0] != header.leader_epoch:
+                epochs.append((header.leader_epoch, header.base_offset))
+            completed = expected.update(header, header.base_offset, marker_of(batch, header))
+            if completed is not None and completed.is_aborted:
+                aborted.append(aborted_txn(completed, expected))
+        assert self.log.epochs.entries == epochs, f"{self}: epochs"
+        assert self.log.aborted_transactions(0, FOREVER) == aborted, f"{self}: aborts"
+        assert described(self.log.producers) == described(expected), f"{self}: producers"
+
+    def go_on_from_what_is_there(self) -> None:
+        end_offset = self.log.log_end_offset
+        self.history = [b for b in self.history if read_header(b).next_offset <= end_offset]
+        self.epoch = max(self.epoch, self.log.epochs.latest_epoch)
+        self.open_txns = set(self.log.producers._open_txns)
+        self.sequences = {}
+        for entry in self.log.producers.producers.values():
+            self.sequences[entry.producer_id] = entry.last_sequence + 1
+        self.retry_last_batches()
+
+    def retry_last_batches(self) -> None:
+        newest: dict[int, tuple[BatchHeader, bytes]] = {}
+        for batch in self.history:
+            header = read_header(batch)
+            if header.producer_id >= 0 and not header.is_control:
+                newest[header.producer_id] = header, batch
+        for header, batch in newest.values():
+            result = self.log.append(batch, header, self.epoch, NOW)
+            assert result.is_duplicate, f"{self}: a retry was not recognised"
+            assert (result.base_offset, result.last_offset) == (
+                header.base_offset,
+                header.last_offset,
+            )
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}"
+
+
+def check_segment(segment: Segment, story: str) -> None:
+    headers = list(segment.iter_headers(0, wait=True))
+    by_position = {header.position: header for header in headers}
+    offsets, positions = segment.offset_index.load()
+    assert segment.offset_index.is_rising(), story
+    for relative, position in zip(offsets, positions, strict=True):
+        assert by_position[position].last_offset == segment.base_offset + relative, story
+    times, relatives = segment.time_index.load()
+    assert segment.time_index.is_rising(), story
+    for timestamp, relative in zip(times, relatives, strict=True):
+        before = [h for h in headers if h.last_offset <= segment.base_offset + relative]
+        assert before[-1].last_offset == segment.base_offset + relative, story
+        assert max(h.max_timestamp for h in before) == timestamp, story
+    newest = max((h.max_timestamp for h in headers), default=-1)
+    assert segment.max_timestamp == newest, story
+
+
+def described(state: ProducerState) -> dict[int, tuple[object, ...]]:
+    """All but the timestamp of the last batch, for which a snapshot has no room of its own."""
+    return {
+        entry.producer_id: (
+            entry.epoch,
+            entry.batches[-1][:3] if entry.batches else None,
+            entry.last_timestamp,
+            entry.txn_first_offset,
+            state._open_txns.get(entry.producer_id),
+        )
+        for entry in state.producers.values()
+    }
+
+
+def refused(log: Log, offset: int) -> bool:
+    """Whether the batch that begins at `offset` is known to be damaged."""
+    try:
+        read(log, offset, 1)
+    except KafkaError as error:
+        return error.code == ErrorCode.CORRUPT_MESSAGE
+    return False
+
+
+__all__ = ["AbortedTxn", "Story", "check_segment", "described", "refused"]
