@@ -15,11 +15,13 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
 
-from kio.index import load_entity_schema
-from kio.schema.index import api_key_map, schema_name_map
-from kio.static.constants import EntityType
-
 from ottla.base.types import ZERO_UUID
+from ottla.wire.without import without_module
+
+with without_module("hypothesis"):
+    from kio.index import load_entity_schema
+    from kio.schema.index import api_key_map, schema_name_map
+    from kio.static.constants import EntityType
 
 MessageKind = Literal["request", "response"]
 
