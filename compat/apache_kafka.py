@@ -1,0 +1,148 @@
+"""Apache Kafka's own broker: one node that is broker and controller, as a process."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from compat.java import Java
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+POLL_S = 0.05
+LOG_TAIL = 4_000
+_STARTED = re.compile(r"Kafka Server started")
+
+_PROPERTIES = """
+process.roles=broker,controller
+node.id={node_id}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
+advertised.listeners=PLAINTEXT://{host}:{port}
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers={host}:{controller_port}
+log.dirs={data_dir}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=2
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=2
+group.initial.rebalance.delay.ms=0
+log.cleaner.backoff.ms=200
+log.initial.task.delay.ms=100
+log.retention.check.interval.ms=200
+num.network.threads=2
+num.io.threads=2
+num.recovery.threads.per.data.dir=2
+"""
+
+
+class ApacheKafka:
+    """As a context manager it formats its directory if it is new, starts, and stops cleanly."""
+
+    def __init__(self, java: Java, home: Path, *, node_id: int = 1) -> None:
+        self.home = home
+        self.data_dir = home / "data"
+        self.node_id = node_id
+        self.port, self._controller_port = _free_ports(2)
+        self._java = java
+        self._properties = home / "server.properties"
+        self._log = home / "kafka.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop() if error is None else self.end()
+
+    def start(self) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+        self._properties.write_text(
+            _PROPERTIES.format(
+                node_id=self.node_id,
+                host=HOST,
+                port=self.port,
+                controller_port=self._controller_port,
+                data_dir=self.data_dir,
+            )
+        )
+        if not (self.data_dir / "meta.properties").exists():
+            self._format()
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*self._java.arguments("kafka.Kafka"), str(self._properties)],
+                stdout=log,
+                stderr=log,
+            )
+        self._wait_until_started()
+
+    def stop(self) -> None:
+        """A clean shutdown."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """No chance to write anything down."""
+        self._end(signal.SIGKILL)
+
+    def end(self) -> None:
+        """Whatever state it is in, it does not run any more."""
+        if self._process is not None:
+            self.kill()
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def _format(self) -> None:
+        cluster_id = self._java.succeed("kafka-storage", "random-uuid").out.strip()
+        self._java.succeed(
+            "kafka-storage",
+            *("format", "--standalone", "--cluster-id", cluster_id),
+            *("--config", str(self._properties)),
+        )
+
+    def _wait_until_started(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while _STARTED.search(self.log()) is None:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise AssertionError(f"Apache Kafka did not start:\n{self.log()[-LOG_TAIL:]}")
+            time.sleep(POLL_S)
+
+    def _end(self, signum: int) -> None:
+        assert self._process is not None, "it runs"
+        process, self._process = self._process, None
+        process.send_signal(signum)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError("Apache Kafka did not stop") from None
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind((HOST, 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

@@ -1,0 +1,1 @@
+"""What is checked, by subject; `compat/run` names them all."""

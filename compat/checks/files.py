@@ -1,0 +1,161 @@
+"""kafka-dump-log on what our broker wrote."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from compat.checks.tools import ADD_PARTITIONS_TO_TXN, JOIN_GROUP, offered_apis
+from compat.contents import TopicContents, read_contents
+from compat.dump_log import EVERYTHING, INDEXES, Dump, dump, files_in
+from compat.java import Java
+from compat.load import Load
+from ottla.testing.broker import HOST, BrokerProcess
+
+COMPACTED = ("compacted", "recreated", "__consumer_offsets", "__transaction_state")
+OVERRIDES = {
+    "log.cleaner.backoff.ms": "200",
+    "log.retention.check.interval.ms": "200",
+    "log.initial.task.delay.ms": "100",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
+    "log.message.timestamp.before.max.ms": "9223372036854775807",
+}
+UNDER_LOAD_S = 0.5
+
+
+@dataclass
+class WrittenFiles:
+    """What our broker left: once as a kill left it, once after it had recovered and stopped."""
+
+    java: Java
+    killed: Path
+    stopped: Path
+    contents: dict[str, TopicContents]
+
+    @cached_property
+    def dump_of_stopped(self) -> Dump:
+        files = files_in(self.stopped, EVERYTHING)
+        return dump(self.java, files, "--deep-iteration", "--print-data-log")
+
+
+def write_files(java: Java, scratch: Path) -> WrittenFiles:
+    stopped, killed = scratch / "stopped", scratch / "killed"
+    with BrokerProcess(stopped, overrides=OVERRIDES) as broker:
+        bootstrap = f"{HOST}:{broker.port}"
+        apis = offered_apis(java, bootstrap)
+        has_transactions = ADD_PARTITIONS_TO_TXN in apis
+        load = Load(bootstrap, transactions=has_transactions, groups=JOIN_GROUP in apis)
+        load.fill()
+        writing = threading.Thread(target=load.write_until_gone)
+        writing.start()
+        writing.join(UNDER_LOAD_S)
+        broker.kill()
+        writing.join()
+        shutil.copytree(stopped, killed)
+        broker.start()
+        contents = read_contents(bootstrap)
+        load.write_more()
+    return WrittenFiles(java, killed, stopped, contents)
+
+
+def reads_every_segment(files: WrittenFiles) -> None:
+    """kafka-dump-log --deep-iteration reads every record of every segment."""
+    dumped = files.dump_of_stopped
+    assert not dumped.complaints(compacted=COMPACTED), dumped.complaints(compacted=COMPACTED)
+    counted: Counter[str] = Counter()
+    for batch in dumped.batches():
+        counted[batch.path.parent.name] += batch.record_count
+    assert sum(counted.values()) == dumped.record_count() > 10_000
+    for topic in ("codecs", "append-time", "segments"):
+        for index, partition in files.contents[topic].partitions.items():
+            name = f"{topic}-{index}"
+            assert counted[name] >= len(partition.records), (name, counted[name])
+
+
+def segments_were_rolled_compacted_and_deleted(files: WrittenFiles) -> None:
+    """The files are of logs that were rolled, compacted, trimmed and cut by retention."""
+    logs = Counter(path.parent.name for path in files_in(files.stopped, [".log"]))
+    assert logs["segments-0"] >= 4, logs
+    contents = {name: topic.partitions[0] for name, topic in files.contents.items()}
+    assert len(contents["compacted"].records) < 1_500
+    assert contents["trimmed"].start_offset == 77
+    assert contents["expiring"].start_offset > 0
+
+
+def indexes_agree(files: WrittenFiles) -> None:
+    """kafka-dump-log finds offset and time indexes in agreement with their logs."""
+    indexes = files_in(files.stopped, INDEXES)
+    assert len(indexes) >= 10, indexes
+    dumped = dump(files.java, indexes, "--verify-index-only")
+    assert not dumped.complaints(), dumped.complaints()
+    printed = dump(files.java, indexes)
+    entries = [line for line in printed.text.splitlines() if line.startswith("offset: ")]
+    assert len(entries) > 100, len(entries)
+
+
+def indexes_are_sane(files: WrittenFiles) -> None:
+    """kafka-dump-log --index-sanity-check passes every index."""
+    indexes = files_in(files.stopped, INDEXES)
+    dumped = dump(files.java, indexes, "--index-sanity-check")
+    passed = dumped.text.count(" passed sanity check.")
+    empty = dumped.text.count(" is empty.")
+    assert passed + empty == len(indexes), dumped.text
+    assert passed > empty, dumped.text
+
+
+def snapshots_are_read(files: WrittenFiles) -> None:
+    """kafka-dump-log reads the producers' snapshots."""
+    snapshots = files_in(files.stopped, [".snapshot"])
+    assert snapshots
+    dumped = dump(files.java, snapshots)
+    assert not dumped.complaints(), dumped.complaints()
+    rows = [line for line in dumped.text.splitlines() if line.startswith("producerId: ")]
+    assert len(rows) >= 5, dumped.text
+
+
+def a_killed_broker_leaves_good_files(files: WrittenFiles) -> None:
+    """What kill -9 leaves is good up to where the last write was cut."""
+    left = files_in(files.killed, EVERYTHING)
+    dumped = dump(files.java, left, "--deep-iteration")
+    complaints = [
+        line
+        for line in dumped.complaints(compacted=COMPACTED)
+        if "invalid bytes at the end" not in line
+    ]
+    assert not complaints, complaints
+    assert sum(batch.record_count for batch in dumped.batches()) > 10_000
+
+
+def damage_is_seen(files: WrittenFiles) -> None:
+    """kafka-dump-log complains of damage, so its silence means something."""
+    source = files.stopped / "segments-0"
+    damaged = files.stopped.parent / "damaged" / "segments-0"
+    shutil.copytree(source, damaged)
+    try:
+        for suffix, position in ((".index", 3), (".timeindex", 11), (".log", 5_000)):
+            path = next(iter(sorted(damaged.glob(f"*{suffix}"))))
+            data = bytearray(path.read_bytes())
+            data[position] ^= 0x15
+            path.write_bytes(data)
+        complaints = dump(files.java, files_in(damaged.parent, EVERYTHING)).complaints()
+    finally:
+        shutil.rmtree(damaged.parent)
+    text = "\n".join(complaints)
+    assert "Mismatches in :" in text, text
+    assert "not found in" in text or "timestamp" in text, text
+    assert "isvalid: false" in text, text
+
+
+CHECKS = [
+    reads_every_segment,
+    segments_were_rolled_compacted_and_deleted,
+    indexes_agree,
+    indexes_are_sane,
+    snapshots_are_read,
+    a_killed_broker_leaves_good_files,
+    damage_is_seen,
+]

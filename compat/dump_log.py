@@ -1,0 +1,87 @@
+"""kafka-dump-log over a data directory, and what it complains about.
+
+The tool ends with exit code 0 whatever it finds; its complaints are lines among the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from compat.java import Java
+
+EVERYTHING = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+INDEXES = (".index", ".timeindex")
+FILES_AT_ONCE = 200
+TIMEOUT_S = 120.0
+
+_COMPLAINTS = re.compile(
+    r"^(Mismatches in .*|Found timestamp mismatch.*|Found out of order timestamp.*"
+    r"|The following indexed offsets are not found.*"
+    r"|Found \d+ invalid bytes at the end of .*|baseOffset: .*isvalid: false.*"
+    r"|.*Exception.*|.*[Cc]orrupt.*|Ignoring unknown file.*)$",
+    re.MULTILINE,
+)
+_GAPS = re.compile(r"^Non-consecutive offsets in (.*)\n((?:  -?\d+ is followed by \d+\n)+)", re.M)
+_FALSE_GAP = "  -1 is followed by "
+"""The tool says so of each segment that does not begin at offset 0, of Kafka's own too."""
+_BATCH = re.compile(r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .* producerId: (-?\d+)")
+_DUMPING = re.compile(r"^Dumping (.*)$")
+
+
+class Batch(NamedTuple):
+    path: Path
+    base_offset: int
+    last_offset: int
+    record_count: int
+    producer_id: int
+
+
+class Dump(NamedTuple):
+    text: str
+
+    def complaints(self, *, compacted: Iterable[str] = ()) -> list[str]:
+        """Gaps in the logs of `compacted` topics are as they should be."""
+        expected = tuple(f"/{topic}-" for topic in compacted)
+        gaps = [
+            f"after a gap in {path}: {line.strip()}"
+            for path, lines in _GAPS.findall(self.text)
+            if not any(each in path for each in expected)
+            for line in lines.splitlines()
+            if not line.startswith(_FALSE_GAP)
+        ]
+        return _COMPLAINTS.findall(self.text) + gaps
+
+    def batches(self) -> Iterator[Batch]:
+        path = Path()
+        for line in self.text.splitlines():
+            if dumping := _DUMPING.match(line):
+                path = Path(dumping[1])
+            elif batch := _BATCH.match(line):
+                yield Batch(path, *(int(number) for number in batch.groups()))
+
+    def record_count(self) -> int:
+        """Records that were iterated over one by one."""
+        return sum(line.startswith("| offset: ") for line in self.text.splitlines())
+
+
+def files_in(data_dir: Path, suffixes: Iterable[str]) -> list[Path]:
+    """Of the logs in service: not of those that are being deleted, nor of Kafka's metadata."""
+    wanted = tuple(suffixes)
+    return [
+        path
+        for directory in sorted(data_dir.iterdir())
+        if re.fullmatch(r".+-\d+", directory.name) and directory.name != "__cluster_metadata-0"
+        for path in sorted(directory.iterdir())
+        if path.suffix in wanted
+    ]
+
+
+def dump(java: Java, files: list[Path], *options: str) -> Dump:
+    texts = []
+    for start in range(0, len(files), FILES_AT_ONCE):
+        names = ",".join(map(str, files[start : start + FILES_AT_ONCE]))
+        output = java.succeed("kafka-dump-log", "--files", names, *options, timeout_s=TIMEOUT_S)
+        texts.append(output.all)
+    return Dump("\n".join(texts))

@@ -1,0 +1,78 @@
+"""Where Apache Kafka's jars come from: Maven Central, once, into a cache beside this file.
+
+The cache of a version is complete when its stamp says which pom.xml it was made from."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).parent
+POM = HERE / "pom.xml"
+CACHE = HERE / ".cache"
+DOWNLOAD_TIMEOUT_S = 600
+OLDEST_JAVA = 17
+
+
+class NotAvailable(Exception):
+    """Java, Maven or Maven Central is not to be had here; the message says which."""
+
+
+def java_command() -> str:
+    """Raises NotAvailable."""
+    java = shutil.which("java")
+    if java is None:
+        raise NotAvailable("there is no `java` on this machine")
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(\d+)', answer.stderr)
+    if version is None or int(version[1]) < OLDEST_JAVA:
+        raise NotAvailable(f"Apache Kafka 4 needs Java {OLDEST_JAVA}, here is {answer.stderr!r}")
+    return java
+
+
+def directory(version: str | None = None) -> Path:
+    """Of the jars of one version of Kafka (None: the one that pom.xml names), downloaded if need
+    be. Raises NotAvailable."""
+    version = version or _version_in_pom()
+    found = CACHE / f"kafka-{version}"
+    stamp = found / ".complete"
+    wanted = hashlib.sha256(POM.read_bytes()).hexdigest()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        _download(version, found)
+        stamp.write_text(wanted)
+    return found
+
+
+def _version_in_pom() -> str:
+    found = re.search(r"<kafka.version>(.*)</kafka.version>", POM.read_text())
+    assert found is not None, "pom.xml names a version of Kafka"
+    return found[1]
+
+
+def _download(version: str, target: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise NotAvailable("there is no `mvn` on this machine to get Apache Kafka with")
+    shutil.rmtree(target, ignore_errors=True)
+    print(f"getting Apache Kafka {version} from Maven Central …", flush=True)
+    try:
+        result = subprocess.run(
+            [
+                *(maven, "--quiet", "--batch-mode", "--file", str(POM)),
+                f"-Dkafka.version={version}",
+                f"-DoutputDirectory={target}",
+                "dependency:copy-dependencies",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=DOWNLOAD_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise NotAvailable(f"Maven Central gave no jars in {DOWNLOAD_TIMEOUT_S} s") from None
+    if result.returncode:
+        reason = next((line for line in result.stdout.splitlines() if "ERROR" in line), "")
+        raise NotAvailable(f"Maven could not get Apache Kafka {version}: {reason[:300]}")

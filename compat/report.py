@@ -1,0 +1,80 @@
+"""Running checks one after another and telling what came of them.
+
+A check is a function whose docstring's first line says what must hold. It raises AssertionError if
+it does not, and Skipped if it cannot be asked here."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TypeVar
+
+Subject = TypeVar("Subject")
+
+
+class Skipped(Exception):
+    """What is missing for a check."""
+
+
+@dataclass
+class Report:
+    only: str = ""
+    """Run only checks whose group or title holds this."""
+    passed: int = 0
+    skipped: int = 0
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    _telling: Lock = field(default_factory=Lock)
+    """Checks may run in several threads."""
+
+    def wants(self, group: str, checks: Iterable[Callable[..., None]]) -> bool:
+        return any(self._is_wanted(group, check) for check in checks)
+
+    def run(
+        self, group: str, subject: Subject, checks: Iterable[Callable[[Subject], None]]
+    ) -> None:
+        for check in checks:
+            if self._is_wanted(group, check):
+                self._run_one(f"{group}: {_title(check)}", lambda check=check: check(subject))
+
+    def run_setup(self, group: str, setup: Callable[[], Subject]) -> Subject | None:
+        """What a group of checks is about; None if it could not be made, which is a failure."""
+        try:
+            return setup()
+        except Exception:
+            self._failed(f"{group}: its preparation", time.monotonic())
+            return None
+
+    def closing_line(self) -> str:
+        return f"{self.passed} passed, {len(self.failures)} failed, {self.skipped} skipped"
+
+    def _is_wanted(self, group: str, check: Callable[..., None]) -> bool:
+        return self.only in f"{group}: {_title(check)}"
+
+    def _run_one(self, title: str, check: Callable[[], None]) -> None:
+        began = time.monotonic()
+        try:
+            check()
+        except Skipped as reason:
+            with self._telling:
+                self.skipped += 1
+                print(f"skipped  {title}: {reason}", flush=True)
+        except Exception:
+            self._failed(title, began)
+        else:
+            with self._telling:
+                self.passed += 1
+                print(f"passed   {title} ({time.monotonic() - began:.1f} s)", flush=True)
+
+    def _failed(self, title: str, began: float) -> None:
+        trace = traceback.format_exc()
+        with self._telling:
+            self.failures.append((title, trace))
+            print(f"FAILED   {title} ({time.monotonic() - began:.1f} s)", flush=True)
+
+
+def _title(check: Callable[..., None]) -> str:
+    assert check.__doc__ is not None, f"{check.__name__} says what must hold"
+    return check.__doc__.strip().splitlines()[0].rstrip(".")
