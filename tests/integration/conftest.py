@@ -15,7 +15,8 @@ _numbers = count(1)
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess(strict=True) as process:
+    overrides = {"group.initial.rebalance.delay.ms": "0"}
+    with BrokerProcess(strict=True, overrides=overrides) as process:
         yield process
         log = process.log()
     assert "Traceback" not in log, log

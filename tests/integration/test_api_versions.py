@@ -6,6 +6,7 @@ import struct
 from typing import Any
 
 import pytest
+from kio.schema.index import api_key_map
 from tests.raw_client import Api, ConnectionClosed, RawClient
 
 from ottla.testing.broker import BrokerProcess
@@ -52,15 +53,15 @@ def test_the_versions_around_what_is_told_are_refused(
                     other.receive_frame()
 
 
-@pytest.mark.parametrize("api_key", [4, 11, 15, 30, 55, 71, 999, -1])
 def test_an_api_that_is_not_told_closes_the_connection(
-    broker: BrokerProcess, client: RawClient, api_key: int
+    broker: BrokerProcess, client: RawClient
 ) -> None:
-    assert api_key not in told(client)
-    with RawClient(broker.port) as other:
-        other.send_frame(header(api_key, 0) + bytes(64))
-        with pytest.raises(ConnectionClosed):
-            other.receive_frame()
+    ranges = told(client)
+    for api_key in (*(each for each in api_key_map if each not in ranges), 999, -1):
+        with RawClient(broker.port) as other:
+            other.send_frame(header(api_key, 0) + bytes(64))
+            with pytest.raises(ConnectionClosed):
+                other.receive_frame()
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767])

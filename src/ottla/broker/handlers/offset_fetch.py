@@ -39,9 +39,20 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
         for group in request.groups:
             _ask(broker, parked, group, request.require_stable, version)
     else:
-        parked = ParkedRequests(lambda groups: groups[0])
+        parked = ParkedRequests(_of_one_group)
         _ask(broker, parked, request, request.require_stable, version)
     return parked.response()
+
+
+def _of_one_group(groups: list[Body]) -> Body:
+    """The older answers do not say which group it is, and know topics by name alone."""
+    (group,) = groups
+    return {
+        "error_code": group.get("error_code", ErrorCode.NONE),
+        "topics": [
+            {"name": topic["name"], "partitions": topic["partitions"]} for topic in group["topics"]
+        ],
+    }
 
 
 def _ask(
