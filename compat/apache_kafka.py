@@ -72,7 +72,8 @@ class ApacheKafka:
     ) -> None:
         self.stop() if error is None else self.end()
 
-    def start(self) -> None:
+    def write_properties(self) -> Path:
+        """The server.properties that it starts with."""
         self.home.mkdir(parents=True, exist_ok=True)
         self._properties.write_text(
             _PROPERTIES.format(
@@ -83,6 +84,10 @@ class ApacheKafka:
                 data_dir=self.data_dir,
             )
         )
+        return self._properties
+
+    def start(self) -> None:
+        self.write_properties()
         if not (self.data_dir / "meta.properties").exists():
             self._format()
         with self._log.open("wb") as log:

@@ -110,7 +110,7 @@ def read_records(
             if messages:
                 deadline = time.monotonic() + TIMEOUT_S
             for message in messages:
-                key = (message.topic(), message.partition())
+                key = (message.topic() or "", _known(message.partition()))
                 error = message.error()
                 if error is None:
                     found[key].append(_record(message))
@@ -155,8 +155,18 @@ def _partition_differences(
 def _record(message: Message) -> Record:
     headers: Any = message.headers() or ()
     return Record(
-        message.offset(), message.key(), message.value(), tuple(headers), message.timestamp()
+        _known(message.offset()),
+        message.key(),
+        message.value(),
+        tuple(headers),
+        message.timestamp(),
     )
+
+
+def _known(number: int | None) -> int:
+    """The client's types allow for None; a message that was read has none."""
+    assert number is not None
+    return number
 
 
 def _consumer(bootstrap: str, isolation: str) -> Consumer:

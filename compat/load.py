@@ -20,12 +20,14 @@ from confluent_kafka.admin import (
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 30.0
 GROUP, COMMITTED_OFFSET = "a-group", 5
+MEMBERS_GROUP = "a-group-with-members"
 FIRST_TIMESTAMP = 1_700_000_000_000
 COMPACTED_KEYS = 20
 COMPACTED_RECORDS = 3_000
 POLL_S = 0.1
 COMPACTION_TIMEOUT_S = 30.0
 GROUP, COMMITTED_OFFSET = "a-group", 5
+MEMBERS_GROUP = "a-group-with-members"
 
 TOPICS: Mapping[str, tuple[int, dict[str, str]]] = {
     "codecs": (3, {}),
@@ -75,6 +77,7 @@ class Load:
         self._recreate()
         if self._has_groups:
             self._commit_offsets()
+            self._join_group()
         self._compact()
         _wait_for(lambda: self._start_of("expiring") > 0)
 
@@ -233,7 +236,23 @@ class Load:
                 "enable.auto.commit": False,
             }
         )
-        consumer.commit(offsets=[TopicPartition("codecs", 0, COMMITTED_OFFSET)], asynchronous=False)
+        committed = TopicPartition("codecs", 0, COMMITTED_OFFSET)
+        consumer.commit(offsets=[committed], asynchronous=False)
+        consumer.close()
+
+    def _join_group(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": MEMBERS_GROUP,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe(["trimmed"])
+        messages = consumer.consume(10, TIMEOUT_S)
+        assert len(messages) == 10, len(messages)
+        consumer.commit(message=messages[-1], asynchronous=False)
         consumer.close()
 
     def _producer(self, **settings: str | int | bool) -> Producer:

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import TypeVar
 
@@ -37,7 +38,7 @@ class Report:
     ) -> None:
         for check in checks:
             if self._is_wanted(group, check):
-                self._run_one(f"{group}: {_title(check)}", lambda check=check: check(subject))
+                self._run_one(f"{group}: {_title(check)}", partial(check, subject))
 
     def run_setup(self, group: str, setup: Callable[[], Subject]) -> Subject | None:
         """What a group of checks is about; None if it could not be made, which is a failure."""

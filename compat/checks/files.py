@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections import Counter
@@ -13,7 +14,8 @@ from compat.checks.tools import ADD_PARTITIONS_TO_TXN, JOIN_GROUP, offered_apis
 from compat.contents import TopicContents, read_contents
 from compat.dump_log import EVERYTHING, INDEXES, Dump, dump, files_in
 from compat.java import Java
-from compat.load import Load
+from compat.load import COMMITTED_OFFSET, GROUP, MEMBERS_GROUP, Load
+from compat.report import Skipped
 from ottla.testing.broker import HOST, BrokerProcess
 
 COMPACTED = ("compacted", "recreated", "__consumer_offsets", "__transaction_state")
@@ -117,6 +119,21 @@ def snapshots_are_read(files: WrittenFiles) -> None:
     assert len(rows) >= 5, dumped.text
 
 
+def group_records_are_decoded(files: WrittenFiles) -> None:
+    """kafka-dump-log --offsets-decoder reads what groups committed, and their members."""
+    logs = [
+        path
+        for path in files_in(files.stopped, [".log"])
+        if path.parent.name.startswith("__consumer_offsets-")
+    ]
+    if not logs:
+        raise Skipped("needs consumer groups")
+    text = dump(files.java, logs, "--offsets-decoder").text
+    committed = f'{{"group":"{GROUP}","topic":"codecs","partition":0}}'
+    assert re.search(re.escape(committed) + rf'.*"offset":{COMMITTED_OFFSET}\b', text), text
+    assert re.search(rf'"group":"{MEMBERS_GROUP}"}}.*"members":\[{{"memberId":"', text), text
+
+
 def a_killed_broker_leaves_good_files(files: WrittenFiles) -> None:
     """What kill -9 leaves is good up to where the last write was cut."""
     left = files_in(files.killed, EVERYTHING)
@@ -156,6 +173,7 @@ CHECKS = [
     indexes_agree,
     indexes_are_sane,
     snapshots_are_read,
+    group_records_are_decoded,
     a_killed_broker_leaves_good_files,
     damage_is_seen,
 ]

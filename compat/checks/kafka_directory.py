@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,7 +132,10 @@ def writing_goes_on(taken: Taken) -> None:
 
     def delivered(error: object, message: Message) -> None:
         assert error is None, error
-        offsets[message.partition()].append(message.offset())
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        offsets[partition].append(offset)
 
     for number in range(MORE_PER_PARTITION):
         for index in partitions:
@@ -191,6 +195,30 @@ def goes_back(taken: Taken) -> None:
         assert "orrupt" not in kafka.log(), kafka.log()
 
 
+def starts_with_kafkas_properties(taken: Taken) -> None:
+    """kafka-server-start, ours, takes the server.properties that Kafka ran with."""
+    own = ApacheKafka(taken.java, taken.copy.parent / "own", node_id=NODE_ID)
+    shutil.copytree(taken.original, own.data_dir)
+    with KafkaServerStart(own.write_properties()) as broker:
+        assert broker.port == own.port
+        topics = AdminClient({"bootstrap.servers": own.bootstrap}).list_topics(timeout=TIMEOUT_S)
+        assert taken.contents.keys() <= topics.topics.keys(), topics.topics
+        assert broker.stop() == 0
+        assert "ERROR" not in broker.log(), broker.log()
+
+
+class KafkaServerStart(BrokerProcess):
+    """Our broker, started as Kafka's is."""
+
+    def __init__(self, properties: Path) -> None:
+        super().__init__()
+        self._properties = properties
+
+    def command(self) -> list[str]:
+        start = "from ottla.cli.kafka_server_start import main; main()"
+        return [sys.executable, "-c", start, str(self._properties)]
+
+
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -204,4 +232,5 @@ CHECKS = [
     bytes_are_kept,
     files_are_good,
     goes_back,
+    starts_with_kafkas_properties,
 ]

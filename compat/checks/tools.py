@@ -66,7 +66,7 @@ class Tools:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap})
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
 
     def produce(self, topic: str, records: int, size: int, *properties: str) -> str:
         """With kafka-producer-perf-test; what it reports in the end."""
