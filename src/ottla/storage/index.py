@@ -239,7 +239,8 @@ class OffsetIndex(_IndexFile):
     def is_rising(self) -> bool:
         """Whether no power cut has left a hole: all entries are in order, none comes twice."""
         offsets, positions = self.load()
-        return _rises(offsets) and _rises(positions)
+        has_hole = len(positions) > 0 and not positions[0]
+        return not has_hole and _rises(offsets) and _rises(positions)
 
     def _decode(self, data: bytes) -> tuple[array[int], array[int]]:
         raw = _from_big_endian(data)
@@ -291,7 +292,8 @@ class TimeIndex(_IndexFile):
 
     def is_rising(self) -> bool:
         timestamps, offsets = self.load()
-        return _rises(timestamps) and list(offsets) == sorted(offsets)
+        has_hole = len(timestamps) > 0 and not (timestamps[0] or offsets[0])
+        return not has_hole and _rises(timestamps) and list(offsets) == sorted(offsets)
 
     def _decode(self, data: bytes) -> tuple[array[int], array[int]]:
         raw = _from_big_endian(data)

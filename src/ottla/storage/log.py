@@ -332,13 +332,17 @@ class Log:
             return LogSlice(b"", offset)
         cursors = self._cursors
         try:
-            return self._read_from(cursors, offset, max_bytes, max_offset, at_least_one, wait)
+            found = self._read_from(cursors, offset, max_bytes, max_offset, at_least_one, wait)
+            if self._cursors is cursors:
+                return found
         except BatchError as error:
             if self._cursors is cursors:
                 raise self._corrupt(offset, str(error)) from None
         except OSError as error:
-            raise self._unreadable(error) from error
-        # The log was truncated or compacted meanwhile, and what was read is no longer part of it.
+            if self._cursors is cursors:
+                raise self._unreadable(error) from error
+        # Segments were truncated, removed or compacted meanwhile: what was read may no longer be
+        # part of the log, or not be what follows next.
         return self.read(offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait)
 
     def _read_from(
@@ -609,8 +613,7 @@ class Log:
 
     def _forget(self, removed: Sequence[Segment]) -> None:
         gone = {segment.base_offset for segment in removed}
-        self.segments = [s for s in self.segments if s.base_offset not in gone]
-        self._forget_places()
+        self._use_segments([s for s in self.segments if s.base_offset not in gone])
 
     def _mark_deleted(self, removed: list[Segment]) -> list[Segment]:
         for segment in removed:
@@ -618,6 +621,13 @@ class Log:
             self._pending_snapshots.pop(segment.base_offset, None)
             self.fs.remove(snapshot_path(self.directory, segment.base_offset))
         return removed
+
+    def _use_segments(self, segments: list[Segment]) -> None:
+        """A reader who has the old cursors must not go on with the new segments unnoticed, nor the
+        other way round: it finds other cursors than those it began with, and begins again."""
+        self._forget_places()
+        self.segments = segments
+        self._forget_places()
 
     def _forget_places(self) -> None:
         self._cursors = {}
@@ -640,8 +650,7 @@ class Log:
         for segment in old:
             segment.change_suffix(DELETED_SUFFIX)
         new.change_suffix("")
-        self.segments = sorted([*kept, new], key=_base_offset)
-        self._forget_places()
+        self._use_segments(sorted([*kept, new], key=_base_offset))
         for base_offset in gone - {new.base_offset}:
             self._pending_snapshots.pop(base_offset, None)
             self.fs.remove(snapshot_path(self.directory, base_offset))
@@ -658,7 +667,9 @@ class Log:
                 write_unsynced(self.fs, path, snapshots[later[0]])
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop everything from `offset` on (a follower that disagrees with its leader)."""
+        """Drop everything from `offset` on (a follower that disagrees with its leader). A checkpoint
+        of the recovery point must not be above `offset` when this begins: what a power cut leaves of
+        a truncation is not safe."""
         if offset >= self.log_end_offset:
             return
         removed = [segment for segment in self.segments if segment.base_offset >= offset]
@@ -668,11 +679,11 @@ class Log:
         with self._gate.lock:
             self._gate.truncations += 1
             self._forget(removed)
-            for segment in removed:
-                segment.remove()
+            self._remove_behind(offset, removed)
             position = self.active.locate(offset, wait=True)
             if position is not None:
                 self.active.truncate_to_position(position, offset)
+                self.active.file.sync()
             self.log_start_offset = min(self.log_start_offset, offset)
             self._ended_at(offset)
 
@@ -680,17 +691,26 @@ class Log:
         """Empty the log; the next record gets `offset`."""
         with self._gate.lock:
             self._gate.truncations += 1
-            for segment in self.segments:
-                segment.remove()
+            self._remove_behind(-1, self.segments)
             self.segments = [self._new_segment(offset, now_ms)]
             self.log_start_offset = offset
             self._ended_at(offset)
             self.producers.clear()
 
+    def _remove_behind(self, offset: int, segments: Sequence[Segment]) -> None:
+        """Remove what a truncation leaves nothing of, for certain, before anything is put in its
+        place: of two histories a power cut could leave a mixture. The snapshots go first; with its
+        snapshot, a segment that is left when those before it are gone would seem to belong."""
+        remove_snapshots_behind(self.fs, self.directory, offset)
+        self.fs.sync_directory(self.directory)
+        for segment in reversed(segments):
+            segment.remove()
+        if segments:
+            self.fs.sync_directory(self.directory)
+
     def _ended_at(self, offset: int) -> None:
         self._forget_places()
         self._clean_end = None
-        remove_snapshots_behind(self.fs, self.directory, offset)
         for snapshots in (self._pending_snapshots, self._job.snapshots if self._job else {}):
             for stale in [o for o in snapshots if o > offset]:
                 del snapshots[stale]

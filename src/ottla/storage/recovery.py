@@ -267,9 +267,10 @@ class _Recovery:
         return is_behind_gap and not self.fs.exists(path)
 
     def _first_unsafe(self) -> int:
-        """The segment that holds the recovery point: the last that begins at or before it."""
+        """The segment that ends at the recovery point or behind it: the last that begins before.
+        Where one ends just there, its records are safe, but its indexes need not be."""
         for number in reversed(range(len(self.segments))):
-            if self.segments[number].base_offset <= self.known.recovery_point:
+            if self.segments[number].base_offset < self.known.recovery_point:
                 return number
         return 0
 
