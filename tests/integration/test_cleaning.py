@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from statistics import median
 from typing import Any
 
 import pytest
@@ -238,11 +239,11 @@ def test_requests_are_served_while_a_log_is_compacted(client: RawClient, topic: 
     records = [(b"%d" % (each % 500), bytes(100), (), now_ms()) for each in range(5000)]
     for _ in range(20):
         assert client.produce(topic, records).error_code == 0
-    slowest = 0.0
+    delays = []
     deadline = time.monotonic() + 20
     while len(values(client.records(topic))) > 30_000 and time.monotonic() < deadline:
         started = time.monotonic()
         client.call(Api.METADATA, 4, topics=[], allow_auto_topic_creation=False)
-        slowest = max(slowest, time.monotonic() - started)
+        delays.append(time.monotonic() - started)
     assert len(values(client.records(topic))) <= 30_000
-    assert slowest < 1
+    assert median(delays) < 0.25
