@@ -37,6 +37,7 @@ group.initial.rebalance.delay.ms=0
 log.cleaner.backoff.ms=200
 log.initial.task.delay.ms=100
 log.retention.check.interval.ms=200
+metadata.log.max.record.bytes.between.snapshots=4000
 num.network.threads=2
 num.io.threads=2
 num.recovery.threads.per.data.dir=2

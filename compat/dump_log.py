@@ -17,13 +17,20 @@ FILES_AT_ONCE = 200
 TIMEOUT_S = 120.0
 
 _COMPLAINTS = re.compile(
-    r"^(Mismatches in .*|Found timestamp mismatch.*|Found out of order timestamp.*"
+    r"^(Mismatches in .*|Found out of order timestamp.*"
     r"|The following indexed offsets are not found.*"
     r"|Found \d+ invalid bytes at the end of .*|baseOffset: .*isvalid: false.*"
     r"|.*Exception.*|.*[Cc]orrupt.*|Ignoring unknown file.*)$",
     re.MULTILINE,
 )
 _GAPS = re.compile(r"^Non-consecutive offsets in (.*)\n((?:  -?\d+ is followed by \d+\n)+)", re.M)
+_TIMES = re.compile(
+    r"^Found timestamp mismatch in :(.*)\n((?:  Index timestamp: \d+, log timestamp: -?\d+\n)+)",
+    re.M,
+)
+_EMPTY_BATCH = "log timestamp: -1"
+"""Compaction leaves batches without records to remember idempotent producers by. Kafka's own time
+indexes name them too, and the tool, which goes by the records, says of them that they differ."""
 _FALSE_GAP = "  -1 is followed by "
 """The tool says so of each segment that does not begin at offset 0, of Kafka's own too."""
 _BATCH = re.compile(r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .* producerId: (-?\d+)")
@@ -42,16 +49,19 @@ class Dump(NamedTuple):
     text: str
 
     def complaints(self, *, compacted: Iterable[str] = ()) -> list[str]:
-        """Gaps in the logs of `compacted` topics are as they should be."""
+        """In the logs of `compacted` topics gaps and empty batches are as they should be."""
         expected = tuple(f"/{topic}-" for topic in compacted)
         gaps = [
             f"after a gap in {path}: {line.strip()}"
-            for path, lines in _GAPS.findall(self.text)
-            if not any(each in path for each in expected)
-            for line in lines.splitlines()
-            if not line.startswith(_FALSE_GAP)
+            for path, line in _listed(_GAPS, self.text)
+            if not any(each in path for each in expected) and not line.startswith(_FALSE_GAP)
         ]
-        return _COMPLAINTS.findall(self.text) + gaps
+        times = [
+            f"Found timestamp mismatch in {path}: {line.strip()}"
+            for path, line in _listed(_TIMES, self.text)
+            if not (any(each in path for each in expected) and line.endswith(_EMPTY_BATCH))
+        ]
+        return _COMPLAINTS.findall(self.text) + gaps + times
 
     def batches(self) -> Iterator[Batch]:
         path = Path()
@@ -64,6 +74,13 @@ class Dump(NamedTuple):
     def record_count(self) -> int:
         """Records that were iterated over one by one."""
         return sum(line.startswith("| offset: ") for line in self.text.splitlines())
+
+
+def _listed(complaint: re.Pattern[str], text: str) -> Iterator[tuple[str, str]]:
+    """(file, line) of complaints that list what they are about line by line."""
+    for path, lines in complaint.findall(text):
+        for line in lines.splitlines():
+            yield path, line
 
 
 def files_in(data_dir: Path, suffixes: Iterable[str]) -> list[Path]:

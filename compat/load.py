@@ -209,7 +209,7 @@ class Load:
                     producer.commit_transaction(TIMEOUT_S)
 
     def _compact(self) -> None:
-        producer = self._producer(batch_num_messages=20)
+        producer = self._producer(batch_num_messages=20, enable_idempotence=True)
         for index in range(COMPACTED_RECORDS):
             key = f"key-{index % COMPACTED_KEYS}"
             is_tombstone = index % COMPACTED_KEYS == 7
