@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from tests.compat.clients.kcat import Kcat
 from tests.compat.clients.record import CODECS, Client, ManagingClient, Received, Sent
 from tests.compat.conftest import CLIENTS, LIBRARIES, make_client
 from tests.raw_client import RawClient
@@ -140,3 +141,13 @@ def test_kcat_creates_a_topic_by_producing_to_it(
     kcat.produce(topic, [Sent(b"k", b"v")])
     assert topic in kcat.topics()
     assert raw.offsets(topic) == (0, 1)
+
+
+def test_kcat_reads_from_a_time_on(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
+    kcat = make_client("kcat", broker.bootstrap)
+    assert isinstance(kcat, Kcat)
+    raw.create_topic(topic)
+    for number in range(6):
+        raw.produce(topic, [(None, b"%d" % number, (), FIRST_TIMESTAMP + number * 1000)])
+    found = kcat.consume(topic, 2, offset=f"s@{FIRST_TIMESTAMP + 3500}")
+    assert [record.value for record in found] == [b"4", b"5"]

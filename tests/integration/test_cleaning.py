@@ -19,7 +19,7 @@ OVERRIDES = {
     "log.segment.delete.delay.ms": "0",
 }
 HOUR_MS = 3_600_000
-SEGMENT = {"segment_bytes": "1048576"}
+SEGMENT: dict[str, Any] = {"segment_bytes": "1048576"}
 FILLER = bytes(1_000_000)
 """With one more of these, a segment is full."""
 

@@ -65,7 +65,9 @@ class Confluent(ManagingClient):
                 errors.append(error)
 
         for record in records:
-            stamp = {} if record.timestamp is None else {"timestamp": record.timestamp}
+            stamp: dict[str, Any] = (
+                {} if record.timestamp is None else {"timestamp": record.timestamp}
+            )
             producer.produce(
                 topic,
                 record.value,

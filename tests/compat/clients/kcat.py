@@ -95,7 +95,7 @@ class Kcat(Client):
         count: int,
         *,
         partition: int = 0,
-        offset: int = 0,
+        offset: int | str = 0,
         max_wait_ms: int = 500,
         on_record: OnRecord = lambda record: None,
     ) -> list[Received]:
