@@ -59,7 +59,7 @@ class OffsetStore:
         if value is None:
             self._remove(group_id, topic, partition)
             return
-        value = value._replace(record_offset=record_offset)
+        value = CommittedOffset(*value[:-1], record_offset)
         if producer_id == NO_PRODUCER_ID:
             self._put(group_id, topic, partition, value)
         else:

@@ -118,9 +118,9 @@ class Groups(RuleBasedStateMachine):
                 each["member_id"]: f"{run}/{joined.generation}/{each['member_id']}".encode()
                 for each in joined.answer["members"]
             }
-        is_awaited = self.scenario.state is GroupState.COMPLETING_REBALANCE
-        if is_awaited and self.scenario.group.generation == joined.generation:
-            if self.scenario.group.leader_id == client.member_id:
+        if self.scenario.state is GroupState.COMPLETING_REBALANCE:
+            group = self.scenario.group
+            if (group.generation, group.leader_id) == (joined.generation, client.member_id):
                 self.sent[joined.generation] = given
         client.sync = self.scenario.sync(joined, given, instance=client.instance)
         self.look_at_answers()

@@ -1,0 +1,443 @@
+"""The runtime with a shard that only adds: batches, order, waiting for commits, failures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import TopicPartition
+from ottla.broker.coordinator_runtime import CoordinatorRuntime, RuntimePorts, ShardState
+from ottla.broker.timers import Timers
+from ottla.core.coordinator import Decision, StartTimer, Token
+from ottla.storage.log import AppendResult, LogSlice
+from ottla.wire.records.batch import BatchHeader, iter_headers
+from ottla.wire.records.builder import build_batch, end_txn_marker
+
+
+class Answer:
+    def __init__(self) -> None:
+        self.value: Any = None
+
+    def reply(self, body: dict[str, Any]) -> None:
+        assert self.value is None
+        self.value = body["total"]
+
+    def fail(self, error: KafkaError) -> None:
+        assert self.value is None
+        self.value = error.code
+
+
+class Added:
+    """Adds to a key's total, and answers what the total was when it was decided."""
+
+    if_failed: Added | None = None
+    delay_ms: int | None = None
+
+    def __init__(self, key: str | None, amount: int, *, commutes: bool = False) -> None:
+        self.key, self.amount, self.commutes = key, amount, commutes
+        self.token: Any = Answer()
+
+
+class Totals:
+    def __init__(self) -> None:
+        self.totals: dict[str, int] = {}
+        self.parked: list[Token] = []
+        self.ended: list[tuple[int, bool]] = []
+
+    def decide(self, event: Added, now_ms: int) -> Decision:
+        decision = Decision(if_failed=event.if_failed)
+        if event.delay_ms is not None:
+            decision.timers.append(StartTimer((event.key or "",), event.delay_ms, Added("late", 1)))
+        if event.amount:
+            decision.records.append((event.key or "all", event.amount))
+        decision.respond(event.token, {"total": self.totals.get(event.key or "all", 0)})
+        return decision
+
+    def apply(self, record: tuple[str, int], offset: int, producer_id: int) -> None:
+        key, amount = record
+        self.totals[key] = self.totals.get(key, 0) + amount
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        self.ended.append((producer_id, commit))
+
+    def encode(self, record: tuple[str, int]) -> tuple[bytes, bytes | None]:
+        return record[0].encode(), str(record[1]).encode()
+
+    def decode(self, key: bytes, value: bytes | None) -> Any:
+        if key == b"unknown":
+            return None
+        return key.decode(), int(value or b"")
+
+    def loaded(self, now_ms: int) -> Decision:
+        return Decision()
+
+    def unload(self) -> list[Token]:
+        return self.parked
+
+
+class FakePartition:
+    """A log in memory, whose watermark the test may hold back."""
+
+    def __init__(self, waits_for_sync: bool = False) -> None:
+        self.key = TopicPartition("__totals", 0)
+        self.batches: list[bytes] = []
+        self.waits_for_sync = waits_for_sync
+        self.high_watermark = 0
+        self.fails: ErrorCode | None = None
+        config = SimpleNamespace(max_message_bytes=1 << 20)
+        self.log = SimpleNamespace(
+            log_start_offset=0,
+            log_end_offset=0,
+            wants_flush=False,
+            config=config,
+            read=self.read,
+            partition=self.key,
+        )
+
+    def append(self, batch: bytes, header: BatchHeader, now_ms: int) -> AppendResult:
+        if self.fails is not None:
+            raise KafkaError(self.fails)
+        base = self.log.log_end_offset
+        self.batches.append(base.to_bytes(8, "big") + batch[8:])
+        last = base + header.last_offset_delta
+        self.log.log_end_offset = last + 1
+        if not self.waits_for_sync:
+            self.high_watermark = last + 1
+        return AppendResult(base, last, header.max_timestamp, is_duplicate=False)
+
+    def read(self, offset: int, max_bytes: int, end: int, **_: Any) -> LogSlice:
+        for batch in self.batches:
+            header = next(iter_headers(batch))
+            if header.last_offset >= offset:
+                return LogSlice(batch, header.next_offset)
+        return LogSlice(b"", offset)
+
+
+class FakeFlusher:
+    def __init__(self, partition: FakePartition) -> None:
+        self.partition = partition
+        self.waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self.requests = 0
+
+    def request(self, partition: Any) -> None:
+        self.requests += 1
+
+    def wait_for(self, partition: Any, offset: int) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((offset, future))
+        return future
+
+    def sync(self, error: KafkaError | None = None) -> None:
+        waiting, self.waiting = self.waiting, []
+        for offset, future in waiting:
+            if error is not None:
+                future.set_exception(error)
+            else:
+                self.partition.high_watermark = max(offset, self.partition.high_watermark)
+                future.set_result(None)
+
+
+class Clock:
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+class Bed:
+    def __init__(self, partition: FakePartition) -> None:
+        self.partition = partition
+        self.flusher = FakeFlusher(partition)
+        self.clock = Clock()
+        self.timers = Timers(self.clock, lambda delay, action: SimpleNamespace(cancel=lambda: None))
+        self.shard = Totals()
+        self.gate: asyncio.Event | None = None
+        """Reads of the log wait for it."""
+
+        async def run_blocking(work: Callable[[], Any]) -> Any:
+            if self.gate is not None:
+                await self.gate.wait()
+            return work()
+
+        ports: Any = RuntimePorts(
+            self.clock,
+            self.timers,
+            self.flusher,
+            run_blocking,
+            asyncio.ensure_future,  # type: ignore[arg-type]
+        )
+        self.runtime = CoordinatorRuntime(ports, lambda: self.shard)
+
+    def open(self) -> None:
+        self.runtime.partition_opened(0, self.partition)  # type: ignore[arg-type]
+
+    def add(self, key: str | None, amount: int, **options: Any) -> Any:
+        event = Added(key, amount, commutes=options.pop("commutes", False))
+        for name, value in options.items():
+            setattr(event, name, value)
+        self.runtime.submit(0, event)
+        return event.token
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        return [next(iter_headers(batch)).record_count for batch in self.partition.batches]
+
+
+def with_bed(
+    scenario: Callable[[Bed], Awaitable[None]], partition: FakePartition | None = None
+) -> None:
+    async def run() -> None:
+        bed = Bed(partition or FakePartition())
+        bed.open()
+        await scenario(bed)
+
+    asyncio.run(run())
+
+
+async def turn() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def test_all_that_comes_in_one_turn_is_one_batch() -> None:
+    async def scenario(bed: Bed) -> None:
+        answers = [bed.add(f"k{number}", 1) for number in range(10)]
+        assert [answer.value for answer in answers] == [None] * 10
+        await turn()
+        assert bed.batch_sizes == [10]
+        assert [answer.value for answer in answers] == [0] * 10
+        bed.add("k0", 1)
+        await turn()
+        assert bed.batch_sizes == [10, 1]
+
+    with_bed(scenario)
+
+
+def test_events_that_commute_share_a_batch_even_of_one_key() -> None:
+    async def scenario(bed: Bed) -> None:
+        for _ in range(5):
+            bed.add("k", 1, commutes=True)
+        await turn()
+        assert bed.batch_sizes == [5]
+        assert bed.shard.totals == {"k": 5}
+
+    with_bed(scenario)
+
+
+def test_an_event_sees_what_came_before_it() -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.add("k", 1, commutes=True)
+        second = bed.add("k", 2)
+        assert bed.batch_sizes == [1], "what it depends on was written first"
+        third = bed.add("k", 4, commutes=True)
+        bed.add("other", 1)
+        everything = bed.add(None, 0)
+        assert (second.value, third.value, everything.value) == (1, 3, 0)
+        assert bed.shard.totals == {"k": 7, "other": 1}
+        await turn()
+        assert bed.batch_sizes == [1, 1, 2]
+
+    with_bed(scenario)
+
+
+def test_an_event_without_records_is_answered_at_once() -> None:
+    async def scenario(bed: Bed) -> None:
+        assert bed.add("k", 0).value == 0
+
+    with_bed(scenario)
+
+
+def test_responses_wait_for_the_watermark() -> None:
+    async def scenario(bed: Bed) -> None:
+        written = bed.add("k", 1)
+        await turn()
+        assert written.value is None
+        assert bed.flusher.requests == 1
+        read = bed.add("k", 0)
+        assert read.value is None, "it tells of something that could still be lost"
+        bed.flusher.sync()
+        await turn()
+        assert (written.value, read.value) == (0, 1)
+        assert bed.add("k", 0).value == 1
+
+    with_bed(scenario, FakePartition(waits_for_sync=True))
+
+
+def test_a_write_during_a_sync_waits_for_the_next() -> None:
+    async def scenario(bed: Bed) -> None:
+        first = bed.add("k", 1)
+        await turn()
+        second = bed.add("k", 1)
+        await turn()
+        bed.flusher.sync()
+        await turn()
+        assert (first.value, second.value) == (0, None)
+        bed.flusher.sync()
+        await turn()
+        assert second.value == 1
+
+    with_bed(scenario, FakePartition(waits_for_sync=True))
+
+
+def test_an_append_that_fails_changes_nothing_and_is_told() -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.partition.fails = ErrorCode.KAFKA_STORAGE_ERROR
+        failed = bed.add("k", 1)
+        await turn()
+        assert failed.value is ErrorCode.KAFKA_STORAGE_ERROR
+        assert bed.shard.totals == {}
+        bed.partition.fails = None
+        again = bed.add("k", 1)
+        await turn()
+        assert again.value == 0
+
+    with_bed(scenario)
+
+
+def test_what_failed_is_put_right() -> None:
+    async def scenario(bed: Bed) -> None:
+        put_right = Added("sorry", 0)
+        bed.partition.fails = ErrorCode.KAFKA_STORAGE_ERROR
+        bed.add("k", 1, if_failed=put_right)
+        await turn()
+        assert put_right.token.value == 0
+
+    with_bed(scenario)
+
+
+def test_a_sync_that_fails_ends_the_coordinator() -> None:
+    async def scenario(bed: Bed) -> None:
+        written = bed.add("k", 1)
+        await turn()
+        bed.flusher.sync(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+        await turn()
+        assert written.value is ErrorCode.KAFKA_STORAGE_ERROR
+        assert bed.add("k", 0).value is ErrorCode.NOT_COORDINATOR
+
+    with_bed(scenario, FakePartition(waits_for_sync=True))
+
+
+def test_records_that_cannot_be_applied_end_the_coordinator() -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.shard.apply = None  # type: ignore[assignment, method-assign]
+        written = bed.add("k", 1)
+        await turn()
+        assert written.value is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert bed.add("k", 0).value is ErrorCode.NOT_COORDINATOR
+
+    with_bed(scenario)
+
+
+def test_timers_become_events() -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.add("k", 0, delay_ms=500)
+        bed.clock.now = 0.5
+        bed.timers.run_due()
+        await turn()
+        assert bed.shard.totals == {"late": 1}
+
+    with_bed(scenario)
+
+
+def test_closing_writes_what_waits_and_answers_everyone() -> None:
+    async def scenario(bed: Bed) -> None:
+        written, parked = bed.add("k", 1), Answer()
+        bed.shard.parked.append(parked)
+        bed.runtime.close()
+        assert written.value == 0
+        assert parked.value is ErrorCode.NOT_COORDINATOR
+        assert bed.batch_sizes == [1]
+        assert bed.add("k", 1).value is ErrorCode.NOT_COORDINATOR
+
+    with_bed(scenario)
+
+
+def test_closing_during_a_sync_answers_when_it_is_done() -> None:
+    async def scenario(bed: Bed) -> None:
+        written = bed.add("k", 1)
+        await turn()
+        bed.runtime.close()
+        assert written.value is None
+        bed.flusher.sync()
+        await turn()
+        assert written.value == 0
+
+    with_bed(scenario, FakePartition(waits_for_sync=True))
+
+
+def filled() -> FakePartition:
+    partition = FakePartition()
+    for batch in (
+        build_batch([(b"a", b"1", (), 0), (b"b", b"2", (), 0)]),
+        build_batch([(b"a", b"10", (), 0), (b"unknown", b"", (), 0), (b"b", b"x", (), 0)]),
+        end_txn_marker(7, 0, True, 0, 0),
+        build_batch([(b"c", b"5", (), 0)]),
+    ):
+        partition.append(batch, next(iter_headers(batch)), 0)
+    return partition
+
+
+def test_a_log_is_loaded_and_what_cannot_be_read_in_it_is_skipped() -> None:
+    async def scenario(bed: Bed) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert bed.shard.totals == {"a": 11, "b": 2, "c": 5}
+        assert bed.shard.ended == [(7, True)]
+        assert bed.add("a", 0).value == 11
+
+    with_bed(scenario, filled())
+
+
+def test_requests_are_refused_while_the_log_loads() -> None:
+    async def run() -> None:
+        bed = Bed(filled())
+        bed.gate = asyncio.Event()
+        bed.open()
+        await turn()
+        assert bed.add("a", 0).value is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        (runner,) = bed.runtime.runners
+        assert runner.state is ShardState.LOADING
+        bed.gate.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert bed.add("a", 0).value == 11
+
+    asyncio.run(run())
+
+
+def test_a_partition_that_closes_while_it_loads_stays_closed() -> None:
+    async def run() -> None:
+        bed = Bed(filled())
+        bed.gate = asyncio.Event()
+        bed.open()
+        await turn()
+        (runner,) = bed.runtime.runners
+        bed.runtime.partition_closed(0)
+        bed.gate.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert runner.state is ShardState.CLOSED
+        assert bed.shard.totals == {}
+
+    asyncio.run(run())
+
+
+def test_a_damaged_log_is_not_loaded() -> None:
+    async def scenario(bed: Bed) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert bed.add("a", 0).value is ErrorCode.NOT_COORDINATOR
+
+    partition = filled()
+
+    def damaged(*args: Any, **options: Any) -> LogSlice:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
+
+    partition.log.read = damaged
+    with_bed(scenario, partition)
