@@ -26,7 +26,12 @@ from tests.unit.storage.logs import (
 
 from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.storage.checkpoint import RECOVERY_POINTS, read_offsets, write_offsets
+from ottla.storage.checkpoint import (
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    read_offsets,
+    write_offsets,
+)
 from ottla.storage.log import Log, aborted_txn
 from ottla.storage.producer_snapshots import marker_of
 from ottla.storage.producer_state import ProducerState
@@ -37,6 +42,7 @@ from ottla.wire.records.batch import BatchHeader, read_header
 from ottla.wire.records.builder import end_txn_marker
 
 CHECKPOINT = f"/data/{RECOVERY_POINTS}"
+STARTS = f"/data/{LOG_START_OFFSETS}"
 
 
 @dataclass
@@ -48,8 +54,12 @@ class Story:
     log: Log = field(init=False)
     history: list[bytes] = field(default_factory=list)
     """The batches as they should be stored, from offset 0 on; the last may not have been taken."""
+    undone: list[list[bytes]] = field(default_factory=list)
+    """Histories that were truncated, while that may not have reached the disk."""
     safe_offset: int = 0
     is_clean: bool = False
+    is_deleting: bool = False
+    """Segments were removed, and that may not have reached the disk."""
     sequences: dict[int, int] = field(default_factory=dict)
     open_txns: set[int] = field(default_factory=set)
     epoch: int = 0
@@ -79,8 +89,17 @@ class Story:
 
     def act(self) -> None:
         action = self.rng.choices(
-            [self.append, self.flush, self.flush_late, self.roll, self.checkpoint, self.end_txn],
-            [60, 8, 5, 3, 5, 8],
+            [
+                self.append,
+                self.flush,
+                self.flush_late,
+                self.roll,
+                self.checkpoint,
+                self.end_txn,
+                self.truncate,
+                self.delete_records,
+            ],
+            [60, 8, 5, 3, 5, 8, 1.5, 2],
         )[0]
         action()
 
@@ -114,7 +133,7 @@ class Story:
             self.take(end_txn_marker(producer_id, 0, commit, 0, NOW + 10 * len(self.history)))
 
     def take(self, batch: bytes) -> None:
-        base_offset = self.end_of_history
+        base_offset = self.log.log_end_offset
         self.history.append(
             struct.pack(">q", base_offset)
             + batch[8:12]
@@ -125,14 +144,12 @@ class Story:
         assert result.base_offset == base_offset
         assert not result.is_duplicate
 
-    @property
-    def end_of_history(self) -> int:
-        return read_header(self.history[-1]).next_offset if self.history else 0
-
     def flush(self) -> None:
         self.log.flush(NOW, with_indexes=self.rng.random() < 0.4)
         self.safe_offset = self.log.recovery_point
         assert self.safe_offset == self.log.log_end_offset
+        self.is_deleting = False
+        self.undone.clear()
 
     def flush_late(self) -> None:
         """A flush in another thread: appends go on between its beginning and its end."""
@@ -146,12 +163,40 @@ class Story:
         self.log.flushed(job, NOW)
         assert self.log.recovery_point == end_offset
         self.safe_offset = end_offset
+        self.is_deleting = False
+        self.undone.clear()
 
     def roll(self) -> None:
         self.log.roll(NOW)
 
     def checkpoint(self) -> None:
         write_offsets(self.disk, CHECKPOINT, {PARTITION: self.log.recovery_point})
+        write_offsets(self.disk, STARTS, {PARTITION: self.log.log_start_offset})
+
+    def truncate(self) -> None:
+        """As a follower does that disagrees with its leader; it takes the checkpoint back first."""
+        kept = self.rng.randint(0, len(self.history))
+        offset = read_header(self.history[kept]).base_offset if kept < len(self.history) else 0
+        if kept == len(self.history) or offset < self.log.log_start_offset:
+            return
+        self.undone.append(list(self.history))
+        del self.history[kept:]
+        self.safe_offset = min(self.safe_offset, offset)
+        safe_offset = min(self.log.recovery_point, offset)
+        write_offsets(self.disk, CHECKPOINT, {PARTITION: safe_offset})
+        self.log.truncate_to(offset, NOW)
+        self.epoch += 1
+        self.take_over()
+
+    def delete_records(self) -> None:
+        """DeleteRecords, then retention. The start is checkpointed before files go."""
+        offset = self.rng.randint(self.log.log_start_offset, self.log.log_end_offset)
+        self.log.advance_start_offset(offset)
+        self.checkpoint()
+        self.is_deleting = True
+        count = sum(later.base_offset <= offset for later in self.log.segments[1:])
+        for segment in self.log.detach_head(count, NOW) if count else []:
+            segment.remove()
 
     def shut_down(self) -> None:
         """As the broker does: write out, sync everything, and say so."""
@@ -165,11 +210,13 @@ class Story:
 
     def reopen(self) -> None:
         recovery_point = read_offsets(self.disk, CHECKPOINT).get(PARTITION, 0)
+        start_offset = read_offsets(self.disk, STARTS).get(PARTITION, 0)
         self.said = []
         self.log = open_at(
             self.disk,
             clean=self.is_clean,
             recovery_point=recovery_point,
+            start=start_offset,
             config=self.config,
             said=self.said,
         )
@@ -182,52 +229,73 @@ class Story:
     def check_records(self) -> None:
         end_offset = self.log.log_end_offset
         assert end_offset >= self.safe_offset, f"{self}: lost {end_offset} to {self.safe_offset}"
-        expected = [b for b in self.history if read_header(b).next_offset <= end_offset]
         found = stored(self.log)
-        assert found == b"".join(expected), f"{self}: not what was appended"
-        assert (headers_of(found)[-1].next_offset if found else 0) == end_offset
+        last = headers_of(found)[-1].next_offset if found else self.log.log_start_offset
+        assert last == end_offset, f"{self}: the log does not end where its records end"
+        for history in [self.history, *reversed(self.undone)]:
+            if found == b"".join(between(history, self.log.log_start_offset, end_offset)):
+                break
+        else:
+            raise AssertionError(f"{self}: not what was appended")
+        is_new = not self.log.epochs.entries and end_offset == self.log.log_start_offset
+        self.history = [] if is_new else history
+        self.undone.clear()
 
     def check_indexes(self) -> None:
         segments = self.log.segments
         for segment in segments:
             check_segment(segment, str(self))
         assert [s.base_offset for s in segments] == sorted({s.base_offset for s in segments})
-        for offset in self.rng.sample(
-            range(self.log.log_end_offset), min(5, self.log.log_end_offset)
-        ):
+        offsets = range(self.log.log_start_offset, self.log.log_end_offset)
+        for offset in self.rng.sample(offsets, min(5, len(offsets))):
             header = headers_of(read(self.log, offset, 1))[0]
             assert header.base_offset <= offset <= header.last_offset
 
     def check_state(self) -> None:
         expected, aborted, epochs = ProducerState(), [], []
-        for batch in self.history:
+        start_offset = self.log.log_start_offset
+        for batch in between(self.history, 0, self.log.log_end_offset):
             header = read_header(batch)
-            if header.next_offset > self.log.log_end_offset:
-                break
+            if epochs and header.base_offset <= start_offset:
+                epochs.clear()
             if not epochs or epochs[-1][0] != header.leader_epoch:
-                epochs.append((header.leader_epoch, header.base_offset))
+                epochs.append((header.leader_epoch, max(start_offset, header.base_offset)))
             completed = expected.update(header, header.base_offset, marker_of(batch, header))
             if completed is not None and completed.is_aborted:
                 aborted.append(aborted_txn(completed, expected))
-        assert self.log.epochs.entries == epochs, f"{self}: epochs"
-        assert self.log.aborted_transactions(0, FOREVER) == aborted, f"{self}: aborts"
-        assert described(self.log.producers) == described(expected), f"{self}: producers"
+        if self.log.log_end_offset > start_offset:
+            assert self.log.epochs.entries == epochs, f"{self}: epochs"
+        if self.is_deleting:
+            return  # some files may be back and others not: what is gone is not known any more
+        found = self.log.aborted_transactions(start_offset, FOREVER)
+        assert readable(found, start_offset) == readable(aborted, start_offset), f"{self}: aborts"
+        known, wanted = described(self.log.producers), described(expected)
+        for producer_id, entry in expected.producers.items():
+            batches, txn_start = entry.batches, entry.txn_first_offset
+            is_deleted = not batches or batches[-1].last_offset < start_offset
+            if not is_deleted and not 0 <= txn_start < start_offset:
+                assert known.get(producer_id) == wanted[producer_id], f"{self}: producers"
 
     def go_on_from_what_is_there(self) -> None:
-        end_offset = self.log.log_end_offset
-        self.history = [b for b in self.history if read_header(b).next_offset <= end_offset]
+        self.history = between(self.history, 0, self.log.log_end_offset)
         self.epoch = max(self.epoch, self.log.epochs.latest_epoch)
+        self.take_over()
+        self.retry_last_batches()
+        self.checkpoint()  # the old one may claim more than is left
+
+    def take_over(self) -> None:
+        """Producers that know what the log knows of them."""
         self.open_txns = set(self.log.producers._open_txns)
         self.sequences = {}
         for entry in self.log.producers.producers.values():
             self.sequences[entry.producer_id] = entry.last_sequence + 1
-        self.retry_last_batches()
 
     def retry_last_batches(self) -> None:
         newest: dict[int, tuple[BatchHeader, bytes]] = {}
         for batch in self.history:
             header = read_header(batch)
-            if header.producer_id >= 0 and not header.is_control:
+            is_there = header.base_offset >= self.log.log_start_offset
+            if header.producer_id >= 0 and not header.is_control and is_there:
                 newest[header.producer_id] = header, batch
         for header, batch in newest.values():
             result = self.log.append(batch, header, self.epoch, NOW)
@@ -239,6 +307,16 @@ class Story:
 
     def __str__(self) -> str:
         return f"seed {self.seed}"
+
+
+def between(history: list[bytes], start_offset: int, end_offset: int) -> list[bytes]:
+    """The batches that hold a record of this range and reach no further."""
+    headers = [(read_header(batch), batch) for batch in history]
+    return [
+        batch
+        for header, batch in headers
+        if header.last_offset >= start_offset and header.next_offset <= end_offset
+    ]
 
 
 def check_segment(segment: Segment, story: str) -> None:
@@ -258,6 +336,15 @@ def check_segment(segment: Segment, story: str) -> None:
     assert segment.max_timestamp == newest, story
 
 
+def readable(txns: list[AbortedTxn], start_offset: int) -> list[tuple[int, int, int]]:
+    """What a reader needs to know; nothing of the deleted records of a transaction."""
+    return [
+        (txn.producer_id, max(txn.first_offset, start_offset), txn.last_offset)
+        for txn in txns
+        if txn.last_offset >= start_offset
+    ]
+
+
 def described(state: ProducerState) -> dict[int, tuple[object, ...]]:
     """All but the timestamp of the last batch, for which a snapshot has no room of its own."""
     return {
@@ -266,7 +353,7 @@ def described(state: ProducerState) -> dict[int, tuple[object, ...]]:
             entry.batches[-1][:3] if entry.batches else None,
             entry.last_timestamp,
             entry.txn_first_offset,
-            state._open_txns.get(entry.producer_id),
+            entry.producer_id in state._open_txns,
         )
         for entry in state.producers.values()
     }

@@ -124,8 +124,10 @@ class Log:
         epochs: LeaderEpochCache,
         now_ms: int,
         is_on_disk: bool = False,
+        snapshots: dict[int, bytes] | None = None,
     ) -> None:
-        """`is_on_disk`: a clean shutdown has left everything so."""
+        """`is_on_disk`: a clean shutdown has left everything so. `snapshots` are to be written with
+        the first flush."""
         self.fs = fs
         self.directory = directory
         self.partition = partition
@@ -141,7 +143,7 @@ class Log:
         self.unflushed_messages = 0
         self._cursors: dict[int, tuple[Segment, int]] = {}
         self._loaded_indexes: dict[int, Segment] = {}
-        self._pending_snapshots: dict[int, bytes] = {}
+        self._pending_snapshots: dict[int, bytes] = snapshots or {}
         self._reading = Lock()
         """Guards the two caches above, the only things that readers in other threads change. When
         segments go, the caches are replaced, so that what a reader still adds is lost with them."""
@@ -616,6 +618,7 @@ class Log:
         self._use_segments([s for s in self.segments if s.base_offset not in gone])
 
     def _mark_deleted(self, removed: list[Segment]) -> list[Segment]:
+        self._new_files = True  # and old ones gone, which the next flush makes certain
         for segment in removed:
             segment.change_suffix(DELETED_SUFFIX)
             self._pending_snapshots.pop(segment.base_offset, None)
@@ -667,9 +670,9 @@ class Log:
                 write_unsynced(self.fs, path, snapshots[later[0]])
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop everything from `offset` on (a follower that disagrees with its leader). A checkpoint
-        of the recovery point must not be above `offset` when this begins: what a power cut leaves of
-        a truncation is not safe."""
+        """Drop everything from `offset` on (a follower that disagrees with its leader). When this
+        begins, the checkpoint of the recovery point must not be above `offset`: what a power cut
+        leaves of a truncation is not safe."""
         if offset >= self.log_end_offset:
             return
         removed = [segment for segment in self.segments if segment.base_offset >= offset]
@@ -695,12 +698,16 @@ class Log:
             self.segments = [self._new_segment(offset, now_ms)]
             self.log_start_offset = offset
             self._ended_at(offset)
+            self.epochs.clear()
             self.producers.clear()
 
     def _remove_behind(self, offset: int, segments: Sequence[Segment]) -> None:
         """Remove what a truncation leaves nothing of, for certain, before anything is put in its
         place: of two histories a power cut could leave a mixture. The snapshots go first; with its
         snapshot, a segment that is left when those before it are gone would seem to belong."""
+        for snapshots in (self._pending_snapshots, self._job.snapshots if self._job else {}):
+            for stale in [o for o in snapshots if o > offset]:
+                del snapshots[stale]
         remove_snapshots_behind(self.fs, self.directory, offset)
         self.fs.sync_directory(self.directory)
         for segment in reversed(segments):
@@ -711,9 +718,6 @@ class Log:
     def _ended_at(self, offset: int) -> None:
         self._forget_places()
         self._clean_end = None
-        for snapshots in (self._pending_snapshots, self._job.snapshots if self._job else {}):
-            for stale in [o for o in snapshots if o > offset]:
-                del snapshots[stale]
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.epochs.truncate_from_end(offset)

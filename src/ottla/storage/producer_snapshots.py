@@ -33,10 +33,16 @@ def restore_producers(
     segments: Sequence[Segment],
     end_offset: int,
     state: ProducerState,
-) -> None:
+    *,
+    newest: int | None = None,
+) -> int:
     """Make `state` what it was when the log ended at `end_offset`. Batches that are damaged are
-    passed over: their reads will be refused, but the log must open."""
-    start_offset = _restore_newest_snapshot(fs, directory, end_offset, state)
+    passed over: their reads will be refused, but the log must open. A later snapshot, up to the
+    offset `newest`, will do too. Returns how far the state goes."""
+    limit = end_offset if newest is None else max(end_offset, newest)
+    start_offset = _restore_newest_snapshot(fs, directory, limit, state)
+    if start_offset >= end_offset:
+        return start_offset
     for number, segment in enumerate(segments):
         is_last = number + 1 == len(segments)
         if not is_last and segments[number + 1].base_offset <= start_offset:
@@ -47,6 +53,7 @@ def restore_producers(
             _replay(segment, start_offset, end_offset, state)
         except BatchError:
             continue
+    return end_offset
 
 
 def _replay(segment: Segment, start_offset: int, end_offset: int, state: ProducerState) -> None:

@@ -9,7 +9,8 @@ mended is reported in words."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from ottla.base.config.topic import TopicConfig
 from ottla.base.ports import FileSystem
@@ -61,6 +62,7 @@ def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
     epochs, has_epochs = _load_epochs(fs, known, report)
     producers = ProducerState()
     is_on_disk = False
+    snapshots: dict[int, bytes] = {}
     if not segments:
         segments = [_first_segment(fs, known)]
         end_offset = segments[0].base_offset
@@ -68,8 +70,10 @@ def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
         is_on_disk, end_offset = True, known.recovery_point
         restore_producers(fs, known.directory, segments, end_offset, producers)
     else:
-        recovery = _Recovery(fs, known, segments, epochs, producers, report)
+        safe_epochs = LeaderEpochCache(fs, known.directory)
+        recovery = _Recovery(fs, known, segments, epochs, producers, report, safe_epochs)
         end_offset = recovery.run()
+        snapshots = recovery.snapshots
     if not has_epochs and end_offset > segments[0].base_offset:
         _rebuild_epochs(epochs, segments)
     remove_stray_snapshots(fs, known.directory, segments)
@@ -91,6 +95,7 @@ def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
         epochs=epochs,
         now_ms=known.now_ms,
         is_on_disk=is_on_disk,
+        snapshots={offset: data for offset, data in snapshots.items() if offset <= end_offset},
     )
     if known.log_start_offset > end_offset:
         report(
@@ -224,7 +229,13 @@ class _Recovery:
     epochs: LeaderEpochCache
     producers: ProducerState
     report: Report
+    safe_epochs: LeaderEpochCache
+    """As they were on disk; for what is below the recovery point."""
     end_offset: int = 0
+    producers_offset: int = 0
+    """Batches before it are known to `producers`, and to the index of aborted transactions."""
+    snapshots: dict[int, bytes] = field(default_factory=dict)
+    """Of the segments that were recovered, to be written when these are synced."""
 
     def run(self) -> int:
         """Check everything behind the recovery point. Returns where the log ends now."""
@@ -232,15 +243,30 @@ class _Recovery:
         known = self.known
         self._rebuild_damaged_indexes(first)
         start = recovery_start(self.segments[first], known.recovery_point)
-        restore_producers(
-            self.fs, known.directory, self.segments[: first + 1], start.offset, self.producers
-        )
+        self._restore_producers(first, start.offset)
         self.end_offset = start.offset
+        self.safe_epochs.entries = list(self.epochs.entries)
         self.epochs.truncate_from_end(known.recovery_point)  # later ones are learned again
         self._recover_from(first)
         remove_snapshots_behind(self.fs, known.directory, self.end_offset)
         self.fs.sync_directory(known.directory)
         return self.end_offset
+
+    def _restore_producers(self, first: int, offset: int) -> None:
+        """As of where the recovery starts, or later if there is a safe snapshot: then the index of
+        aborted transactions is believed up to there."""
+        segment = self.segments[first]
+        is_sane = segment.txn_index.is_sane(segment.base_offset)
+        if not is_sane:
+            segment.txn_index.reset()
+        self.producers_offset = restore_producers(
+            self.fs,
+            self.known.directory,
+            self.segments[: first + 1],
+            offset if is_sane else segment.base_offset,
+            self.producers,
+            newest=self.known.recovery_point if is_sane else None,
+        )
 
     def _recover_from(self, number: int) -> None:
         recovered = self._recover(self.segments[number])
@@ -263,8 +289,8 @@ class _Recovery:
         before it had been synced (`FlushJob.run` goes in that order); if there is none, nothing in
         the segment has ever been, so that no one was promised anything of it."""
         path = snapshot_path(self.known.directory, segment.base_offset)
-        is_behind_gap = self.known.log_start_offset <= self.end_offset < segment.base_offset
-        return is_behind_gap and not self.fs.exists(path)
+        end_offset = max(self.end_offset, self.known.log_start_offset)
+        return end_offset < segment.base_offset and not self.fs.exists(path)
 
     def _first_unsafe(self) -> int:
         """The segment that ends at the recovery point or behind it: the last that begins before.
@@ -277,8 +303,14 @@ class _Recovery:
     def _recover(self, segment: Segment) -> Recovered:
         def on_batch(header: BatchHeader, batch: memoryview) -> None:
             self.epochs.assign(header.leader_epoch, header.base_offset)
-            self._note_aborted(segment, self._update_producers(header, batch))
+            if header.base_offset >= self.producers_offset:
+                self._note_aborted(segment, self._update_producers(header, batch))
 
+        if segment.base_offset >= self.producers_offset:
+            self.snapshots[segment.base_offset] = self.producers.encode()
+            segment.txn_index.reset()
+        else:
+            segment.txn_index.truncate_to(self.producers_offset)
         interval = self.known.config.index_interval_bytes
         later = self.segments[self.segments.index(segment) + 1 :]
         recovered = recover_segment(
@@ -310,7 +342,7 @@ class _Recovery:
         recovery point moves on."""
         if header.base_offset >= self.known.recovery_point:
             return True
-        return self.epochs.epoch_for(header.base_offset) in (header.leader_epoch, NO_EPOCH)
+        return self.safe_epochs.epoch_for(header.base_offset) in (header.leader_epoch, NO_EPOCH)
 
     def _update_producers(self, header: BatchHeader, batch: memoryview) -> CompletedTxn | None:
         try:
@@ -350,8 +382,10 @@ class _Recovery:
 
     def _rebuild_damaged_indexes(self, first: int) -> None:
         """Indexes before the recovery point were synced with their log; one that is missing or
-        malformed all the same is built again."""
+        malformed all the same is built again, and synced: no flush comes back to it."""
         for number, segment in enumerate(self.segments[:first]):
+            if segment.indexes_are_sane():
+                continue
             if not segment.sparse_indexes_are_sane():
                 self.report(f"{segment.offset_index.path}: rebuilt, it did not match its log")
                 if not rebuild_indexes(segment, self.known.config.index_interval_bytes):
@@ -359,6 +393,8 @@ class _Recovery:
             if not segment.txn_index.is_sane(segment.base_offset):
                 self.report(f"{segment.txn_index.path}: rebuilt, it did not match its log")
                 self._rebuild_txn_index(number)
+            with suppress(OSError):
+                segment.sync_indexes()
 
     def _rebuild_txn_index(self, number: int) -> None:
         segment = self.segments[number]

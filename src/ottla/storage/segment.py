@@ -13,6 +13,7 @@ compaction."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from threading import Lock
 
 from ottla.base.ports import FileSystem, ReadableBuffer
 from ottla.storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex, TimestampOffset
@@ -30,6 +31,9 @@ SCAN_CHUNK_BYTES = 16_384
 UNINDEXED_BYTES = 8_192
 MAX_SEGMENT_BYTES = 2**31 - 1
 MAX_RELATIVE_OFFSET = 2**31 - 1
+
+_renaming = Lock()
+"""Held while a log file has a new name that its `File` does not know yet."""
 
 
 class WouldBlock(Exception):
@@ -158,11 +162,18 @@ class Segment:
         if length <= 0:
             return b""
         if wait:
-            return self.file.read(position, length)
+            return self._read(position, length)
         data = self.file.read_cached(position, length)
         if data is None:
             raise WouldBlock
         return data
+
+    def _read(self, position: int, length: int) -> bytes:
+        try:
+            return self.file.read(position, length)
+        except FileNotFoundError:
+            with _renaming:  # by another thread, perhaps; its new name is known when that is done
+                return self.file.read(position, length)
 
     def iter_headers(self, position: int, *, wait: bool) -> Iterator[BatchHeader]:
         """Headers of the batches from `position` on; `header.position` is in the file."""
@@ -346,6 +357,7 @@ class Segment:
     def truncate_to_position(self, position: int, offset: int) -> None:
         self.cut(position)
         self.truncate_indexes(position, offset)
+        self.txn_index.truncate_to(offset)
         self.flush_indexes()
 
     def cut(self, position: int) -> None:
@@ -356,15 +368,13 @@ class Segment:
             self._first_timestamp = None
 
     def truncate_indexes(self, position: int, offset: int) -> None:
-        """Forget what the indexes say of batches from `position` on, whose offsets begin with
-        `offset`."""
+        """Forget what the sparse indexes say of batches from `position` on, whose offsets begin
+        with `offset`."""
         if position:
             self.offset_index.truncate_to(offset)
             self.time_index.truncate_to(offset)
-            self.txn_index.truncate_to(offset)
         else:
             self.reset_sparse_indexes()
-            self.txn_index.reset()
         # A crash may have left less of the time index than of the other.
         newest = self.time_index.last()
         self._find_newest(newest, newest.offset, position)
@@ -384,14 +394,14 @@ class Segment:
 
     def change_suffix(self, suffix: str) -> None:
         """Rename all files of the segment, the log last: it is the one that counts. Others may be
-        reading it: they must not have to open it by a name that is just changing."""
-        self.file.size()
+        reading it meanwhile."""
         self.suffix = suffix
         self.offset_index.rename(self._path("index"))
         self.time_index.rename(self._path("timeindex"))
         self.txn_index.rename(self._path("txnindex"))
-        self.fs.rename(self.file.path, self._path("log"))
-        self.file.path = self._path("log")
+        with _renaming:
+            self.fs.rename(self.file.path, self._path("log"))
+            self.file.path = self._path("log")
 
     def remove(self) -> None:
         """Unlink the files. A file of this segment that a flush is just writing may be left over

@@ -66,8 +66,8 @@ def recover_segment(
     is_known: IsKnown,
     on_batch: OnBatch,
 ) -> Recovered:
-    """Check every batch from `recovery_start` on, rebuild the indexes behind it, and cut the file
-    after the last good batch. `on_batch` is told each good one. `end_offset` is where the next
+    """Check every batch from `recovery_start` on, rebuild the sparse indexes behind it, and cut the
+    file after the last good batch. `on_batch` is told each good one. `end_offset` is where the next
     segment begins; None for the last. `is_known` says whether a batch's epoch can be right."""
     expected, position = recovery_start(segment, safe_offset)
     segment.truncate_indexes(position, expected)
@@ -157,9 +157,14 @@ def _is_believable(
 
 
 def _save_indexes(segment: Segment) -> None:
-    """A full disk is no reason not to open the log: the next flush tries again."""
+    """A full disk is no reason not to open the log: the next flush tries again. The transactions
+    come first, for certain: the next recovery will not look for them before an indexed batch."""
     segment.seal()
     try:
+        if segment.txn_index.is_unsynced:
+            segment.txn_index.flush()
+            segment.txn_index.sync()
+            segment.fs.sync_directory(segment.directory)
         segment.flush_indexes()
     except OSError:
         pass

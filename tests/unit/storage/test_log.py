@@ -557,8 +557,11 @@ def test_truncating_fully_begins_anew() -> None:
     disk = new_disk()
     log = filled(disk)
     log.truncate_fully(1_000, NOW)
+    assert log.epochs.entries == []
     assert (log.log_start_offset, log.log_end_offset) == (1_000, 1_000)
     assert append(log, b"new").base_offset == 1_000
+    log.flush(NOW)
+    assert [name for name in disk.list(DIRECTORY) if name.endswith(".snapshot")] == []
     log = open_at(disk.kill(), start=1_000)
     assert values(log) == [b"new"]
 
