@@ -45,6 +45,14 @@ def open_test_log(
     return open_log(fs or OsFileSystem(), known, report)
 
 
+def reopen(log: Log, reports: list[str] | None = None) -> Log:
+    """The log after a clean shutdown and a start."""
+    log.close(START_MS)
+    return open_test_log(
+        log.directory, log.config, recovery_point=log.recovery_point, reports=reports
+    )
+
+
 def put(
     log: Log,
     records: Sequence[KeyValue],

@@ -15,6 +15,7 @@ from tests.unit.storage.small_logs import (
     latest_values,
     open_test_log,
     put,
+    reopen,
 )
 
 from ottla.storage.compaction import compact, remove_cleaned
@@ -159,9 +160,7 @@ def test_a_segment_of_which_nothing_is_left_can_be_cleaned_and_read_over(tmp_pat
         put(log, [(b"a", b"last")])
         rounds.clean()
         assert [r.value for r in data_records(log)] == [b"last"]
-    log.close(START_MS)
-    again = open_test_log(str(tmp_path), log.config)
-    assert [r.value for r in data_records(again)] == [b"last"]
+    assert [r.value for r in data_records(reopen(log))] == [b"last"]
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -221,9 +220,8 @@ def test_a_compacted_log_opens_again_with_its_indexes(tmp_path: Path) -> None:
         put(log, [(b"k%d" % (number % 77), b"%d" % number * 20)], timestamp=START_MS + number)
     Rounds(log).clean()
     kept = data_records(log)
-    log.close(START_MS)
     reports: list[str] = []
-    again = open_test_log(str(tmp_path), log.config, reports=reports)
+    again = reopen(log, reports)
     assert reports == []
     assert data_records(again) == kept
     assert sum(len(segment.offset_index) for segment in again.segments[:-1]) > 5

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.small_logs import START_MS, data_records, open_test_log, put
+from tests.unit.storage.small_logs import (
+    START_MS,
+    data_records,
+    open_test_log,
+    put,
+    reopen,
+)
 
 from ottla.base.config.topic import TopicConfig
 from ottla.storage.retention import Expired, LogBounds, apply_retention, expired_segments
@@ -171,8 +177,7 @@ def test_records_without_timestamps_are_as_old_as_their_file(tmp_path: Path) -> 
 def test_looking_at_timestamps_keeps_no_index_in_memory(tmp_path: Path) -> None:
     config = TopicConfig(retention_ms=5 * HOUR_MS, index_interval_bytes=0)
     log = fill(tmp_path, config, [1, 1, 1, 1], START_MS)
-    log.close(START_MS)
-    log = open_test_log(str(tmp_path), config)
+    log = reopen(log)
     for segment in log.segments[:-1]:
         segment.unload()
     assert apply_retention(log, log.log_end_offset, START_MS).segments == []
