@@ -60,6 +60,8 @@ class Story:
     is_clean: bool = False
     is_deleting: bool = False
     """Segments were removed, and that may not have reached the disk."""
+    is_forgetful: bool = False
+    """After a power cut then, some files were back and others not: producers may be forgotten."""
     sequences: dict[int, int] = field(default_factory=dict)
     open_txns: set[int] = field(default_factory=set)
     epoch: int = 0
@@ -265,8 +267,9 @@ class Story:
                 aborted.append(aborted_txn(completed, expected))
         if self.log.log_end_offset > start_offset:
             assert self.log.epochs.entries == epochs, f"{self}: epochs"
-        if self.is_deleting:
-            return  # some files may be back and others not: what is gone is not known any more
+        self.is_forgetful = self.is_forgetful or self.is_deleting
+        if self.is_forgetful:
+            return
         found = self.log.aborted_transactions(start_offset, FOREVER)
         assert readable(found, start_offset) == readable(aborted, start_offset), f"{self}: aborts"
         known, wanted = described(self.log.producers), described(expected)

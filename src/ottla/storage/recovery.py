@@ -307,7 +307,8 @@ class _Recovery:
                 self._note_aborted(segment, self._update_producers(header, batch))
 
         if segment.base_offset >= self.producers_offset:
-            self.snapshots[segment.base_offset] = self.producers.encode()
+            if self.producers.producers or segment is not self.segments[0]:
+                self.snapshots[segment.base_offset] = self.producers.encode()
             segment.txn_index.reset()
         else:
             segment.txn_index.truncate_to(self.producers_offset)
