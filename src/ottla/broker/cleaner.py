@@ -148,6 +148,8 @@ class Cleaner:
                 running.add(asyncio.ensure_future(self.clean(dirty)))
         except OSError as error:
             logger.warning("compaction is tried again later: %s", error)
+        except Exception:
+            logger.exception("looking for logs to compact failed; it is tried again later")
 
     async def find_filthiest(self) -> DirtyLog | None:
         """The log with the largest dirty share of those that are due."""
