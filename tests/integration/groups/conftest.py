@@ -1,0 +1,41 @@
+"""A broker for groups: short sessions, no delay, few partitions of the offsets topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from tests.raw_client import Api, RawClient
+
+from ottla.testing.broker import BrokerProcess
+
+OVERRIDES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "offsets.topic.num.partitions": "4",
+    "offsets.retention.check.interval.ms": "100",
+}
+_numbers = count(1)
+
+
+@pytest.fixture(scope="package")
+def broker() -> Iterator[BrokerProcess]:
+    with BrokerProcess(strict=True, overrides=OVERRIDES) as process:
+        with RawClient(process.port) as client:
+            client.call(Api.FIND_COORDINATOR, 0, key="any")
+        yield process
+        log = process.log()
+    assert "Traceback" not in log, log
+
+
+@pytest.fixture
+def own_broker() -> Iterator[BrokerProcess]:
+    """One that the test may kill."""
+    with BrokerProcess(strict=True, overrides=OVERRIDES) as process:
+        yield process
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{next(_numbers)}"

@@ -1,0 +1,124 @@
+"""Consumers in processes of their own, as a test sees them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.raw_client import Api, RawClient, eventually
+
+from ottla.testing.broker import BrokerProcess
+
+PROGRAM = Path(__file__).with_name("consumer_process.py")
+CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
+END_TIMEOUT_S = 20.0
+
+
+class ConsumerProcess:
+    def __init__(
+        self, broker: BrokerProcess, client: str, group: str, topic: str, **options: Any
+    ) -> None:
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        self.owned: set[int] = set()
+        self.said: list[dict[str, Any]] = []
+        self.records: list[tuple[int, int, float]] = []
+        """Partition, offset, and when it came."""
+        self._process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), client, broker.bootstrap, group, topic, *flags],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            said = json.loads(line)
+            self.said.append(said)
+            self.owned |= set(said.get("assigned", ()))
+            self.owned -= set(said.get("revoked", ()))
+            if "record" in said:
+                self.records.append((*said["record"], time.monotonic()))
+
+    def changes(self) -> list[dict[str, Any]]:
+        """What was assigned and revoked."""
+        return [said for said in list(self.said) if "record" not in said and any(said.values())]
+
+    def kill(self) -> float:
+        """When it was killed."""
+        self._process.kill()
+        self._end()
+        return time.monotonic()
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Leave the group, and end."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        self._end()
+
+    def _end(self) -> None:
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        finally:
+            self._process.kill()
+        self._reader.join(END_TIMEOUT_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def describe(client: RawClient, group: str) -> Any:
+    (described,) = client.call(Api.DESCRIBE_GROUPS, 5, groups=[group]).groups
+    assert described.error_code == 0
+    return described
+
+
+def assigned_partitions(assignment: bytes) -> list[int]:
+    """Of a consumer that has partitions of one topic: version, topic count, name, partitions."""
+    if len(assignment) < 6 or not int.from_bytes(assignment[2:6], "big"):
+        return []
+    position = 8 + int.from_bytes(assignment[6:8], "big")
+    count = int.from_bytes(assignment[position : position + 4], "big")
+    start = position + 4
+    return [
+        int.from_bytes(assignment[at : at + 4], "big") for at in range(start, start + 4 * count, 4)
+    ]
+
+
+def wait_until_shared(client: RawClient, group: str, members: int, partitions: int) -> Any:
+    """Wait until the group is stable with so many members, who own each partition once."""
+
+    def is_shared(described: Any) -> bool:
+        if described.group_state != "Stable" or len(described.members) != members:
+            return False
+        owned = [
+            partition
+            for member in described.members
+            for partition in assigned_partitions(bytes(member.member_assignment))
+        ]
+        assert len(set(owned)) == len(owned), "a partition has two owners"
+        return sorted(owned) == list(range(partitions))
+
+    return eventually(lambda: describe(client, group), is_shared)
