@@ -8,6 +8,7 @@ from tests.integration.scenarios.given import Given, Scenarios, by_name_or_id, s
 from tests.raw_client import Api
 
 MEMBER_ID_REQUIRED = 79
+UNKNOWN_TOPIC_ID = 100
 UNKNOWN_MEMBER_ID = 25
 NON_EMPTY_GROUP = 68
 GROUP_ID_NOT_FOUND = 69
@@ -209,6 +210,10 @@ def offset_fetch(given: Given, version: int) -> None:
     commit(given)
     assert committed(given, version) == {0: (2, "note", 0), 1: (2, "note", 0)}
     assert committed(given, version, "nobody") == {0: (-1, "", 0), 1: (-1, "", 0)}
+    unknown = given._replace(topic="nobody", topic_id=bytes(range(16)))
+    code = UNKNOWN_TOPIC_ID if version >= 10 else 0
+    found = committed(unknown, version, group_of(given))
+    assert found == {0: (-1, "", code), 1: (-1, "", code)}
 
 
 def delete_groups(given: Given, version: int) -> None:

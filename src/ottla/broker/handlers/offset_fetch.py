@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import ZERO_UUID
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.parked_request import ParkedRequests
 from ottla.core.group.events import FetchTopic, OffsetsRequested
@@ -89,7 +90,7 @@ def _topics(
             FetchTopic(
                 each.name,
                 each.partition_indexes,
-                by_name[each.name].topic_id if each.name in by_name else each.topic_id,
+                by_name[each.name].topic_id if each.name in by_name else ZERO_UUID,
             )
             for each in asked
         ], []
