@@ -86,9 +86,8 @@ class NumberedLoad:
         if error is not None:
             self.failures.append(str(error))
             return
-        partition, offset, value = message.partition(), message.offset(), message.value()
-        assert partition is not None and offset is not None and value is not None
-        self.acknowledged[partition][offset] = int(value.split(b".")[0])
+        partition, offset, number = place_and_number(message)
+        self.acknowledged[partition][offset] = number
 
     @property
     def count(self) -> int:
@@ -98,6 +97,14 @@ class NumberedLoad:
         self._stopping.set()
         self._thread.join(DEADLINE_S)
         assert self._producer.flush(DEADLINE_S) == 0, "the producer could not finish"
+
+
+def place_and_number(message: Message) -> tuple[int, int, int]:
+    partition, offset, value = message.partition(), message.offset(), message.value()
+    assert partition is not None
+    assert offset is not None
+    assert value is not None
+    return partition, offset, int(value.split(b".")[0])
 
 
 def read_all(bootstrap: str) -> dict[int, dict[int, int]]:
@@ -117,9 +124,8 @@ def read_all(bootstrap: str) -> dict[int, dict[int, int]]:
         for message in consumer.consume(5_000, 0.5):
             error = message.error()
             assert error is None, error
-            partition, offset, value = message.partition(), message.offset(), message.value()
-            assert partition is not None and offset is not None and value is not None
-            found[partition][offset] = int(value.split(b".")[0])
+            partition, offset, number = place_and_number(message)
+            found[partition][offset] = number
     consumer.close()
     return found
 

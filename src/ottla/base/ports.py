@@ -28,7 +28,7 @@ class File(Protocol):
         """Up to `length` bytes (fewer only at the end of the file). May wait for the disk."""
 
     def read_cached(self, position: int, length: int) -> bytes | None:
-        """As `read`, but None where the bytes are not in memory and the disk would be waited for."""
+        """As `read`, but None where the bytes are not in memory and would have to be waited for."""
 
     def write(self, position: int, buffers: Sequence[ReadableBuffer]) -> None:
         """Write all the buffers one after another, or raise; a raise may leave a part written."""

@@ -27,6 +27,7 @@ class Housekeeping:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
         self._removals: set[asyncio.TimerHandle] = set()
+        self._cleaner: Cleaner | None = None
 
     def start(self) -> None:
         broker = self._broker
@@ -41,7 +42,8 @@ class Housekeeping:
             lambda: broker.config.producer_id_expiration_check_interval_ms, self._expire_producers
         )
         if broker.config.log_cleaner_enable:
-            self._tasks.append(asyncio.ensure_future(Cleaner(broker).run()))
+            self._cleaner = Cleaner(broker)
+            self._tasks.append(asyncio.ensure_future(self._cleaner.run()))
         for path in broker.logs.leftovers():
             self._tasks.append(asyncio.ensure_future(self._remove_directory(path)))
 
@@ -68,6 +70,8 @@ class Housekeeping:
     async def enforce_retention(self) -> None:
         broker = self._broker
         for partition in list(broker.partitions.values()):
+            if self._cleaner is not None and self._cleaner.is_cleaning(partition.key):
+                continue  # its work would be for nothing; the next check is soon enough
             oldest = partition.log.segments[0]
             if not oldest.knows_max_timestamp:
                 await broker.run_blocking(lambda oldest=oldest: oldest.max_timestamp)  # type: ignore[misc]
