@@ -51,6 +51,7 @@ class GroupCoordinator:
         self.runtime = CoordinatorRuntime(ports, lambda: GroupShard(self.settings), settings)
         self._is_open = True
         self._creation: asyncio.Task[None] | None = None
+        self._told_reason = ""
         self._retention: asyncio.Task[None] | None = None
 
     # --------------------------------------------------------------------------- life and death
@@ -103,6 +104,8 @@ class GroupCoordinator:
         self, states: frozenset[str], types: frozenset[str], new_token: Callable[[], Token]
     ) -> None:
         """Ask every shard; each answers to a token of its own. Those that load say so."""
+        if not self._is_open:
+            new_token().fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         for runner in self.runtime.runners:
             if runner.state is not ShardState.CLOSED:
                 runner.submit(ListRequested(new_token(), states, types))
@@ -119,8 +122,11 @@ class GroupCoordinator:
     async def _create_topic(self) -> None:
         (decision,) = await self._broker.controller.auto_create_topics([OFFSETS_TOPIC])
         if decision.error is not None and self.topic is None:
-            logger.error("%s cannot be created: %s", OFFSETS_TOPIC, decision.error)
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(decision.error))
+            reason = decision.error.message
+            if reason != self._told_reason:  # clients ask again, and again
+                logger.error("%s cannot be created: %s", OFFSETS_TOPIC, reason)
+                self._told_reason = reason
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
 
     def _created(self, task: asyncio.Task[None]) -> None:
         self._creation = None

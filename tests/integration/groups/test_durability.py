@@ -90,6 +90,34 @@ def test_synced_commits_are_answered_and_read(topic: str) -> None:
             assert heartbeat(again, "g", member) is ErrorCode.NONE
 
 
+def test_a_compacted_log_loads_the_same() -> None:
+    overrides = {
+        **OVERRIDES,
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.segment.bytes": "1048576",
+        "log.cleaner.backoff.ms": "50",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+    }
+    with BrokerProcess(strict=True, overrides=overrides) as broker:
+        with ready_client(broker) as client:
+            client.create_topic("t", 2)
+            member = stable_member(client, "members")
+            for number in range(500):
+                offsets = {("t", 0): number, ("t", 1): number}
+                commit(client, f"g{number % 5}", offsets, metadata="x" * 4_000)
+            client.call(Api.DELETE_GROUPS, 2, groups_names=["g0"])
+            commit(client, "members", {("t", 0): 7}, member)
+            eventually(lambda: len(client.records(OFFSETS_TOPIC)), lambda count: count < 800)
+        broker.restart(kill=True)
+        with ready_client(broker) as client:
+            assert committed(client, "g0") == {}
+            for group in range(1, 5):
+                last = 495 + group
+                assert committed(client, f"g{group}") == {("t", 0): last, ("t", 1): last}
+            assert committed(client, "members") == {("t", 0): 7}
+            assert heartbeat(client, "members", member) is ErrorCode.NONE
+
+
 def test_the_log_has_kafkas_records(broker: BrokerProcess, client: RawClient, topic: str) -> None:
     group = f"group of {topic}"
     client.create_topic(topic)

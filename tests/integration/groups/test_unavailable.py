@@ -1,0 +1,67 @@
+"""What clients are told while the coordinator loads, or when its topic cannot be made."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.integration.groups.requests import commit, heartbeat, join, stable_member
+from tests.raw_client import Api, RawClient
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.coordinator_runtime import ShardState
+from ottla.testing.broker import BrokerProcess, EmbeddedBroker
+
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+OVERRIDES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
+
+
+def prepare(client: RawClient) -> Any:
+    client.create_topic("t")
+    client.call(Api.FIND_COORDINATOR, 0, key="g")
+    return stable_member(client, "g")
+
+
+def check_loading(client: RawClient, member: Any) -> None:
+    found = client.call(Api.FIND_COORDINATOR, 0, key="g")
+    assert found.error_code == 0, "it is known who will be the coordinator"
+    assert join(client, "g").error_code == LOADING
+    assert heartbeat(client, "g", member) is ErrorCode.NONE, "the member is to wait"
+    assert commit(client, "g", {("t", 0): 1}, member) == [LOADING]
+    answer = client.call(Api.OFFSET_FETCH, 9, groups=[{"group_id": "g", "topics": None}])
+    assert answer.groups[0].error_code == LOADING
+    for api, body in (
+        (Api.SYNC_GROUP, {"generation_id": 1, "member_id": member.member_id}),
+        (Api.LEAVE_GROUP, {"members": [{"member_id": member.member_id}]}),
+        (Api.OFFSET_DELETE, {"topics": []}),
+    ):
+        assert client.call(api, group_id="g", **body).error_code == LOADING
+    assert client.call(Api.LIST_GROUPS, 5).error_code == LOADING
+    described = client.call(Api.DESCRIBE_GROUPS, 6, groups=["g"])
+    assert described.groups[0].error_code == LOADING
+    deleted = client.call(Api.DELETE_GROUPS, 2, groups_names=["g"])
+    assert deleted.results[0].error_code == LOADING
+
+
+def test_a_coordinator_that_loads_says_so() -> None:
+    async def scenario() -> None:
+        async with EmbeddedBroker(overrides=OVERRIDES) as embedded:
+            with RawClient(embedded.port) as client:
+                member = await asyncio.to_thread(prepare, client)
+                for runner in embedded.broker.group_coordinator.runtime.runners:
+                    runner.state = ShardState.LOADING
+                await asyncio.to_thread(check_loading, client, member)
+                for runner in embedded.broker.group_coordinator.runtime.runners:
+                    runner.state = ShardState.ACTIVE
+                assert await asyncio.to_thread(heartbeat, client, "g", member) is ErrorCode.NONE
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_cannot_be_made_is_told_once_in_the_log() -> None:
+    overrides = {"offsets.topic.segment.bytes": "14"}
+    with BrokerProcess(overrides=overrides) as broker, RawClient(broker.port) as client:
+        for _ in range(5):
+            answer = client.call(Api.FIND_COORDINATOR, 3, key="g", key_type=0)
+            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert broker.log().count("__consumer_offsets cannot be created") == 1
