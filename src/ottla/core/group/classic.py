@@ -3,7 +3,7 @@
 States, and how a group goes from one to another
 
     from                 to                    when
-    (none), Empty,       PreparingRebalance    a member joins
+    no group, Empty      PreparingRebalance    a member joins
     Stable               PreparingRebalance    a member joins, leaves or is lost; the leader joins
                                                again, or another member with changed metadata
     CompletingRebalance  PreparingRebalance    the same, or a member does not sync in time, or the
