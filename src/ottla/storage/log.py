@@ -356,7 +356,6 @@ class Log:
         at_least_one: bool,
         wait: bool,
     ) -> LogSlice:
-        max_epoch = self.epochs.latest_epoch
         found = cursors.get(offset) or self._find(offset, wait=wait)
         if found is not None and found[1] >= found[0].size:
             found = self._first_behind(found[0])
@@ -369,8 +368,12 @@ class Log:
             size = _first_batch_size(segment, position, data)
             if size > limit:
                 limit, data = size, _read_ahead(segment, position, size, wait)
-        min_epoch = self.epochs.epoch_for(offset)
-        expected = Expected(offset, max_offset, self._end_of(segment), min_epoch, max_epoch)
+        end_offset, epoch_of = self._end_of(segment), self.epochs.epoch_for
+        epoch = epoch_of(offset)
+        is_one_epoch = epoch == epoch_of(end_offset - 1)
+        expected = Expected(
+            offset, max_offset, end_offset, epoch, None if is_one_epoch else epoch_of
+        )
         prefix = verified_prefix(data, limit, expected)
         if prefix.is_corrupt and not prefix.size:
             raise CorruptBatch(f"{segment.file.path} is damaged near byte {position}")
@@ -406,7 +409,7 @@ class Log:
 
     def _find(self, offset: int, *, wait: bool) -> tuple[Segment, int] | None:
         for segment in self._segments_from(offset):
-            position = segment.locate(offset, wait=wait)
+            position = segment.locate(offset, wait=wait, end_offset=self._end_of(segment))
             self._use_index(segment)
             if position is not None:
                 return segment, position
@@ -467,11 +470,24 @@ class Log:
     def offset_of_max_timestamp(self) -> FoundOffset | None:
         """The first record with the largest timestamp of all. May wait for the disk."""
         try:
-            latest = max(list(self.segments), key=lambda segment: segment.max_timestamp)
-            timestamp = latest.max_timestamp
-            return self._first_since(latest, timestamp) if timestamp >= 0 else None
+            segments = self._segments_from(self.log_start_offset)
+            timestamps = [self._newest_in(segment) for segment in segments]
+            newest = max(timestamps)
+            for segment, timestamp in zip(segments, timestamps, strict=True):
+                found = self._first_since(segment, newest) if timestamp == newest >= 0 else None
+                if found is not None:
+                    return found
         except OSError as error:
             raise self._unreadable(error) from error
+        return None
+
+    def _newest_in(self, segment: Segment) -> int:
+        """The largest timestamp of the batches that are not deleted."""
+        start_offset = self.log_start_offset
+        if segment.base_offset >= start_offset:
+            return segment.max_timestamp
+        headers = segment.headers_near(start_offset, wait=True)
+        return max((h.max_timestamp for h in headers if h.last_offset >= start_offset), default=-1)
 
     def _first_since(self, segment: Segment, timestamp: int) -> FoundOffset | None:
         for header in segment.batches_since(timestamp):

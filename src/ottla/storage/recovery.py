@@ -335,6 +335,9 @@ class _Recovery:
                 f"{self.known.recovery_point}, which was on disk; reads of them will be refused"
             )
         if not recovered.is_whole:
+            # Offsets up to the recovery point were given away, so the log goes on from there.
+            self.end_offset = self.known.recovery_point
+        if recovered.damaged:
             self._continue_behind(segment)
         return recovered
 
@@ -357,10 +360,8 @@ class _Recovery:
             segment.txn_index.append(aborted_txn(completed, self.producers))
 
     def _continue_behind(self, segment: Segment) -> None:
-        """The rest of a segment cannot be made out. Offsets up to the recovery point were given
-        away, so the log goes on from there, in a file of its own."""
-        self.end_offset = self.known.recovery_point
-        if segment is self.segments[-1]:
+        """A segment with damaged places is not appended to: new records would be harder to find."""
+        if segment is self.segments[-1] and segment.base_offset < self.end_offset:
             self.segments.append(
                 Segment(
                     self.fs,

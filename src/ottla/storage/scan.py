@@ -2,17 +2,19 @@
 
 Nothing read from a file is believed. The CRC covers a batch from its attributes on; what lies
 before it (offset, length, epoch, magic) is held against what is known of the log and against its
-neighbours: offsets grow and stay within the segment, epochs do not fall. Compaction leaves gaps, so
-a batch may begin later than the last one ended; then its own offset is believed only when the next
-batch, or the end of the segment, leaves room for it; so is that of the first, whose reader may
+neighbours: offsets grow and stay within the segment, epochs are the log's. Compaction leaves gaps,
+so a batch may begin later than the last one ended; then its own offset is believed only when the
+next batch, or the end of the segment, leaves room for it; so is that of the first, whose reader may
 have asked for an offset inside it."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.base.ports import ReadableBuffer
+from ottla.storage.epoch_cache import NO_EPOCH
 from ottla.wire.records.batch import HEADER_SIZE
 from ottla.wire.records.crc import crc32c
 
@@ -28,8 +30,10 @@ class Expected(NamedTuple):
     """Batches from here on are not for the reader, and may still be in the making."""
     end_offset: int
     """No batch of the segment reaches this."""
-    min_epoch: int
-    max_epoch: int
+    epoch: int
+    """Of the offset asked for."""
+    epoch_of: Callable[[int], int] | None
+    """Tells other offsets' epochs; None if they are the same throughout the segment."""
 
 
 class VerifiedPrefix(NamedTuple):
@@ -44,7 +48,7 @@ class VerifiedPrefix(NamedTuple):
 def verified_prefix(buffer: ReadableBuffer, limit: int, expected: Expected) -> VerifiedPrefix:
     """The good batches at the front of `buffer`, of those that end within `limit` bytes. What lies
     behind the limit (a header, unless the segment ends) is only looked at."""
-    offset, max_offset, end_offset, min_epoch, max_epoch = expected
+    offset, max_offset, end_offset, known_epoch, epoch_of = expected
     size, next_offset = 0, offset  # good for certain
     position, following = 0, offset  # where the walk is
     is_exact = is_close = True
@@ -65,7 +69,9 @@ def verified_prefix(buffer: ReadableBuffer, limit: int, expected: Expected) -> V
             size, next_offset = position, following
             if base_offset >= max_offset and (position or last_offset < end_offset):
                 return VerifiedPrefix(size, next_offset, False)
-            if last_offset >= end_offset or not min_epoch <= epoch <= max_epoch:
+            if epoch_of is not None and base_offset > offset:
+                known_epoch = epoch_of(base_offset)
+            if last_offset >= end_offset or (epoch != known_epoch and known_epoch != NO_EPOCH):
                 return VerifiedPrefix(size, next_offset, True)
             stop = position + length + 12
             if stop > limit:
@@ -74,5 +80,5 @@ def verified_prefix(buffer: ReadableBuffer, limit: int, expected: Expected) -> V
                 return VerifiedPrefix(size, next_offset, True)
             is_exact = position > 0 and base_offset == following
             is_close = base_offset <= following
-            position, following, min_epoch = stop, last_offset + 1, epoch
+            position, following = stop, last_offset + 1
     return VerifiedPrefix(position, following, False)

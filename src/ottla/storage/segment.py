@@ -31,6 +31,7 @@ SCAN_CHUNK_BYTES = 16_384
 UNINDEXED_BYTES = 8_192
 MAX_SEGMENT_BYTES = 2**31 - 1
 MAX_RELATIVE_OFFSET = 2**31 - 1
+LAST_OFFSET = 2**63 - 1
 
 _renaming = Lock()
 """Held while a log file has a new name that its `File` does not know yet."""
@@ -206,18 +207,22 @@ class Segment:
                 return
         yield from self.iter_headers(0, wait=wait)
 
-    def locate(self, offset: int, *, wait: bool) -> int | None:
-        """Where the first batch begins whose last offset is at or behind `offset`."""
-        expected, passed, position = self.base_offset, None, None
+    def locate(self, offset: int, *, wait: bool, end_offset: int = LAST_OFFSET) -> int | None:
+        """Where the first batch begins whose last offset is at or behind `offset`. A batch that
+        reaches `end_offset` cannot be in its place; what is behind it can still be found."""
+        expected, passed, damaged, position = self.base_offset, None, None, None
         for header in self.headers_near(offset, wait=wait):
-            if header.base_offset < expected:
-                raise CorruptBatch(f"{self.file.path} is out of order at byte {header.position}")
+            if header.base_offset < expected or header.last_offset >= end_offset:
+                damaged = header
+                continue
             if header.last_offset >= offset:
                 if header.base_offset <= offset:
                     return header.position
                 position = header.position
                 break
-            expected, passed = header.next_offset, header
+            expected, passed, damaged = header.next_offset, header, None
+        if damaged is not None:
+            raise CorruptBatch(f"{self.file.path} is out of order at byte {damaged.position}")
         if passed is not None:
             self.read_batch(passed, wait=wait)  # there is a gap: did the batch before it tell so?
         return position
