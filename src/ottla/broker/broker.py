@@ -29,6 +29,7 @@ from ottla.broker.data_lock import DataLock
 from ottla.broker.flusher import Flusher
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.known_produce import KnownProduce
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.logs import Logs, WantedLog
 from ottla.broker.partition import Partition
@@ -61,6 +62,8 @@ class Broker:
         self.cluster_id = ""
         self.image = ClusterImage()
         self.partitions: dict[tuple[str, int], Partition] = {}
+        self.hosting = object()
+        """Another object whenever partitions come or go or are configured otherwise."""
         self.topics_looked_into: set[str] = set()
         """Topics whose batches are looked into before they are written (core/produce.py)."""
         self.fetch_sessions = FetchSessionCache(
@@ -129,7 +132,12 @@ class Broker:
         return await self.run_blocking(lambda: adopt(self.fs, self.logs.found, self.config))
 
     async def _serve(self, adoption: Adoption) -> None:
-        server = Server(self, Router(), _server_config(self.config))
+        server = Server(
+            self,
+            Router(),
+            _server_config(self.config),
+            known_produce=lambda: KnownProduce(self),
+        )
         await server.start()
         self._server = server
         await join_cluster(
@@ -243,6 +251,7 @@ class Broker:
         self._host(await self.run_blocking(lambda: self.logs.open(wanted)))
 
     def _host(self, logs: list[Log]) -> None:
+        self.hosting = object()
         self.logs.opened(logs)
         for log in logs:
             topic = self.image.topics[log.partition.topic]
@@ -272,6 +281,7 @@ class Broker:
             self.topics_looked_into.discard(topic)
 
     def _drop_topic(self, topic: TopicImage) -> None:
+        self.hosting = object()
         self.topics_looked_into.discard(topic.name)
         self.group_coordinator.topic_deleted(topic)
         for index in range(len(topic.partitions)):
@@ -290,6 +300,7 @@ class Broker:
         return topic_config(self.config, topic.configs)
 
     def _use_topic_config(self, topic: TopicImage) -> None:
+        self.hosting = object()
         config = self._topic_config(topic)
         for index in range(len(topic.partitions)):
             partition = self.partitions.get(TopicPartition(topic.name, index))

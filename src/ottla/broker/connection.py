@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.base.errors import KafkaError
 from ottla.base.ports import ReadableBuffer
 from ottla.broker.context import Body, RequestContext
-from ottla.broker.router import ANSWERED_ALONE, RequestRefused, dispatch, encode
+from ottla.broker.known_produce import KnownProduce
+from ottla.broker.router import ANSWERED_ALONE, RequestRefused, decode, encode
 from ottla.wire.codec import DecodeError
 from ottla.wire.frame import FrameReader, FrameRefused
 
@@ -44,6 +45,8 @@ MAX_HELD_BYTES = 16 * 1024
 HIGH_WATER_BYTES = 16 * 1024
 """Above this many unsent bytes, the kernel's buffer not counted, no further request is served."""
 LOW_WATER_BYTES = 0
+
+PRODUCE = 0
 
 TURN = 1
 WRITING = 2
@@ -87,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_held_bytes",
         "_held_up",
+        "_known_produce",
         "_parked",
         "_transport",
         "active",
@@ -106,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self.reader = FrameReader(server.request_memory)
         self._transport: asyncio.Transport | None = None
         self._held_up = 0
+        self._known_produce: KnownProduce | None = None
         self._parked: deque[ParkedAnswer] | None = None
         self._held_bytes = 0
         self.flush_is_due = False
@@ -246,6 +251,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self, frame: memoryview, ready: list[ReadableBuffer]) -> None:
         server = self.server
+        known = self._known_produce
+        if known is not None and not self._parked:
+            answer = known.answer(frame)
+            if answer is not None:
+                server.requests += 1
+                ready.append(answer)
+                return
         route, context, position = server.router.open(frame, self)
         if route.alone and self._parked:
             self.reader.put_back(frame)
@@ -254,8 +266,13 @@ class Connection(asyncio.BufferedProtocol):
         if route.is_coroutine and self.reader.frame_is_shared:
             frame = memoryview(bytes(frame))
         server.requests += 1
-        response = dispatch(route, server.broker, context, frame, position)
+        request = decode(context, frame, position)
+        response = route.handle(server.broker, context, request)
         if type(response) is dict:
+            if context.api_key == PRODUCE and server.known_produce is not None:
+                if known is None:
+                    known = self._known_produce = server.known_produce()
+                known.learn(frame, context, request, response)
             self._answer(context, response, ready)
         elif response is not None:
             self._park(context, response)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.base.ports import ReadableBuffer
-from ottla.broker.context import Body, Handler, RequestContext, Response
+from ottla.broker.context import Body, Handler, RequestContext
 from ottla.broker.handlers import (
     alter_configs,
     api_versions,
@@ -142,12 +142,9 @@ class Router:
         return self._api_versions.unsupported
 
 
-def dispatch(
-    route: Route, broker: Any, context: RequestContext, frame: memoryview, position: int
-) -> Response:
-    """Raises DecodeError, and whatever the handler raises."""
-    request = codec.decode_request(context.api_key, context.api_version, frame, position)
-    return route.handle(broker, context, request)
+def decode(context: RequestContext, frame: memoryview, position: int) -> Any:
+    """Raises DecodeError."""
+    return codec.decode_request(context.api_key, context.api_version, frame, position)
 
 
 def encode(context: RequestContext, body: Body) -> list[ReadableBuffer]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ottla.broker.connection import Connection
+from ottla.broker.known_produce import KnownProduce
 from ottla.broker.listening import bind_listener, file_limit
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.memory import RequestMemory, ResponseMemory
@@ -75,8 +76,12 @@ class Server:
         config: ServerConfig,
         *,
         monotonic: Callable[[], float] = time.monotonic,
+        known_produce: Callable[[], KnownProduce] | None = None,
     ) -> None:
+        """`known_produce` makes what a connection needs to answer produce requests that it knows
+        (known_produce.py); without it, all are decoded."""
         self.broker = broker
+        self.known_produce = known_produce
         self.router = router
         self.config = config
         self.connections: dict[Connection, None] = {}

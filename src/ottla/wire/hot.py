@@ -65,6 +65,12 @@ SUCCESS_FIELDS = 4
 """index, base_offset, log_append_time_ms, log_start_offset: what a partition without errors has."""
 
 
+def produce_answer_around(version: int, key: str | bytes) -> tuple[bytes, bytes]:
+    """What stands before and after the numbers of an answer for one partition that was written.
+    `key` is the topic's name, or its id from version 13 on."""
+    return _prefix(version, key), _tail(version)
+
+
 def _prefix(version: int, key: str | bytes) -> bytes:
     """Up to the partition: one topic, its name or id, one partition."""
     if version >= 13:

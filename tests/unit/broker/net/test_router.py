@@ -22,7 +22,7 @@ from tests.unit.broker.net.harness import (
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.handlers.api_versions import ApiVersions, Features
-from ottla.broker.router import HANDLERS, RequestRefused, Router, dispatch, encode
+from ottla.broker.router import HANDLERS, RequestRefused, Router, decode, encode
 from ottla.wire import codec, schema
 
 API_VERSIONS = 18
@@ -33,7 +33,7 @@ def answer(router: Router, frame: bytes, version: int, broker: Any = None) -> An
     """Route a frame to its handler and read the answer as a client of `version` would."""
     view = memoryview(frame)[4:]
     route, context, position = router.open(view, CONNECTION)
-    body = dispatch(route, broker, context, view, position)
+    body = route.handle(broker, context, decode(context, view, position))
     assert isinstance(body, dict)
     encoded = b"".join(bytes(piece) for piece in encode(context, body))
     assert struct.unpack(">i", encoded[:4])[0] == len(encoded) - 4

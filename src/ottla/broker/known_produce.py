@@ -1,0 +1,196 @@
+"""Produce requests whose shape is known: the same in all but a correlation id and the records.
+
+A producer sends the same client id, acks, timeout, topic and partition in request after request.
+Once one such request has been decoded and answered in the ordinary way, the bytes around its
+records are remembered with what they meant, per connection. A request with the same bytes is not
+decoded again: its records go straight to the partition, and the answer is one `pack`.
+
+    frame   = api key, version | correlation id | known bytes | size of records | records | tags
+    answer  = size, correlation id | known bytes | numbers | known bytes
+
+Nothing is decided here. What a batch must be is `core.produce.prepare`'s, what becomes of it is the
+partition's; and any request that is not plainly good, or whose partition, topic or config has
+changed since, is left to the ordinary way as if it had never been here."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.base.errors import KafkaError
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.partition import Partition
+from ottla.core.produce import prepare
+from ottla.wire.compile import MALFORMED, decode_uvarint
+from ottla.wire.hot import SUCCESS_FIELDS, produce_answer_around
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+MAX_SHAPES = 256
+"""Partitions that one connection is known to produce to."""
+MAX_LENGTHS = 4
+"""Different lengths of the known bytes, that is, of topic names."""
+
+_KNOWN_FROM = 8
+"""Behind the API key, the version and the correlation id."""
+_FIRST_FLEXIBLE = 9
+_LAST_VERSION = 13
+_TAGS = b"\x00\x00\x00"
+_unpack_start = struct.Struct(">ii").unpack_from
+_unpack_size = struct.Struct(">i").unpack_from
+
+
+class Shape(NamedTuple):
+    version: int
+    partition: Partition
+    partition_index: int
+    answer: struct.Struct
+    answer_size: int
+    before: bytes
+    after: bytes
+    with_start_offset: bool
+
+
+class KnownProduce:
+    """The known shapes of one connection."""
+
+    __slots__ = ("_broker", "_hosting", "_lengths", "_shapes")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._hosting = broker.hosting
+        self._shapes: dict[bytes, Shape] = {}
+        self._lengths: tuple[int, ...] = ()
+
+    def answer(self, frame: memoryview) -> bytes | None:
+        """The answer, if the request is one that we know and can be granted; the records have been
+        appended then. None: nothing has happened."""
+        version, correlation_id = _unpack_start(frame)
+        if version > _LAST_VERSION:  # the API key is the upper half, and Produce's is 0
+            return None
+        broker = self._broker
+        if self._hosting is not broker.hosting:
+            self._forget()
+            return None
+        for length in self._lengths:
+            shape = self._shapes.get(bytes(frame[_KNOWN_FROM:length]))
+            if shape is not None and shape.version == version:
+                break
+        else:
+            return None
+        records = _records(frame, length, version)
+        if records is None:
+            return None
+        now_ms = broker.clock.time_ms()
+        partition = shape.partition
+        log = partition.log
+        try:
+            batch, header = prepare(records, log.config, now_ms)
+            result = partition.append(batch, header, now_ms)
+        except KafkaError:
+            return None  # the ordinary way finds the same, and says so
+        if log.wants_flush:
+            broker.flusher.request(partition)
+        start_offset = (log.log_start_offset,) if shape.with_start_offset else ()
+        return shape.answer.pack(
+            shape.answer_size,
+            correlation_id,
+            shape.before,
+            shape.partition_index,
+            0,
+            result.base_offset,
+            -1,
+            *start_offset,
+            shape.after,
+        )
+
+    def learn(self, frame: memoryview, context: RequestContext, request: Any, body: Body) -> None:
+        """Remember the shape of a request that was answered with `body`."""
+        broker = self._broker
+        if self._hosting is not broker.hosting:
+            self._forget()
+        version = context.api_version
+        found = _single_success(request, body)
+        if found is None or version > _LAST_VERSION or request.transactional_id is not None:
+            return
+        topic, data = found
+        partition = broker.partitions.get((topic.name, data.index))
+        length = _known_length(frame, len(data.records), version)
+        if partition is None or length is None or not _is_plain(partition, request.acks):
+            return
+        if len(self._shapes) >= MAX_SHAPES or len(self._lengths) >= MAX_LENGTHS:
+            self._forget()
+        key = topic.topic_id if version >= _LAST_VERSION else topic.name
+        self._shapes[bytes(frame[_KNOWN_FROM:length])] = _shape(version, partition, data.index, key)
+        if length not in self._lengths:
+            self._lengths += (length,)
+
+    def _forget(self) -> None:
+        self._hosting = self._broker.hosting
+        self._shapes.clear()
+        self._lengths = ()
+
+
+def _is_plain(partition: Partition, acks: int) -> bool:
+    """Whether a batch of this partition is answered as soon as it is appended."""
+    config = partition.log.config
+    return (
+        (acks == 1 or (acks == -1 and config.min_insync_replicas <= 1))
+        and not partition.waits_for_sync
+        and not partition.looks_into_batches
+        and not config.log_append_time
+    )
+
+
+def _single_success(request: Any, body: Body) -> tuple[Any, Any] | None:
+    """(topic, partition data) of a request for one partition that was granted."""
+    topics = request.topic_data
+    if len(topics) != 1 or len(topics[0].partition_data) != 1:
+        return None
+    answered = body["responses"][0]["partition_responses"][0]
+    if len(answered) != SUCCESS_FIELDS or "error_code" in answered:
+        return None
+    return topics[0], topics[0].partition_data[0]
+
+
+def _records(frame: memoryview, position: int, version: int) -> memoryview | None:
+    """The records, if they and empty tags are all that follows `position`."""
+    end = len(frame)
+    try:
+        if version < _FIRST_FLEXIBLE:
+            (size,) = _unpack_size(frame, position)
+            start = position + 4
+        else:
+            size, start = decode_uvarint(frame, position)
+            size -= 1
+            end -= len(_TAGS)
+            if frame[end:] != _TAGS:
+                return None
+    except MALFORMED:
+        return None
+    return frame[start:end] if size >= 0 and start + size == end else None
+
+
+def _known_length(frame: memoryview, records_size: int, version: int) -> int | None:
+    """Where the size of the records begins, if `_records` will find them there."""
+    if version < _FIRST_FLEXIBLE:
+        length = len(frame) - records_size - 4
+    else:
+        size_bytes = max(1, ((records_size + 1).bit_length() + 6) // 7)
+        length = len(frame) - len(_TAGS) - records_size - size_bytes
+    if length <= _KNOWN_FROM or _records(frame, length, version) is None:
+        return None
+    return length
+
+
+def _shape(version: int, partition: Partition, index: int, key: str | bytes) -> Shape:
+    before, after = produce_answer_around(version, key)
+    if version >= _FIRST_FLEXIBLE:
+        before = b"\x00" + before  # the header has tags too
+    with_start_offset = version >= 5
+    numbers = "ihqqq" if with_start_offset else "ihqq"
+    answer = struct.Struct(f">ii{len(before)}s{numbers}{len(after)}s")
+    return Shape(
+        version, partition, index, answer, answer.size - 4, before, after, with_start_offset
+    )
