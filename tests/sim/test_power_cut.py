@@ -116,7 +116,7 @@ def full_disk(seed: int) -> None:
         for _ in range(rng.randint(1, 30)):
             story.append()
         logs = sum(story.disk.size(f"{DIRECTORY}/{n}") for n in story.disk.list(DIRECTORY))
-        story.disk.capacity = logs + rng.choice([0, 1, 60, 500, 2_000])
+        story.disk.capacity = logs + rng.choice([0, 1, 60, 300])
         before = stored(story.log)
         refused = 0
         for _ in range(rng.randint(5, 20)):

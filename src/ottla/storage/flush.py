@@ -10,6 +10,8 @@ snapshots, and how far it would have synced, are of a log that is no longer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -26,10 +28,21 @@ class SyncFailed(OSError):
 
 @dataclass(slots=True)
 class FlushGate:
-    """Between a log and its flush jobs."""
+    """Between a log, its flush jobs, and readers in other threads."""
 
     lock: Lock = field(default_factory=Lock)
     truncations: int = 0
+    is_truncating: bool = False
+
+    @contextmanager
+    def truncation(self) -> Iterator[None]:
+        with self.lock:
+            self.truncations += 1
+            self.is_truncating = True
+            try:
+                yield
+            finally:
+                self.is_truncating = False
 
 
 @dataclass(slots=True)

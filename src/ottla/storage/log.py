@@ -15,7 +15,7 @@ segments they were given."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from threading import Lock
@@ -323,6 +323,7 @@ class Log:
 
         Raises KafkaError OFFSET_OUT_OF_RANGE outside the log and CORRUPT_MESSAGE where the next
         batch is damaged; WouldBlock if `wait` is false and the disk would have to be waited for."""
+        cursors = self._cursors
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
             raise KafkaError(
@@ -332,16 +333,15 @@ class Log:
         max_offset = min(max_offset, end_offset)
         if offset >= max_offset:
             return LogSlice(b"", offset)
-        cursors = self._cursors
         try:
             found = self._read_from(cursors, offset, max_bytes, max_offset, at_least_one, wait)
             if self._cursors is cursors:
                 return found
         except BatchError as error:
-            if self._cursors is cursors:
+            if not self._has_changed(cursors):
                 raise self._corrupt(offset, str(error)) from None
         except OSError as error:
-            if self._cursors is cursors:
+            if not self._has_changed(cursors):
                 raise self._unreadable(error) from error
         # Segments were truncated, removed or compacted meanwhile: what was read may no longer be
         # part of the log, or not be what follows next.
@@ -388,6 +388,14 @@ class Log:
             return self.log_end_offset
         slot = bisect_right(segments, segment.base_offset, key=_base_offset)
         return segments[slot].base_offset if slot < len(segments) else self.log_end_offset
+
+    def _has_changed(self, cursors: dict[int, tuple[Segment, int]]) -> bool:
+        """Whether segments have been truncated, removed or compacted since `cursors` was the cache.
+        A truncation that is under way in another thread is waited for."""
+        if self._gate.is_truncating:
+            with self._gate.lock:
+                return True
+        return self._cursors is not cursors
 
     def _unreadable(self, error: OSError) -> KafkaError:
         return KafkaError(
@@ -456,30 +464,42 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
         """The first record at or after `timestamp`. May wait for the disk."""
-        try:
-            for segment in list(self.segments):
-                if segment.max_timestamp < timestamp:
-                    continue
-                found = self._first_since(segment, timestamp)
-                if found is not None:
-                    return found
-        except OSError as error:
-            raise self._unreadable(error) from error
+        return self._look_up(lambda: self._first_in_log(timestamp))
+
+    def _first_in_log(self, timestamp: int) -> FoundOffset | None:
+        for segment in list(self.segments):
+            if segment.max_timestamp < timestamp:
+                continue
+            found = self._first_since(segment, timestamp)
+            if found is not None:
+                return found
         return None
 
     def offset_of_max_timestamp(self) -> FoundOffset | None:
         """The first record with the largest timestamp of all. May wait for the disk."""
-        try:
-            segments = self._segments_from(self.log_start_offset)
-            timestamps = [self._newest_in(segment) for segment in segments]
-            newest = max(timestamps)
-            for segment, timestamp in zip(segments, timestamps, strict=True):
-                found = self._first_since(segment, newest) if timestamp == newest >= 0 else None
-                if found is not None:
-                    return found
-        except OSError as error:
-            raise self._unreadable(error) from error
+        return self._look_up(self._newest_in_log)
+
+    def _newest_in_log(self) -> FoundOffset | None:
+        segments = self._segments_from(self.log_start_offset)
+        timestamps = [self._newest_in(segment) for segment in segments]
+        newest = max(timestamps)
+        for segment, timestamp in zip(segments, timestamps, strict=True):
+            found = self._first_since(segment, newest) if timestamp == newest >= 0 else None
+            if found is not None:
+                return found
         return None
+
+    def _look_up(self, find: Callable[[], FoundOffset | None]) -> FoundOffset | None:
+        while True:
+            cursors = self._cursors
+            try:
+                return find()
+            except BatchError:
+                if not self._has_changed(cursors):
+                    raise
+            except OSError as error:
+                if not self._has_changed(cursors):
+                    raise self._unreadable(error) from error
 
     def _newest_in(self, segment: Segment) -> int:
         """The largest timestamp of the batches that are not deleted."""
@@ -695,8 +715,7 @@ class Log:
         if len(removed) == len(self.segments):
             self.truncate_fully(offset, now_ms)
             return
-        with self._gate.lock:
-            self._gate.truncations += 1
+        with self._gate.truncation():
             self._forget(removed)
             self._remove_behind(offset, removed)
             position = self.active.locate(offset, wait=True)
@@ -708,8 +727,7 @@ class Log:
 
     def truncate_fully(self, offset: int, now_ms: int) -> None:
         """Empty the log; the next record gets `offset`."""
-        with self._gate.lock:
-            self._gate.truncations += 1
+        with self._gate.truncation():
             self._remove_behind(-1, self.segments)
             self.segments = [self._new_segment(offset, now_ms)]
             self.log_start_offset = offset
