@@ -21,9 +21,19 @@ from ottla.base.ports import ReadableBuffer
 MAX_BUFFERS_PER_WRITE = 512
 """Linux takes at most 1,024 buffers in one call."""
 DEFAULT_MAX_OPEN = 4_096
+PROBE_EVERY_BYTES = 131_072
 
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+
+
+def _is_cached(fd: int, position: int, length: int) -> bool:
+    """Whether a range is in memory, going by a byte here and there: the kernel reads and drops
+    pages in runs. Raises OSError EAGAIN if one of them is not."""
+    byte = bytearray(1)
+    last = position + length - 1
+    probes = (*range(position, last, PROBE_EVERY_BYTES), last)
+    return all(os.preadv(fd, [byte], probe, _NOWAIT or 0) == 1 for probe in probes)
 
 
 class OsFile:
@@ -66,9 +76,15 @@ class OsFile:
     def read_cached(self, position: int, length: int) -> bytes | None:
         if not self._nowait:
             return self.read(position, length)
-        buffer = bytearray(length)
         fd = self._begin()
         try:
+            if length > PROBE_EVERY_BYTES:
+                # Asking costs less than clearing a buffer that is about to be filled.
+                if not _is_cached(fd, position, length):
+                    return None
+                data = os.pread(fd, length, position)
+                return data if len(data) == length else None
+            buffer = bytearray(length)
             count = os.preadv(fd, [buffer], position, _NOWAIT or 0)
         except OSError as error:
             if error.errno == errno.EAGAIN:
