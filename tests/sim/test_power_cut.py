@@ -111,18 +111,16 @@ def test_many_flipped_bits_that_were_safe_are_neither_served_nor_cut_away(block:
 
 def full_disk(seed: int) -> None:
     story = Story(seed)
-    rng = story.rng
+    rng, refused = story.rng, 0
     for _ in range(4):
         for _ in range(rng.randint(1, 30)):
             story.append()
         logs = sum(story.disk.size(f"{DIRECTORY}/{n}") for n in story.disk.list(DIRECTORY))
         story.disk.capacity = logs + rng.choice([0, 1, 60, 300])
         before = stored(story.log)
-        refused = 0
         for _ in range(rng.randint(5, 20)):
             refused += not survives_full_disk(story)
             assert stored(story.log)[: len(before)] == before, story
-        assert refused, story
         if rng.random() < 0.3:
             story.disk = story.disk.kill()
             reopened_when_full(story)
@@ -134,6 +132,7 @@ def full_disk(seed: int) -> None:
         story.disk = story.disk.power_cut() if rng.random() < 0.5 else story.disk.kill()
         story.reopen()
         assert story.log.log_end_offset == story.safe_offset, story
+    assert refused, story
 
 
 def survives_full_disk(story: Story) -> bool:

@@ -154,14 +154,13 @@ def test_readers_and_flushes_beside_appends_see_only_what_is_right(tmp_path: Pat
         beside.start(lambda rng, work=work: work(log, rng))  # type: ignore[misc]
     beside.start(flushes.by_other)
     end = time.monotonic() + SECONDS
-    while time.monotonic() < end and not beside.is_over:
+    while (time.monotonic() < end or not flushes.count) and not beside.is_over:
         append(log, rng)
         flushes.by_owner(rng)
         if rng.random() < 0.02 and len(log.segments) > 4:
             for segment in log.detach_head(rng.randint(1, 2), NOW):
                 segment.remove()
     beside.finish()
-    assert flushes.count > 3
     expected = stored(log)
     log.flush(NOW)
     assert stored(
@@ -178,7 +177,7 @@ def test_readers_and_flushes_beside_truncations_see_only_what_is_right(tmp_path:
     beside.start(flushes.by_other)
     end = time.monotonic() + SECONDS
     truncations = 0
-    while time.monotonic() < end and not beside.is_over:
+    while (time.monotonic() < end or not truncations) and not beside.is_over:
         append(log, rng)
         flushes.by_owner(rng)
         if rng.random() < 0.02:
@@ -186,7 +185,6 @@ def test_readers_and_flushes_beside_truncations_see_only_what_is_right(tmp_path:
             log.truncate_to(first_of_batch(log, offset), NOW)
             truncations += 1
     beside.finish()
-    assert truncations > 3
     assert [offset for offset, _ in records_of(stored(log))] == list(range(log.log_end_offset))
 
 
