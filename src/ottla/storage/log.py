@@ -9,16 +9,14 @@ Invariants
 - A failed append changes nothing: no offset, no producer state, no index.
 
 One thread (the broker's loop) calls everything that changes a log. `read(wait=True)`, the timestamp
-look-ups and `FlushJob.run` may run in other threads beside it: they touch files, not the list of
-segments they were given."""
+look-ups (log_reader.py) and `FlushJob.run` (flush.py) may run in other threads beside it: they
+touch files, not the list of segments they were given."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from operator import attrgetter
-from threading import Lock
 from typing import NamedTuple
 
 from ottla.base.config.topic import TopicConfig
@@ -28,6 +26,7 @@ from ottla.base.types import TopicPartition
 from ottla.storage.epoch_cache import LeaderEpochCache
 from ottla.storage.flush import FlushGate, FlushJob
 from ottla.storage.index import TIME_ENTRY_SIZE
+from ottla.storage.log_reader import FoundOffset, LogReader, LogSlice, segments_from
 from ottla.storage.producer_snapshots import (
     marker_of,
     remove_snapshots_behind,
@@ -35,7 +34,6 @@ from ottla.storage.producer_snapshots import (
     snapshot_path,
 )
 from ottla.storage.producer_state import CompletedTxn, ProducerState
-from ottla.storage.scan import Expected, verified_prefix
 from ottla.storage.segment import (
     MAX_RELATIVE_OFFSET,
     MAX_SEGMENT_BYTES,
@@ -44,19 +42,8 @@ from ottla.storage.segment import (
     segment_path,
 )
 from ottla.storage.txn_index import AbortedTxn
-from ottla.wire.records.batch import (
-    HEADER_SIZE,
-    NO_PRODUCER_ID,
-    STAMP_SIZE,
-    BatchHeader,
-    read_header,
-    stamped_prefix,
-)
-from ottla.wire.records.errors import BatchError, CorruptBatch
-from ottla.wire.records.record import iter_keys
+from ottla.wire.records.batch import NO_PRODUCER_ID, STAMP_SIZE, BatchHeader, stamped_prefix
 
-MAX_CURSORS = 64
-MAX_LOADED_INDEXES = 8
 DELETED_SUFFIX = ".deleted"
 _base_offset = attrgetter("base_offset")
 
@@ -69,34 +56,21 @@ class AppendResult(NamedTuple):
     is_duplicate: bool
 
 
-class LogSlice(NamedTuple):
-    records: ReadableBuffer
-    next_offset: int
-
-
-class FoundOffset(NamedTuple):
-    timestamp: int
-    offset: int
-    leader_epoch: int
-
-
 class Log:
     __slots__ = (
         "_clean_end",
         "_config",
-        "_cursors",
-        "_gate",
         "_job",
-        "_loaded_indexes",
         "_max_index_entries",
         "_max_segment_bytes",
         "_max_segment_ms",
         "_new_files",
         "_pending_snapshots",
-        "_reading",
+        "_reader",
         "directory",
         "epochs",
         "fs",
+        "gate",
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
@@ -141,17 +115,13 @@ class Log:
         self.epochs = epochs
         self.last_flush_ms = now_ms
         self.unflushed_messages = 0
-        self._cursors: dict[int, tuple[Segment, int]] = {}
-        self._loaded_indexes: dict[int, Segment] = {}
         self._pending_snapshots: dict[int, bytes] = snapshots or {}
-        self._reading = Lock()
-        """Guards the two caches above, the only things that readers in other threads change. When
-        segments go, the caches are replaced, so that what a reader still adds is lost with them."""
         self._new_files = not is_on_disk
         self._clean_end = log_end_offset if is_on_disk else None
         """Where the log ends as long as nothing has changed since a clean shutdown."""
-        self._gate = FlushGate()
+        self.gate = FlushGate()
         self._job: FlushJob | None = None
+        self._reader = LogReader(self)
 
     @property
     def config(self) -> TopicConfig:
@@ -323,212 +293,20 @@ class Log:
 
         Raises KafkaError OFFSET_OUT_OF_RANGE outside the log and CORRUPT_MESSAGE where the next
         batch is damaged; WouldBlock if `wait` is false and the disk would have to be waited for."""
-        cursors = self._cursors
-        end_offset = self.log_end_offset
-        if not self.log_start_offset <= offset <= end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.partition} holds offsets {self.log_start_offset} to {end_offset}",
-            )
-        max_offset = min(max_offset, end_offset)
-        if offset >= max_offset:
-            return LogSlice(b"", offset)
-        try:
-            found = self._read_from(cursors, offset, max_bytes, max_offset, at_least_one, wait)
-            if self._cursors is cursors:
-                return found
-        except BatchError as error:
-            if not self._has_changed(cursors):
-                raise self._corrupt(offset, str(error)) from None
-        except OSError as error:
-            if not self._has_changed(cursors):
-                raise self._unreadable(error) from error
-        # Segments were truncated, removed or compacted meanwhile: what was read may no longer be
-        # part of the log, or not be what follows next.
-        return self.read(offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait)
-
-    def _read_from(
-        self,
-        cursors: dict[int, tuple[Segment, int]],
-        offset: int,
-        max_bytes: int,
-        max_offset: int,
-        at_least_one: bool,
-        wait: bool,
-    ) -> LogSlice:
-        found = cursors.get(offset) or self._find(offset, wait=wait)
-        if found is not None and found[1] >= found[0].size:
-            found = self._first_behind(found[0])
-        if found is None:
-            return LogSlice(b"", offset)
-        segment, position = found
-        limit = max(max_bytes, 0)
-        data = _read_ahead(segment, position, limit, wait)
-        if at_least_one:
-            size = _first_batch_size(segment, position, data)
-            if size > limit:
-                limit, data = size, _read_ahead(segment, position, size, wait)
-        end_offset, epoch_of = self._end_of(segment), self.epochs.epoch_for
-        epoch = epoch_of(offset)
-        is_one_epoch = epoch == epoch_of(end_offset - 1)
-        expected = Expected(
-            offset, max_offset, end_offset, epoch, None if is_one_epoch else epoch_of
+        return self._reader.read(
+            offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait
         )
-        prefix = verified_prefix(data, limit, expected)
-        if prefix.is_corrupt and not prefix.size:
-            raise CorruptBatch(f"{segment.file.path} is damaged near byte {position}")
-        if prefix.size:
-            self._remember(cursors, prefix.next_offset, segment, position + prefix.size)
-        return LogSlice(memoryview(data)[: prefix.size], prefix.next_offset)
-
-    def _end_of(self, segment: Segment) -> int:
-        """The offset that no batch of `segment` reaches."""
-        segments = self.segments
-        if segment is segments[-1]:
-            return self.log_end_offset
-        slot = bisect_right(segments, segment.base_offset, key=_base_offset)
-        return segments[slot].base_offset if slot < len(segments) else self.log_end_offset
-
-    def _has_changed(self, cursors: dict[int, tuple[Segment, int]]) -> bool:
-        """Whether segments have been truncated, removed or compacted since `cursors` was the cache.
-        A truncation that is under way in another thread is waited for."""
-        if self._gate.is_truncating:
-            with self._gate.lock:
-                return True
-        return self._cursors is not cursors
-
-    def _unreadable(self, error: OSError) -> KafkaError:
-        return KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR,
-            f"{self.partition}: cannot read {self.directory}: {error.strerror}",
-        )
-
-    def _corrupt(self, offset: int, what: str) -> KafkaError:
-        return KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"{self.partition} cannot be read at offset {offset}: {what}"
-        )
-
-    def _first_behind(self, segment: Segment) -> tuple[Segment, int] | None:
-        """Where the next batch is, if any, for a reader who has come to the end of a segment."""
-        for later in self._segments_from(segment.base_offset)[1:]:
-            if later.size:
-                return later, 0
-        return None
-
-    def _find(self, offset: int, *, wait: bool) -> tuple[Segment, int] | None:
-        for segment in self._segments_from(offset):
-            position = segment.locate(offset, wait=wait, end_offset=self._end_of(segment))
-            self._use_index(segment)
-            if position is not None:
-                return segment, position
-        return None
-
-    def _segments_from(self, offset: int) -> list[Segment]:
-        """The segment that `offset` lies in, and all behind it."""
-        segments = self.segments
-        return segments[max(bisect_right(segments, offset, key=_base_offset) - 1, 0) :]
-
-    def _remember(
-        self,
-        cursors: dict[int, tuple[Segment, int]],
-        offset: int,
-        segment: Segment,
-        position: int,
-    ) -> None:
-        """Consumers read on from where they were: their next read needs no search."""
-        with self._reading:
-            cursors[offset] = (segment, position)
-            if len(cursors) > MAX_CURSORS:
-                del cursors[next(iter(cursors))]
-
-    def _use_index(self, segment: Segment) -> None:
-        """Bound the memory that indexes of old segments take."""
-        with self._reading:
-            loaded = self._loaded_indexes
-            loaded[segment.base_offset] = segment
-            if len(loaded) > MAX_LOADED_INDEXES:
-                oldest = loaded.pop(next(iter(loaded)))
-                if oldest is not self.active:
-                    oldest.unload()
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTxn]:
-        found: list[AbortedTxn] = []
-        for segment in self._segments_from(first_offset):
-            entries, is_complete = segment.txn_index.overlapping(first_offset, end_offset)
-            found += entries
-            if is_complete:
-                break
-        return found
-
-    # ---------------------------------------------------------------------- look up by timestamp
+        return self._reader.aborted_transactions(first_offset, end_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
         """The first record at or after `timestamp`. May wait for the disk."""
-        return self._look_up(lambda: self._first_in_log(timestamp))
-
-    def _first_in_log(self, timestamp: int) -> FoundOffset | None:
-        for segment in list(self.segments):
-            if segment.max_timestamp < timestamp:
-                continue
-            found = self._first_since(segment, timestamp)
-            if found is not None:
-                return found
-        return None
+        return self._reader.offset_for_timestamp(timestamp)
 
     def offset_of_max_timestamp(self) -> FoundOffset | None:
         """The first record with the largest timestamp of all. May wait for the disk."""
-        return self._look_up(self._newest_in_log)
-
-    def _newest_in_log(self) -> FoundOffset | None:
-        segments = self._segments_from(self.log_start_offset)
-        timestamps = [self._newest_in(segment) for segment in segments]
-        newest = max(timestamps)
-        for segment, timestamp in zip(segments, timestamps, strict=True):
-            found = self._first_since(segment, newest) if timestamp == newest >= 0 else None
-            if found is not None:
-                return found
-        return None
-
-    def _look_up(self, find: Callable[[], FoundOffset | None]) -> FoundOffset | None:
-        while True:
-            cursors = self._cursors
-            try:
-                return find()
-            except BatchError:
-                if not self._has_changed(cursors):
-                    raise
-            except OSError as error:
-                if not self._has_changed(cursors):
-                    raise self._unreadable(error) from error
-
-    def _newest_in(self, segment: Segment) -> int:
-        """The largest timestamp of the batches that are not deleted."""
-        start_offset = self.log_start_offset
-        if segment.base_offset >= start_offset:
-            return segment.max_timestamp
-        headers = segment.headers_near(start_offset, wait=True)
-        return max((h.max_timestamp for h in headers if h.last_offset >= start_offset), default=-1)
-
-    def _first_since(self, segment: Segment, timestamp: int) -> FoundOffset | None:
-        for header in segment.batches_since(timestamp):
-            found = self._first_record_since(segment, header, timestamp)
-            if found is not None:
-                return found
-        return None
-
-    def _first_record_since(
-        self, segment: Segment, header: BatchHeader, timestamp: int
-    ) -> FoundOffset | None:
-        if header.last_offset < self.log_start_offset or not header.record_count:
-            return None
-        if header.timestamp_type:
-            first = max(header.base_offset, self.log_start_offset)
-            return FoundOffset(header.max_timestamp, first, header.leader_epoch)
-        batch = segment.read_batch(header)
-        for offset, record_timestamp, _, _ in iter_keys(batch, header._replace(position=0)):
-            if record_timestamp >= timestamp and offset >= self.log_start_offset:
-                return FoundOffset(record_timestamp, offset, header.leader_epoch)
-        return None
+        return self._reader.offset_of_max_timestamp()
 
     # ----------------------------------------------------------------------------------- flushing
 
@@ -558,8 +336,8 @@ class Log:
             self._new_files or active.txn_index.is_unsynced,
             with_indexes,
             self.unflushed_messages,
-            self._gate,
-            self._gate.truncations,
+            self.gate,
+            self.gate.truncations,
         )
         self._job = job
         self._pending_snapshots = {}
@@ -569,7 +347,7 @@ class Log:
 
     def _unsynced_segments(self) -> list[Segment]:
         """Those behind the recovery point, and the one that may have been closed just at it."""
-        return self._segments_from(max(self.recovery_point - 1, 0))
+        return segments_from(self.segments, max(self.recovery_point - 1, 0))
 
     def flushed(self, job: FlushJob, now_ms: int) -> None:
         """`job` has run. One that was overtaken by a truncation has made nothing safe."""
@@ -664,13 +442,9 @@ class Log:
     def _use_segments(self, segments: list[Segment]) -> None:
         """A reader who has the old cursors must not go on with the new segments unnoticed, nor the
         other way round: it finds other cursors than those it began with, and begins again."""
-        self._forget_places()
+        self._reader.forget()
         self.segments = segments
-        self._forget_places()
-
-    def _forget_places(self) -> None:
-        self._cursors = {}
-        self._loaded_indexes = {}
+        self._reader.forget()
 
     def replace_segments(self, new: Segment, old: Sequence[Segment]) -> list[Segment]:
         """Put a compacted segment (files suffixed `.cleaned`, synced) in the place of those it was
@@ -715,7 +489,7 @@ class Log:
         if len(removed) == len(self.segments):
             self.truncate_fully(offset, now_ms)
             return
-        with self._gate.truncation():
+        with self.gate.truncation():
             self._forget(removed)
             self._remove_behind(offset, removed)
             position = self.active.locate(offset, wait=True)
@@ -727,7 +501,7 @@ class Log:
 
     def truncate_fully(self, offset: int, now_ms: int) -> None:
         """Empty the log; the next record gets `offset`."""
-        with self._gate.truncation():
+        with self.gate.truncation():
             self._remove_behind(-1, self.segments)
             self.segments = [self._new_segment(offset, now_ms)]
             self.log_start_offset = offset
@@ -750,7 +524,7 @@ class Log:
             self.fs.sync_directory(self.directory)
 
     def _ended_at(self, offset: int) -> None:
-        self._forget_places()
+        self._reader.forget()
         self._clean_end = None
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
@@ -764,19 +538,3 @@ def aborted_txn(completed: CompletedTxn, producers: ProducerState) -> AbortedTxn
     unstable = producers.first_unstable_offset
     stable = completed.last_offset + 1 if unstable is None else unstable
     return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-
-
-def _read_ahead(segment: Segment, position: int, length: int, wait: bool) -> ReadableBuffer:
-    """`length` bytes and a batch header behind them, or up to the end of the segment."""
-    wanted = min(length + HEADER_SIZE, segment.size - position)
-    data = segment.read_bytes(position, wanted, wait=wait)
-    if len(data) < wanted:
-        raise CorruptBatch(f"{segment.file.path} ends at byte {position + len(data)}")
-    return data
-
-
-def _first_batch_size(segment: Segment, position: int, data: ReadableBuffer) -> int:
-    size = read_header(data).size
-    if not HEADER_SIZE <= size <= segment.size - position:
-        raise CorruptBatch(f"{segment.file.path} has an impossible length at byte {position}")
-    return size

@@ -311,7 +311,7 @@ def test_no_flipped_bit_anywhere_is_read_as_good() -> None:
     for segment in log.segments:
         for bit in range(segment.size * 8):
             disk.flip_bit(segment.file.path, bit // 8, bit % 8)
-            log._forget_places()
+            log._reader.forget()
             found, error = read_until_refused(log)
             assert error == ErrorCode.CORRUPT_MESSAGE, f"bit {bit} of {segment.file.path}"
             assert good.startswith(found)
