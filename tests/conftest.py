@@ -19,15 +19,16 @@ settings.load_profile("ottla")
 
 
 @pytest.fixture(autouse=True)
-def levels_of_loggers_as_before() -> Iterator[None]:
-    """Brokers inside a test let clients change the levels of their loggers, as Kafka does; the
-    next test must not find them changed."""
-    before = {name: logging.getLogger(name).level for name in _our_loggers()}
+def loggers_as_before() -> Iterator[None]:
+    """Brokers inside a test let clients change the levels of their loggers, as Kafka does, and
+    import-linter switches off all loggers there are; the next test must not find them so."""
+    before = {logger.name: logger.level for logger in _our_loggers()}
     yield
-    for name in _our_loggers():
-        logging.getLogger(name).setLevel(before.get(name, logging.NOTSET))
+    for logger in _our_loggers():
+        logger.setLevel(before.get(logger.name, logging.NOTSET))
+        logger.disabled = False
 
 
-def _our_loggers() -> list[str]:
-    known = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "ottla"]
-    return ["", *known]
+def _our_loggers() -> list[logging.Logger]:
+    names = logging.root.manager.loggerDict
+    return [logging.getLogger(name) for name in names if name.partition(".")[0] == "ottla"]
