@@ -204,7 +204,8 @@ class Story:
         """As the broker does: write out, sync everything, and say so."""
         self.log.write_out()
         self.disk.sync_below("/data")
-        self.log.recovery_point = self.safe_offset = self.log.log_end_offset
+        self.log.synced()
+        self.safe_offset = self.log.recovery_point
         self.checkpoint()
         self.is_clean = True
 

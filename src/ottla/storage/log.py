@@ -383,7 +383,8 @@ class Log:
 
     def write_out(self) -> None:
         """Write all that is only in memory, and close. It survives a power cut only when the files
-        have been synced: `close` does, and who closes many logs syncs them all at once."""
+        have been synced: `close` does, and who closes many logs syncs them all at once and then
+        tells each (`synced`)."""
         if not self._is_written_out:
             if self.producers.producers or self.size > UNINDEXED_BYTES:
                 self._pending_snapshots[self.log_end_offset] = self.producers.encode()
@@ -398,6 +399,16 @@ class Log:
             self.epochs.flush(sync=False)
         for segment in self.segments:
             segment.close()
+
+    def synced(self) -> None:
+        """All that was written out is on disk for good. Now the snapshots of segments may follow,
+        which say so; who loses them loses only time."""
+        self.recovery_point = self.log_end_offset
+        for offset, snapshot in self._pending_snapshots.items():
+            if offset != self.log_end_offset:
+                with suppress(OSError):
+                    write_unsynced(self.fs, snapshot_path(self.directory, offset), snapshot)
+        self._pending_snapshots = {}
 
     @property
     def _is_written_out(self) -> bool:

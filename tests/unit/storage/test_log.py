@@ -599,6 +599,18 @@ def test_a_log_that_was_only_read_writes_nothing_when_it_is_closed() -> None:
     assert disk.calls["write"] == disk.calls["rename"] == disk.calls["truncate"] == 0
 
 
+def test_logs_that_are_closed_together_keep_the_snapshots_of_their_segments() -> None:
+    """But not before they are synced: a snapshot says that everything before it is."""
+    disk = new_disk()
+    log = filled(disk)
+    log.write_out()
+    assert not any(disk.exists(f"{DIRECTORY}/{base:020d}.snapshot") for base in bases(log))
+    disk.sync_below("/data")
+    log.synced()
+    assert log.recovery_point == 40
+    assert all(disk.exists(f"{DIRECTORY}/{base:020d}.snapshot") for base in bases(log)[1:])
+
+
 def test_snapshots_of_clean_shutdowns_do_not_pile_up() -> None:
     disk = new_disk()
     for number in range(5):
