@@ -205,6 +205,7 @@ class Story:
         self.log.write_out()
         self.disk.sync_below("/data")
         self.log.synced()
+        self.disk.sync_below("/data")  # the snapshots, which followed
         self.safe_offset = self.log.recovery_point
         self.checkpoint()
         self.is_clean = True

@@ -401,8 +401,9 @@ class Log:
             segment.close()
 
     def synced(self) -> None:
-        """All that was written out is on disk for good. Now the snapshots of segments may follow,
-        which say so; who loses them loses only time."""
+        """All that was written out is on disk for good. Now the snapshots of segments follow, which
+        say so. They are worth another sync: where records were deleted, only they remember their
+        producers."""
         self.recovery_point = self.log_end_offset
         for offset, snapshot in self._pending_snapshots.items():
             if offset != self.log_end_offset:
