@@ -117,6 +117,9 @@ class Broker:
         delta = await self._follower.start()
         self._use_dynamic_config()
         await self._open_topics(delta.topics_created)
+        if not self.logs.was_clean:
+            # What recovery has cut must not be looked for again behind what is appended next.
+            await self.logs.write_checkpoints()
         await self._serve(await self._adopt())
         self.logs.set_strays_aside()
         self.housekeeping.start()
@@ -170,7 +173,8 @@ class Broker:
         for task in list(self._tasks):
             task.cancel()
         await self.store.close()
-        await self.run_blocking(self.logs.close)
+        offline = {key for key, each in self.partitions.items() if each.offline_reason is not None}
+        await self.run_blocking(lambda: self.logs.close(offline))
         self._executor.shutdown()
         self._lock.release()
 

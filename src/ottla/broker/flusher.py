@@ -6,7 +6,9 @@ completes those who waited. What is appended during a round is in the next one. 
 load does as many syncs as the disk can, not as many as there are requests.
 
 If a sync fails, the kernel may have dropped the pages it could not write, and a second sync would
-succeed without them. So the partition goes offline, and a restart finds out what is there."""
+succeed without them. So the partition goes offline, and a restart finds out what is there. Any
+other failure (no room for an index or a snapshot) has lost nothing: those who waited are told, and
+it is tried again."""
 
 from __future__ import annotations
 
@@ -18,13 +20,14 @@ from typing import TypeVar
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import Clock
 from ottla.broker.partition import Partition
-from ottla.storage.flush import FlushJob
+from ottla.storage.flush import FlushJob, SyncFailed
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 RunBlocking = Callable[[Callable[[], T]], Awaitable[T]]
 
 PARALLEL_SYNCS = 4
+RETRY_S = 1.0
 
 
 class Flusher:
@@ -35,6 +38,8 @@ class Flusher:
         """Partition -> whether its active segment's indexes are to be saved too."""
         self._waiting: list[tuple[Partition, int, asyncio.Future[None]]] = []
         self._round: asyncio.Task[None] | None = None
+        self._failures: dict[Partition, str] = {}
+        """Of the round that is running."""
         self.rounds = 0
 
     def request(self, partition: Partition, *, with_indexes: bool = False) -> None:
@@ -98,22 +103,26 @@ class Flusher:
         return await self._run_blocking(lambda: [_attempt(job) for job in jobs])
 
     def _failed(self, partition: Partition, error: OSError) -> None:
-        partition.offline_reason = (
-            f"{partition.key} cannot be synced to {partition.log.directory} ({error.strerror}); "
-            "restart the broker when the disk is well"
-        )
-        logger.error("%s", partition.offline_reason)
+        what = f"{partition.key} cannot be synced to {partition.log.directory} ({error.strerror})"
+        if isinstance(error, SyncFailed):
+            what += "; restart the broker when the disk is well"
+            partition.offline_reason = what
+        else:
+            asyncio.get_running_loop().call_later(RETRY_S, self.request, partition)
+        logger.error("%s", what)
+        self._failures[partition] = what
 
     def _complete_waiting(self) -> None:
+        failures, self._failures = self._failures, {}
         still_waiting = []
         for partition, offset, future in self._waiting:
             if future.done():
                 continue
+            reason = failures.get(partition, partition.offline_reason)
             if partition.log.recovery_point >= offset:
                 future.set_result(None)
-            elif partition.offline_reason is not None:
-                error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.offline_reason)
-                future.set_exception(error)
+            elif reason is not None:
+                future.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
             else:
                 still_waiting.append((partition, offset, future))
         self._waiting = still_waiting

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ottla.base.config.topic import TopicConfig
@@ -182,16 +182,9 @@ class Logs:
 
             await self._run_blocking(write)
 
-    def close(self) -> None:
-        """Leave every log so that the next start has nothing to check. A log that cannot be closed
-        leaves its directory unclean."""
-        failed: set[str] = set()
-        for log in self.open_logs.values():
-            try:
-                log.write_out()
-            except OSError as error:
-                failed.add(log.directory.rpartition("/")[0])
-                logger.error("%s could not be closed: %s", log.directory, error)
+    def close(self, offline: Container[tuple[str, int]] = ()) -> None:
+        """Leave every log so that the next start has nothing to check. One that is offline or
+        cannot be closed leaves its directory unclean, and is checked from its recovery point."""
         for directory in self.directories:
             logs = [
                 log
@@ -199,14 +192,30 @@ class Logs:
                 if log.directory.rpartition("/")[0] == directory.path
             ]
             try:
-                self.fs.sync_below(directory.path)
-                for log in logs:
-                    log.recovery_point = log.log_end_offset
-                directory.write_checkpoints(*checkpoint_offsets(logs))
-                if directory.path not in failed:
-                    directory.end()
+                self._close(directory, logs, offline)
             except OSError as error:
                 logger.error("%s could not be closed: %s", directory.path, error)
+
+    def _close(
+        self, directory: LogDirectory, logs: list[Log], offline: Container[tuple[str, int]]
+    ) -> None:
+        written = [log for log in logs if log.partition not in offline and _is_written_out(log)]
+        self.fs.sync_below(directory.path)
+        for log in written:
+            log.synced()
+        self.fs.sync_below(directory.path)
+        directory.write_checkpoints(*checkpoint_offsets(logs))
+        if len(written) == len(logs):
+            directory.end()
+
+
+def _is_written_out(log: Log) -> bool:
+    try:
+        log.write_out()
+    except OSError as error:
+        logger.error("%s could not be closed: %s", log.directory, error)
+        return False
+    return True
 
 
 def _report(message: str) -> None:
