@@ -52,7 +52,7 @@ compat: $(STAMP) ## Run Apache Kafka's own tools against the broker and its file
 	@compat/run $(ARGS)
 
 chaos: $(STAMP) ## The long runs: crashes, faults, random input
-	@$(PYTEST) tests/chaos -m chaos --timeout 3600 $(ARGS)
+	@$(PYTEST) -m chaos --timeout 3600 $(ARGS)
 
 clean: ## Remove everything that is generated
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
