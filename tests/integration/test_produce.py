@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.raw_client import Api, ConnectionClosed, RawClient, eventually, produce_body, values
 
+from ottla.base.errors import ErrorCode
 from ottla.testing.broker import BrokerProcess
 from ottla.wire.records.batch import (
     ATTRIBUTES_AT,
@@ -268,3 +269,11 @@ def test_records_arrive_while_a_consumer_waits(
     client.create_topic(topic)
     client.send(Api.PRODUCE, 12, **produce_body({topic: {0: GOOD}}, acks=0))
     assert eventually(lambda: client.offsets(topic)[1], lambda end: end == 2) == 2
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_clients_may_not_write_to_the_clusters_own_topics(client: RawClient, acks: int) -> None:
+    client.call(Api.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["any"])  # creates it
+    records = build_batch([(b"key", b"value", (), 0)])
+    answer = client.produce("__consumer_offsets", records, acks=acks)
+    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ottla.base.cluster import INTERNAL_TOPICS
 from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import ReadableBuffer
@@ -140,7 +141,7 @@ def _answer(
             index = data.index
             try:
                 partition = broker.partitions.get((name, index))
-                if partition is None or acks != 1:
+                if partition is None or acks != 1 or name in INTERNAL_TOPICS:
                     partition = _checked(broker, name, index, acks)
                 result = _append(partition, data, prepared, now_ms)
             except KafkaError as error:
@@ -176,6 +177,8 @@ def _checked(broker: Broker, topic: str | None, index: int, acks: int) -> Partit
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     partition = broker.find_partition((topic, index))
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the cluster's own")
     if acks not in _ALLOWED_ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
     if acks == ACKS_ALL and partition.log.config.min_insync_replicas > 1:
