@@ -34,6 +34,7 @@ from ottla.core.group.turn import Turn
 
 NO_OFFSET = -1
 BROKERS_RETENTION = -1
+LAST_TIMESTAMP = 2**63 - 1
 
 # -------------------------------------------------------------------------------------- committing
 
@@ -48,7 +49,7 @@ def commit(group: ClassicGroup | None, event: CommitRequested, turn: Turn) -> No
     longest = turn.settings.offset_metadata_max_bytes
     expires = NO_TIMESTAMP
     if event.retention_ms != BROKERS_RETENTION:
-        expires = now_ms + event.retention_ms
+        expires = min(now_ms + event.retention_ms, LAST_TIMESTAMP)
     records = turn.decision.records
     topics = []
     for name, topic_id, wanted in event.topics:

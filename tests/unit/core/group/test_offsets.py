@@ -386,3 +386,9 @@ def test_only_the_topics_of_a_subscription_are_looked_at() -> None:
     newer = subscription("t", "u") + b"whatever version 99 adds"
     scenario.stable_group(protocols=(("range", newer),))
     assert scenario.group.subscribed_topics == {"t", "u"}
+
+
+def test_a_retention_beyond_the_end_of_time_is_kept_until_then() -> None:
+    scenario = Scenario()
+    scenario.commit({("t", 0): 5}, retention_ms=2**63 - 1)
+    assert scenario.restarted().fetch() == {("t", 0): 5}
