@@ -98,6 +98,10 @@ def test_a_flipped_bit_that_was_safe_is_neither_served_nor_cut_away(block: int) 
         flipped_bit(seed)
 
 
+def test_an_epoch_that_a_flipped_bit_raised_before_the_log_starts_fences_nobody() -> None:
+    flipped_bit(11_684)
+
+
 @pytest.mark.chaos
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("block", range(20))

@@ -302,7 +302,8 @@ class _Recovery:
 
     def _recover(self, segment: Segment) -> Recovered:
         def on_batch(header: BatchHeader, batch: memoryview) -> None:
-            self.epochs.assign(header.leader_epoch, header.base_offset)
+            if header.base_offset >= self.known.recovery_point or not self.safe_epochs.entries:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
             if header.base_offset >= self.producers_offset:
                 self._note_aborted(segment, self._update_producers(header, batch))
 
