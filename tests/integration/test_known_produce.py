@@ -48,6 +48,19 @@ def test_a_bad_batch_in_a_known_shape_gets_its_error(client: RawClient, topic: s
     assert client.produce(topic, good).base_offset == 1
 
 
+@pytest.mark.parametrize("version", [6, 7])
+def test_zstd_is_refused_to_old_versions_in_a_known_shape(
+    client: RawClient, topic: str, version: int
+) -> None:
+    client.create_topic(topic)
+    plain = batch(b"plain")
+    for _ in range(2):
+        assert client.produce(topic, plain, version=version).error_code == 0
+    packed = build_batch([(b"key", b"value", (), 1_000)], compression="zstd")
+    expected = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if version < 7 else ErrorCode.NONE
+    assert client.produce(topic, packed, version=version).error_code == expected
+
+
 def test_a_changed_config_is_heeded_in_a_known_shape(client: RawClient, topic: str) -> None:
     client.create_topic(topic)
     without_key = build_batch([(None, b"value", (), 1_000)])

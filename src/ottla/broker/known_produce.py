@@ -34,6 +34,8 @@ MAX_LENGTHS = 4
 
 _KNOWN_FROM = 8
 """Behind the API key, the version and the correlation id."""
+_FIRST_VERSION = 7
+"""Older ones refuse zstd, which only the ordinary way looks for."""
 _FIRST_FLEXIBLE = 9
 _LAST_VERSION = 13
 _TAGS = b"\x00\x00\x00"
@@ -112,7 +114,9 @@ class KnownProduce:
             self._forget()
         version = context.api_version
         found = _single_success(request, body)
-        if found is None or version > _LAST_VERSION or request.transactional_id is not None:
+        if found is None or not _FIRST_VERSION <= version <= _LAST_VERSION:
+            return
+        if request.transactional_id is not None:
             return
         topic, data = found
         partition = broker.partitions.get((topic.name, data.index))
