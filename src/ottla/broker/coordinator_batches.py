@@ -1,7 +1,8 @@
 """Which records of a coordinator go to the log together.
 
 Decisions are packed into as few batches as `max.message.bytes` allows, in order. The records of one
-that is atomic stay in one batch; one too large for that fails alone."""
+that is atomic stay in one batch; one too large for that fails alone. A batch belongs to one
+transaction or to none. One that does has no sequence numbers: a coordinator does not retry."""
 
 from __future__ import annotations
 
@@ -10,13 +11,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.core.coordinator import Decision
-from ottla.wire.records.batch import HEADER_SIZE, HEADER_STRUCT, MAGIC, seal
+from ottla.core.coordinator import Decision, Producer
+from ottla.wire.records.batch import (
+    HEADER_SIZE,
+    HEADER_STRUCT,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    seal,
+)
 from ottla.wire.records.compression import compress
 from ottla.wire.records.varint import encode_varint
 
 RECORD_OVERHEAD = 27
 """The most that a record takes beside its key and value: lengths, deltas, attributes, headers."""
+
+NO_PRODUCER = Producer(NO_PRODUCER_ID, epoch=-1)
 
 Encode = Callable[[Any], tuple[bytes, bytes | None]]
 
@@ -29,6 +40,7 @@ class Append:
     completes: list[Decision] = field(default_factory=list)
     """The decisions whose last record is in it."""
     batch: bytes = b""
+    producer: Producer = NO_PRODUCER
     error: KafkaError | None = None
 
 
@@ -41,6 +53,12 @@ class _Packer:
         self._append = Append()
         self._parts: list[bytes] = []
         self._size = HEADER_SIZE
+
+    def begin(self, producer: Producer) -> None:
+        """What is added next belongs to this producer's transaction, or to none."""
+        if producer != self._append.producer:
+            self.end()
+            self._append.producer = producer
 
     def fits(self, size: int) -> bool:
         return self._size + size <= self._max_bytes
@@ -58,14 +76,20 @@ class _Packer:
         if self._parts:
             self._append.batch = self._batch()
             self.appends.append(self._append)
-            self._append, self._parts, self._size = Append(), [], HEADER_SIZE
+            self._append = Append(producer=self._append.producer)
+            self._parts, self._size = [], HEADER_SIZE
 
     def _batch(self) -> bytes:
         """As wire/records/builder.py would make it, for records that all have the same time and no
         headers, in a third of the time."""
         count, time_ms = len(self._parts), self._now_ms
+        producer_id, epoch = self._append.producer
+        attributes = self._compression
+        if producer_id != NO_PRODUCER_ID:
+            attributes |= TRANSACTIONAL_BIT
         batch = bytearray(HEADER_STRUCT.pack(
-            0, 0, -1, MAGIC, 0, self._compression, count - 1, time_ms, time_ms, -1, -1, -1, count
+            0, 0, -1, MAGIC, 0, attributes, count - 1, time_ms, time_ms,
+            producer_id, epoch, NO_SEQUENCE, count,
         ))  # fmt: skip
         section = b"".join(self._parts)
         batch += compress(self._compression, section) if self._compression else section
@@ -102,6 +126,7 @@ def plan_appends(
         if (total if decision.is_atomic else max(sizes)) > limit:
             packer.refuse(decision)
             continue
+        packer.begin(decision.producer or NO_PRODUCER)
         if not packer.fits(total):
             packer.end()
         for record, (key, value), size in zip(decision.records, encoded, sizes, strict=True):

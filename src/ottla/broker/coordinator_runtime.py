@@ -33,14 +33,16 @@ from ottla.broker.flusher import Flusher
 from ottla.broker.partition import Partition
 from ottla.broker.timers import Timers
 from ottla.core.coordinator import (
-    NO_PRODUCER_ID,
     Decision,
     Event,
+    Producer,
     SendResponse,
     Shard,
     StartTimer,
+    Token,
 )
 from ottla.wire.records.batch import read_header
+from ottla.wire.records.builder import end_txn_marker
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +117,22 @@ class CoordinatorRuntime:
             runner.submit(event)
         elif event.token is not None:
             event.token.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
+
+    def end_transaction(
+        self,
+        index: int,
+        producer: Producer,
+        coordinator_epoch: int,
+        token: Token,
+        *,
+        commit: bool,
+    ) -> None:
+        """See `ShardRunner.end_transaction`."""
+        runner = self._runners.get(index)
+        if runner is not None:
+            runner.end_transaction(producer, coordinator_epoch, token, commit=commit)
+        else:
+            token.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
 
 
 class ShardRunner:
@@ -219,6 +237,27 @@ class ShardRunner:
             else:
                 timers.cancel((partition, effect.key))
 
+    # ------------------------------------------------------------------------------ transactions
+
+    def end_transaction(
+        self, producer: Producer, coordinator_epoch: int, token: Token, *, commit: bool
+    ) -> None:
+        """Write the marker by which a transaction ends here, and do what it says. The token is told
+        an empty body once the marker is committed, or the error."""
+        if self.state is not ShardState.ACTIVE:
+            token.fail(KafkaError(_REFUSALS[self.state]))
+            return
+        self._flush()
+        now_ms = self._ports.clock.time_ms()
+        marker = end_txn_marker(*producer, commit, coordinator_epoch, now_ms)
+        try:
+            self._write(marker, now_ms)
+        except KafkaError as error:
+            token.fail(error)
+            return
+        self.shard.end_transaction(producer.id, commit=commit)
+        self._release([SendResponse(token, {})])
+
     # ---------------------------------------------------------------------------------- writing
 
     def _flush(self) -> None:
@@ -246,7 +285,7 @@ class ShardRunner:
         try:
             if append.error is not None:
                 raise append.error
-            offset = self._write(append, now_ms)
+            offset = self._write(append.batch, now_ms)
         except KafkaError as error:
             logger.warning("%s: records were not written: %s", self._partition.key, error.message)
             for decision in append.completes:
@@ -264,11 +303,10 @@ class ShardRunner:
             if decision.responses:
                 self._release(decision.responses)
 
-    def _write(self, append: Append, now_ms: int) -> int:
+    def _write(self, batch: bytes, now_ms: int) -> int:
         """The offset of the first record. Raises KafkaError."""
         partition = self._partition
-        header = read_header(append.batch)
-        result = partition.append(append.batch, header, now_ms)
+        result = partition.append(batch, read_header(batch), now_ms)
         self._written = result.last_offset + 1
         if partition.waits_for_sync or partition.log.wants_flush:
             self._ports.flusher.request(partition)
@@ -276,7 +314,7 @@ class ShardRunner:
 
     def _apply(self, append: Append, offset: int) -> None:
         for record in append.records:
-            self.shard.apply(record, offset, NO_PRODUCER_ID)
+            self.shard.apply(record, offset, append.producer.id)
             offset += 1
 
     def _undo(self, decision: Decision, error: KafkaError) -> None:

@@ -20,7 +20,7 @@ from ottla.broker.coordinator_runtime import (
 )
 from ottla.broker.partition import Partition
 from ottla.broker.timers import Timers
-from ottla.core.coordinator import Event, Token
+from ottla.core.coordinator import Event, Producer, Token
 from ottla.core.group.events import GroupEvent, ListRequested, RetentionChecked, TopicDeleted
 from ottla.core.group.hashing import partition_for
 from ottla.core.group.settings import GroupSettings
@@ -99,6 +99,22 @@ class GroupCoordinator:
             _fail(event, ErrorCode.NOT_COORDINATOR)
         else:
             self.runtime.submit(index, event)
+
+    def end_transaction(
+        self,
+        index: int,
+        producer: Producer,
+        coordinator_epoch: int,
+        token: Token,
+        *,
+        commit: bool,
+    ) -> None:
+        """A transaction ends in one partition of the offsets topic: the marker is written and the
+        offsets committed in it count, or are forgotten."""
+        if not self._is_open:
+            token.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        self.runtime.end_transaction(index, producer, coordinator_epoch, token, commit=commit)
 
     def list_groups(
         self, states: frozenset[str], types: frozenset[str], new_token: Callable[[], Token]

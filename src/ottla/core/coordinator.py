@@ -54,6 +54,13 @@ class Event(Protocol):
         """The request behind it, which is told if the event cannot be decided."""
 
 
+class Producer(NamedTuple):
+    """Who writes in a transaction."""
+
+    id: int
+    epoch: int
+
+
 class SendResponse(NamedTuple):
     token: Token
     body: Body
@@ -79,6 +86,8 @@ class Decision:
     if_failed: Event | None = None
     is_atomic: bool = True
     """Whether all records must be in one batch, so that a crash leaves all of them or none."""
+    producer: Producer | None = None
+    """Whose transaction the records belong to: they count once its marker says so."""
 
     def respond(self, token: Token | None, body: Body) -> None:
         if token is not None:

@@ -100,6 +100,8 @@ class ProducerState:
                 f"but epoch {entry.epoch} is known",
             )
         first = header.base_sequence
+        if first == NO_SEQUENCE:
+            return None  # a coordinator's own, which is never sent twice
         if header.producer_epoch > entry.epoch:
             if first != 0 and entry.epoch != NO_EPOCH:
                 raise _out_of_order(header, NO_SEQUENCE)

@@ -59,6 +59,16 @@ def refusal(state: ProducerState, batch: BatchHeader) -> ErrorCode:
 # ------------------------------------------------------------------------------------- decisions
 
 
+def test_batches_without_sequence_numbers_are_never_retries() -> None:
+    """Coordinators write them, for the transactions of others."""
+    batch = header(-1, transactional=True)
+    state = state_after(batch, batch, header(-1, count=3, transactional=True))
+    assert state.check(batch) is None
+    assert state.check(header(-1, epoch=1, transactional=True)) is None
+    later = state_after(batch, header(-1, epoch=1, transactional=True))
+    assert refusal(later, batch) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_a_producer_never_seen_may_begin_with_any_sequence() -> None:
     assert ProducerState().check(header(77)) is None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.base.types import ZERO_UUID
-from ottla.core.coordinator import Token
+from ottla.core.coordinator import Producer, Token
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names of assignors in the member's order of preference, with its metadata for each."""
@@ -151,6 +151,8 @@ class CommitRequested(GroupEvent):
     topics: Sequence[CommitTopic]
     knows_group_not_found: bool = True
     """Whether the client expects GROUP_ID_NOT_FOUND."""
+    producer: Producer | None = None
+    """Whose transaction the offsets belong to (TxnOffsetCommit)."""
 
     @property
     def commutes(self) -> bool:

@@ -20,6 +20,8 @@ class OffsetStore:
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
         self._pending: dict[int, dict[OffsetKey, CommittedOffset]] = {}
+        self._pending_counts: dict[OffsetKey, int] = {}
+        """How many producers' open transactions want to change it."""
 
     # --------------------------------------------------------------------------------- reading
 
@@ -35,11 +37,10 @@ class OffsetStore:
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether a transaction that has not ended wants to change it."""
-        key = (group_id, topic, partition)
-        return any(key in offsets for offsets in self._pending.values())
+        return (group_id, topic, partition) in self._pending_counts
 
     def has_pending(self, group_id: str) -> bool:
-        return any(key[0] == group_id for offsets in self._pending.values() for key in offsets)
+        return any(key[0] == group_id for key in self._pending_counts)
 
     def with_pending(self, group_id: str) -> list[tuple[str, int]]:
         """Topic and partition of every offset of a group, those of open transactions too."""
@@ -48,8 +49,7 @@ class OffsetStore:
             for topic, partitions in self.topics(group_id).items()
             for partition in partitions
         }
-        for offsets in self._pending.values():
-            found.update({key[1:]: None for key in offsets if key[0] == group_id})
+        found.update({key[1:]: None for key in self._pending_counts if key[0] == group_id})
         return list(found)
 
     # -------------------------------------------------------------------------------- applying
@@ -64,10 +64,17 @@ class OffsetStore:
             self._put(group_id, topic, partition, value)
         else:
             pending = self._pending.setdefault(producer_id, {})
-            pending[group_id, topic, partition] = value
+            key = (group_id, topic, partition)
+            if key not in pending:
+                self._pending_counts[key] = self._pending_counts.get(key, 0) + 1
+            pending[key] = value
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         pending = self._pending.pop(producer_id, {})
+        for key in pending:
+            self._pending_counts[key] -= 1
+            if not self._pending_counts[key]:
+                del self._pending_counts[key]
         if not commit:
             return
         for (group_id, topic, partition), value in pending.items():
@@ -85,8 +92,9 @@ class OffsetStore:
         partitions[partition] = value
 
     def _remove(self, group_id: str, topic: str, partition: int) -> None:
-        for offsets in self._pending.values():
-            offsets.pop((group_id, topic, partition), None)
+        if self._pending_counts.pop((group_id, topic, partition), 0):
+            for offsets in self._pending.values():
+                offsets.pop((group_id, topic, partition), None)
         topics = self._by_group.get(group_id)
         if topics is None or topic not in topics:
             return

@@ -4,7 +4,9 @@ Who may commit
 - a member of the present generation, unless the group waits for its leader's assignment
   (REBALANCE_IN_PROGRESS: the client is to join again first);
 - anyone without member id and generation, while the group has no members. That is how consumers
-  that assign partitions to themselves, and administrators, commit; the group is made by it.
+  that assign partitions to themselves, and administrators, commit; the group is made by it;
+- in a transaction, anyone without member id and generation at any time, as old producers have
+  neither, and members while the group waits for its assignment too.
 
 When offsets expire, `offsets.retention.minutes` after
 - the last commit, of a group that only commits;
@@ -51,6 +53,7 @@ def commit(group: ClassicGroup | None, event: CommitRequested, turn: Turn) -> No
     if event.retention_ms != BROKERS_RETENTION:
         expires = min(now_ms + event.retention_ms, LAST_TIMESTAMP)
     records = turn.decision.records
+    turn.decision.producer = event.producer
     topics = []
     for name, topic_id, wanted in event.topics:
         partitions = []
@@ -73,16 +76,20 @@ def _check_commit(group: ClassicGroup | None, event: CommitRequested, turn: Turn
     if group is None:
         if event.generation < 0:
             return
-        if event.knows_group_not_found:
+        if event.knows_group_not_found and event.producer is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     if group.state is GroupState.EMPTY and event.generation < 0:
         return
     if event.generation < 0 and not event.member_id and event.instance_id is None:
+        if event.producer is not None:
+            return
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     member = group.check_member(event.member_id, event.instance_id)
     if event.generation != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    if event.producer is not None:
+        return
     if group.state is GroupState.COMPLETING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     restart_session(group, member, turn)

@@ -11,7 +11,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.coordinator_runtime import CoordinatorRuntime, RuntimePorts
 from ottla.broker.timers import Timers
-from ottla.core.coordinator import Decision, StartTimer, Token
+from ottla.core.coordinator import Decision, Producer, StartTimer, Token
 from ottla.storage.log import AppendResult, LogSlice
 from ottla.wire.records.batch import BatchHeader, iter_headers
 
@@ -34,6 +34,7 @@ class Added:
 
     if_failed: Added | None = None
     delay_ms: int | None = None
+    producer: Producer | None = None
 
     def __init__(self, key: str | None, amount: int, *, commutes: bool = False) -> None:
         self.key, self.amount, self.commutes = key, amount, commutes
@@ -45,9 +46,11 @@ class Totals:
         self.totals: dict[str, int] = {}
         self.parked: list[Token] = []
         self.ended: list[tuple[int, bool]] = []
+        self.applied: list[tuple[tuple[str, int], int]] = []
+        """Records, and whose transactions they belong to."""
 
     def decide(self, event: Added, now_ms: int) -> Decision:
-        decision = Decision(if_failed=event.if_failed)
+        decision = Decision(if_failed=event.if_failed, producer=event.producer)
         if event.delay_ms is not None:
             decision.timers.append(StartTimer((event.key or "",), event.delay_ms, Added("late", 1)))
         if event.amount:
@@ -57,6 +60,7 @@ class Totals:
 
     def apply(self, record: tuple[str, int], offset: int, producer_id: int) -> None:
         key, amount = record
+        self.applied.append((record, producer_id))
         self.totals[key] = self.totals.get(key, 0) + amount
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:

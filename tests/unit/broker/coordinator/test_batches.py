@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.coordinator_batches import Append, plan_appends
-from ottla.core.coordinator import Decision
+from ottla.core.coordinator import Decision, Producer
 from ottla.wire.records.batch import read_header, validate
 from ottla.wire.records.builder import build_batch
 from ottla.wire.records.record import iter_records
@@ -86,3 +86,23 @@ def test_batches_are_those_that_the_builder_makes(given: list[Any], compression:
     assert pairs(append) == given
     if not compression:
         assert append.batch == build_batch(fields)
+
+
+def test_a_batch_belongs_to_one_transaction_or_to_none() -> None:
+    plain = Decision(records=[(b"k", b"")])
+    first = Decision(records=[(b"k", b"")], producer=Producer(7, 2))
+    second = Decision(records=[(b"k", b"")], producer=Producer(8, 0))
+    appends = plan(plain, first, first, second, plain, plain)
+    assert [len(append.records) for append in appends] == [1, 2, 1, 2]
+    headers = [read_header(append.batch) for append in appends]
+    assert [each.is_transactional for each in headers] == [False, True, True, False]
+    told = [(each.producer_id, each.producer_epoch, each.base_sequence) for each in headers]
+    assert told == [(-1, -1, -1), (7, 2, -1), (8, 0, -1), (-1, -1, -1)]
+    assert [append.producer.id for append in appends] == [-1, 7, 8, -1]
+
+
+def test_batches_of_a_transaction_are_no_larger_than_allowed() -> None:
+    large = Decision(records=[(b"k", bytes(300))] * 5, is_atomic=False, producer=Producer(7, 2))
+    appends = plan(large)
+    assert [read_header(append.batch).producer_id for append in appends] == [7] * len(appends)
+    assert len(appends) == 3

@@ -9,6 +9,7 @@ from tests.unit.broker.coordinator.bed import Added, Answer, Bed, FakePartition,
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.coordinator_runtime import ShardState
+from ottla.core.coordinator import Producer
 from ottla.storage.log import LogSlice
 from ottla.wire.records.batch import iter_headers
 from ottla.wire.records.builder import build_batch, end_txn_marker
@@ -250,3 +251,69 @@ def test_a_damaged_log_is_not_loaded() -> None:
 
     partition.log.read = damaged
     with_bed(scenario, partition)
+
+
+# ----------------------------------------------------------------------------------- transactions
+
+
+class Ended:
+    value: Any = None
+
+    def reply(self, body: dict[str, Any]) -> None:
+        self.value = body
+
+    def fail(self, error: KafkaError) -> None:
+        self.value = error.code
+
+
+TXN = Producer(7, 2)
+
+
+def test_the_end_of_a_transaction_is_written_behind_its_records() -> None:
+    async def scenario(bed: Bed) -> None:
+        ended = Ended()
+        bed.add("k", 1, producer=TXN)
+        bed.runtime.end_transaction(0, TXN, 3, ended, commit=True)
+        assert ended.value == {}
+        headers = [next(iter_headers(batch)) for batch in bed.partition.batches]
+        assert [each.is_control for each in headers] == [False, True]
+        assert {(each.producer_id, each.producer_epoch) for each in headers} == {(7, 2)}
+        assert bed.shard.applied == [(("k", 1), 7)]
+        assert bed.shard.ended == [(7, True)]
+
+    with_bed(scenario)
+
+
+def test_the_end_of_a_transaction_is_told_when_it_is_committed() -> None:
+    async def scenario(bed: Bed) -> None:
+        ended = Ended()
+        bed.runtime.end_transaction(0, TXN, 3, ended, commit=False)
+        assert ended.value is None
+        bed.flusher.sync()
+        await turn()
+        assert ended.value == {}
+
+    with_bed(scenario, FakePartition(waits_for_sync=True))
+
+
+def test_a_transaction_goes_on_if_its_end_cannot_be_written() -> None:
+    async def scenario(bed: Bed) -> None:
+        ended = Ended()
+        bed.partition.fails = ErrorCode.KAFKA_STORAGE_ERROR
+        bed.runtime.end_transaction(0, TXN, 3, ended, commit=True)
+        assert ended.value is ErrorCode.KAFKA_STORAGE_ERROR
+        assert bed.shard.ended == []
+
+    with_bed(scenario)
+
+
+def test_a_transaction_cannot_end_where_nothing_is_coordinated() -> None:
+    async def scenario(bed: Bed) -> None:
+        nowhere, closed = Ended(), Ended()
+        bed.runtime.end_transaction(5, TXN, 3, nowhere, commit=True)
+        (runner,) = bed.runtime.runners
+        runner.close()
+        runner.end_transaction(TXN, 3, closed, commit=True)
+        assert nowhere.value is closed.value is ErrorCode.NOT_COORDINATOR
+
+    with_bed(scenario)

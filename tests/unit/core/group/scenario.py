@@ -5,10 +5,10 @@ Every record is encoded and decoded on its way into the log, so scenarios prove 
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.core.coordinator import NO_PRODUCER_ID, Decision, StartTimer
+from ottla.core.coordinator import NO_PRODUCER_ID, Decision, Producer, StartTimer
 from ottla.core.group import events
 from ottla.core.group.classic import ClassicGroup, GroupState
 from ottla.core.group.records import CommittedOffset
@@ -73,12 +73,22 @@ class Call:
         return assignment
 
 
+class Logged(NamedTuple):
+    """A record, or the end of a transaction."""
+
+    key: bytes
+    value: bytes | None
+    producer_id: int = NO_PRODUCER_ID
+    commit: bool | None = None
+    """Set for the end of a transaction."""
+
+
 class Scenario:
     def __init__(self, settings: GroupSettings = SETTINGS) -> None:
         self.settings = settings
         self.shard = GroupShard(settings)
         self.now_ms = START_MS
-        self.log: list[tuple[bytes, bytes | None]] = []
+        self.log: list[Logged] = []
         self.timers: dict[tuple[str, ...], tuple[int, int, Any]] = {}
         self.log_fails: ErrorCode | None = None
         """What appends fail with."""
@@ -105,14 +115,19 @@ class Scenario:
             if decision.if_failed is not None:
                 self.submit(decision.if_failed)
             return
+        producer_id = decision.producer.id if decision.producer else NO_PRODUCER_ID
         for record in decision.records:
-            self.write(*self.shard.encode(record))
+            self.write(*self.shard.encode(record), producer_id)
         for token, body in decision.responses:
             token.reply(body)
 
     def write(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
         self.shard.apply(self.shard.decode(key, value), len(self.log), producer_id)
-        self.log.append((key, value))
+        self.log.append(Logged(key, value, producer_id))
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        self.shard.end_transaction(producer_id, commit=commit)
+        self.log.append(Logged(b"", None, producer_id, commit))
 
     def pass_ms(self, duration_ms: int) -> None:
         end_ms = self.now_ms + duration_ms
@@ -130,8 +145,11 @@ class Scenario:
         """Another coordinator that has loaded this one's log."""
         other = Scenario(settings or self.settings)
         other.now_ms = self.now_ms
-        for key, value in self.log:
-            other.write(key, value)
+        for entry in self.log:
+            if entry.commit is None:
+                other.write(entry.key, entry.value, entry.producer_id)
+            else:
+                other.end_transaction(entry.producer_id, commit=entry.commit)
         other.carry_out(other.shard.loaded(self.now_ms))
         return other
 
@@ -212,6 +230,7 @@ class Scenario:
         retention_ms: int = -1,
         topic_id: bytes = bytes(16),
         knows_group_not_found: bool = True,
+        producer: Producer | None = None,
     ) -> Call:
         topics = [
             events.CommitTopic(
@@ -222,7 +241,7 @@ class Scenario:
         call: Call = self.submit(
             events.CommitRequested(
                 Call(), group, member_id, instance, generation, retention_ms, topics,
-                knows_group_not_found,
+                knows_group_not_found, producer,
             )
         )  # fmt: skip
         return call

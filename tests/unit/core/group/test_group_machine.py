@@ -255,7 +255,7 @@ class Groups(RuleBasedStateMachine):
             self.live.remove(client)
 
     def last_record(self) -> GroupRecord | None:
-        for key, value in reversed(self.scenario.log):
+        for key, value, *_ in reversed(self.scenario.log):
             record = self.scenario.shard.decode(key, value)
             if isinstance(record, GroupRecord):
                 return record

@@ -17,7 +17,7 @@ def completing_group(scenario: Scenario, size: int) -> list[Call]:
 
 
 def last_record(scenario: Scenario) -> GroupRecord:
-    record = scenario.shard.decode(*scenario.log[-1])
+    record = scenario.shard.decode(*scenario.log[-1][:2])
     assert isinstance(record, GroupRecord)
     return record
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.unit.core.group.scenario import (
     GROUP,
+    NO_DELAY,
     RANGE,
     SESSION_MS,
     START_MS,
@@ -14,6 +17,7 @@ from tests.unit.core.group.scenario import (
 )
 
 from ottla.base.errors import ErrorCode
+from ottla.core.coordinator import Producer
 from ottla.core.group import events
 from ottla.core.group.classic import GroupState
 from ottla.core.group.events import FetchTopic
@@ -185,6 +189,94 @@ def test_of_a_transaction_and_a_later_commit_the_later_counts() -> None:
     scenario.commit({("t", 0): 6})
     scenario.shard.end_transaction(7, commit=True)
     assert scenario.fetch() == {("t", 0): 6}
+
+
+TXN = Producer(7, epoch=2)
+
+
+def test_a_commit_in_a_transaction_waits_for_its_end() -> None:
+    scenario = Scenario()
+    assert scenario.commit_codes({("t", 0): 5}, producer=TXN) == [ErrorCode.NONE]
+    asked = FetchTopic("t", [0])
+    assert scenario.fetch(asked, stable=True) == {("t", 0): ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    assert scenario.restarted().fetch(asked, stable=True) == scenario.fetch(asked, stable=True)
+    scenario.end_transaction(TXN.id, commit=True)
+    assert scenario.fetch(stable=True) == {("t", 0): 5}
+    assert scenario.restarted().fetch(stable=True) == {("t", 0): 5}
+
+
+def test_the_records_of_a_transaction_are_its_producers() -> None:
+    topics = [events.CommitTopic("t", bytes(16), [events.CommitPartition(0, 5, 0, "")])]
+    event = events.CommitRequested(None, GROUP, "", None, -1, -1, topics, producer=TXN)
+    assert Scenario().shard.decide(event, START_MS).producer == TXN
+
+
+def test_an_offset_is_unstable_until_the_last_of_its_transactions_ends() -> None:
+    scenario = Scenario()
+    scenario.commit({("t", 0): 1})
+    for producer_id in (7, 8):
+        scenario.commit({("t", 0): producer_id}, producer=Producer(producer_id, 0))
+        scenario.commit({("t", 0): producer_id}, producer=Producer(producer_id, 0))
+    scenario.end_transaction(8, commit=True)
+    assert scenario.fetch(stable=True) == {("t", 0): ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    scenario.end_transaction(7, commit=False)
+    assert scenario.fetch(stable=True) == {("t", 0): 8}
+
+
+def test_deleting_an_offset_drops_it_from_open_transactions() -> None:
+    scenario = Scenario()
+    scenario.commit({("t", 0): 5}, producer=TXN)
+    delete_offsets(scenario, ("t", [0]))
+    assert scenario.fetch(FetchTopic("t", [0]), stable=True) == {("t", 0): -1}
+    scenario.end_transaction(TXN.id, commit=True)
+    assert scenario.fetch() == {}
+
+
+def test_a_transaction_may_commit_for_a_group_with_members_without_naming_one() -> None:
+    scenario = Scenario()
+    member, *_ = scenario.stable_group()
+    assert scenario.commit_codes({("t", 0): 5}, producer=TXN) == [ErrorCode.NONE]
+    known = {"member_id": member.member_id, "generation": member.generation}
+    assert scenario.commit_codes({("t", 0): 5}, producer=TXN, **known) == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize(
+    ("claim", "code"),
+    [
+        ({"member_id": "stranger", "generation": 1}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "stranger"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"instance": "stranger"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"generation": 1}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_transaction_that_names_a_member_must_name_one_of_the_group(
+    claim: dict[str, Any], code: ErrorCode
+) -> None:
+    scenario = Scenario()
+    scenario.stable_group()
+    assert scenario.commit_codes({("t", 0): 5}, producer=TXN, **claim) == [code]
+
+
+def test_a_transaction_with_an_old_generation_is_refused() -> None:
+    scenario = Scenario()
+    member, *_ = scenario.stable_group()
+    old = {"member_id": member.member_id, "generation": member.generation - 1}
+    refused = scenario.commit_codes({("t", 0): 5}, producer=TXN, **old)
+    assert refused == [ErrorCode.ILLEGAL_GENERATION]
+
+
+def test_a_transaction_with_a_generation_of_no_group_is_refused() -> None:
+    refused = Scenario().commit_codes({("t", 0): 5}, producer=TXN, generation=3, member_id="m")
+    assert refused == [ErrorCode.ILLEGAL_GENERATION]
+
+
+def test_a_member_may_commit_in_a_transaction_while_the_group_waits_for_its_assignment() -> None:
+    scenario = Scenario(NO_DELAY)
+    joined = scenario.join_fully()
+    scenario.pass_ms(0)
+    known = {"member_id": joined.member_id, "generation": joined.generation}
+    assert scenario.commit_codes({("t", 0): 5}, **known) == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert scenario.commit_codes({("t", 0): 5}, producer=TXN, **known) == [ErrorCode.NONE]
 
 
 # --------------------------------------------------------------------------------------- deleting
