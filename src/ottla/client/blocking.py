@@ -1,0 +1,63 @@
+"""The event loop in a thread, on which a blocking client runs the asyncio one.
+
+Each client has its own, so that a slow callback of one holds up nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from ottla.client.errors import ClientClosed
+
+T = TypeVar("T")
+JOIN_TIMEOUT_S = 10.0
+
+
+class LoopThread:
+    def __init__(self, name: str) -> None:
+        self.loop = _new_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.close()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result. An interrupt (Ctrl-C) while waiting cancels it."""
+        future = self.start(coroutine)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        if self.loop.is_closed() or not self._thread.is_alive():
+            coroutine.close()
+            raise ClientClosed("the client is closed")
+        assert threading.current_thread() is not self._thread, "a callback may not block the loop"
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+        self.loop.call_soon_threadsafe(callback, *arguments)
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(JOIN_TIMEOUT_S)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

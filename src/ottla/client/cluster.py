@@ -1,0 +1,425 @@
+"""The brokers as a client sees them: who they are, a connection to each, what they say of topics.
+
+    start        asks the bootstrap servers, one after another, until one answers
+    call         one request to one broker, or to any
+    retrying     a call repeated until it succeeds, fails for good, or runs out of time
+    topic        what is known of a topic, asked for if need be
+    coordinator  who looks after a group or a transactional id
+
+Connections are opened when first used, one per broker and purpose: a coordinator's is its own, so
+that a heartbeat never waits behind a fetch. All of it belongs to one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.client import security
+from ottla.client.backoff import Backoff
+from ottla.client.config import CommonConfig, parse_server
+from ottla.client.connection import Connection
+from ottla.client.errors import (
+    BrokersUnreachable,
+    ClientClosed,
+    ClientError,
+    ConnectionLost,
+    KafkaTimeout,
+    UnknownTopic,
+    error_for,
+)
+from ottla.client.metadata import ClusterMetadata, Node, TopicMetadata
+from ottla.wire.api import Api
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+ANY_NODE = -1
+IDLE_CHECK_S = 10.0
+
+STALE_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+"""Errors after which the leader may be another: ask for metadata before trying again."""
+
+LOST_COORDINATOR = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Errors after which the coordinator may be another: find it again."""
+
+
+class CoordinatorType(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Purpose(IntEnum):
+    DATA = 0
+    COORDINATION = 1
+
+
+class Cluster:
+    def __init__(self, config: CommonConfig) -> None:
+        self.config = config
+        self.metadata = ClusterMetadata()
+        self.on_metadata: list[Callable[[ClusterMetadata], None]] = []
+        """Called with each new metadata."""
+        self.topics_of_interest: set[str] | None = set()
+        """What a refresh asks about; None is every topic. Grows by itself as topics are used."""
+        self._tls = security.tls_context(config)
+        self._authenticate = security.authenticator(config)
+        self._connections: dict[tuple[int, Purpose], asyncio.Task[Connection]] = {}
+        self._backoffs: dict[int, tuple[Backoff, float]] = {}
+        """Of brokers that could not be reached: until when not to try again."""
+        self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
+        self._refreshing: asyncio.Task[None] | None = None
+        self._bootstrapping: Connection | None = None
+        self._refreshed_at = float("-inf")
+        self._maintenance: asyncio.Task[None] | None = None
+        self._closed = False
+        self._allow_auto_create = False
+
+    # ------------------------------------------------------------------------ start and close
+
+    async def start(self, *, timeout_ms: int | None = None) -> None:
+        """Reach one of the bootstrap servers, or raise BrokersUnreachable, which names them."""
+        await self.refresh(timeout_ms=timeout_ms)
+        self._maintenance = asyncio.create_task(self._maintain())
+
+    async def close(self) -> None:
+        self._closed = True
+        tasks = [task for task in (self._maintenance, self._refreshing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        connecting = list(self._connections.values())
+        self._connections.clear()
+        for opening in connecting:
+            if not opening.cancel() and _is_usable(opening):
+                opening.result().close()
+        await asyncio.gather(*tasks, *connecting, return_exceptions=True)
+
+    # ---------------------------------------------------------------------------- connections
+
+    async def connection(self, node_id: int, purpose: Purpose = Purpose.DATA) -> Connection:
+        """An open connection to a broker. Raises ConnectionLost at once while a broker that could
+        not be reached is being left alone."""
+        if self._closed:
+            raise ClientClosed("the client is closed")
+        key = (node_id, purpose)
+        task = self._connections.get(key)
+        if task is not None and task.done() and not _is_usable(task):
+            del self._connections[key]
+            task = None
+        if task is None:
+            node = self.metadata.nodes.get(node_id)
+            if node is None:
+                raise ConnectionLost(f"broker {node_id} is not in the cluster's metadata")
+            task = asyncio.create_task(self._connect(node))
+            self._connections[key] = task
+        return await asyncio.shield(task)
+
+    def open_connection(self, node_id: int) -> Connection | None:
+        """The connection for data, if it is open now."""
+        task = self._connections.get((node_id, Purpose.DATA))
+        if task is not None and task.done() and _is_usable(task):
+            return task.result()
+        return None
+
+    async def _connect(self, node: Node) -> Connection:
+        backoff, not_before = self._backoffs.get(node.id, (None, 0.0))
+        now = asyncio.get_running_loop().time()
+        if now < not_before:
+            raise ConnectionLost(f"{node} could not be reached; trying again soon")
+        try:
+            connection = await self._open(node.host, node.port)
+        except ClientError:
+            if backoff is None:
+                config = self.config
+                backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
+            self._backoffs[node.id] = (backoff, now + backoff.next_s())
+            raise
+        self._backoffs.pop(node.id, None)
+        return connection
+
+    async def _open(self, host: str, port: int) -> Connection:
+        return await Connection.open(
+            host,
+            port,
+            client_id=self.config.client_id,
+            timeout_s=self.config.socket_connection_setup_timeout_ms / 1000,
+            tls=self._tls,
+            authenticate=self._authenticate,
+        )
+
+    async def _maintain(self) -> None:
+        """Ask for metadata when it has grown old, and close connections that nobody uses."""
+        loop = asyncio.get_running_loop()
+        max_age_s = self.config.metadata_max_age_ms / 1000
+        max_idle_s = self.config.connections_max_idle_ms / 1000
+        while True:
+            await asyncio.sleep(min(IDLE_CHECK_S, max_age_s))
+            now = loop.time()
+            for key, task in list(self._connections.items()):
+                if task.done() and _is_usable(task):
+                    connection = task.result()
+                    if not connection.in_flight and now - connection.last_used > max_idle_s:
+                        connection.close()
+                        del self._connections[key]
+            if now - self._refreshed_at > max_age_s:
+                try:
+                    await self.refresh()
+                except ClientError as error:
+                    logger.warning("metadata could not be renewed: %s", error)
+
+    # ------------------------------------------------------------------------------- requests
+
+    async def call(
+        self,
+        api: Api,
+        body: dict[str, Any],
+        *,
+        node: int = ANY_NODE,
+        purpose: Purpose = Purpose.DATA,
+        timeout_ms: int | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> Any:
+        """One request, once. Raises ConnectionLost, KafkaTimeout or UnsupportedVersion; error
+        codes in the answer are the caller's to read."""
+        timeout_s = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        if node == ANY_NODE:
+            connection = await self._any_connection()
+        else:
+            connection = await self.connection(node, purpose)
+        return await connection.request(
+            api, body, timeout_s, min_version=min_version, max_version=max_version
+        )
+
+    async def call_controller(self, api: Api, body: dict[str, Any], **options: Any) -> Any:
+        """A request that the controller must serve (brokers of a KRaft cluster pass it on)."""
+        return await self.call(api, body, node=self.controller, **options)
+
+    @property
+    def controller(self) -> int:
+        known = self.metadata.controller_id
+        return known if known in self.metadata.nodes else ANY_NODE
+
+    async def retrying(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        timeout_ms: int | None = None,
+        what: str = "the request",
+    ) -> T:
+        """Repeat `attempt` while it raises retriable errors, refreshing what they say is stale.
+        Raises the last error, or KafkaTimeout with it as the cause."""
+        timeout_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        last: KafkaError | None = None
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await attempt()
+            except KafkaError as error:
+                if not error.retriable and not isinstance(error, ConnectionLost | KafkaTimeout):
+                    raise
+                last = error
+            except TimeoutError:
+                raise self._ran_out(what, timeout_ms, last) from last
+            pause_s = backoff.next_s()
+            if loop.time() + pause_s >= deadline:
+                raise self._ran_out(what, timeout_ms, last) from last
+            await asyncio.sleep(pause_s)
+            if last.code in STALE_METADATA:
+                self.request_refresh()
+
+    def _ran_out(self, what: str, timeout_ms: int, last: KafkaError | None) -> ClientError:
+        if isinstance(last, ConnectionLost | BrokersUnreachable):
+            return BrokersUnreachable(f"{what} failed for {timeout_ms} ms: {last}")
+        if last is not None and not isinstance(last, KafkaTimeout):
+            if isinstance(last, ClientError):
+                return last
+            return error_for(last.code, str(last))
+        reason = "" if last is None else f": {last}"
+        return KafkaTimeout(f"{what} was not done in {timeout_ms} ms{reason}")
+
+    async def _any_connection(self) -> Connection:
+        """The least busy open connection; else any broker that can be reached, the bootstrap
+        servers last."""
+        if self._closed:
+            raise ClientClosed("the client is closed")
+        usable = [
+            task.result()
+            for (_, purpose), task in self._connections.items()
+            if purpose is Purpose.DATA and task.done() and _is_usable(task)
+        ]
+        if usable:
+            return min(usable, key=lambda connection: connection.in_flight)
+        failures: list[str] = []
+        for node in self.metadata.nodes.values():
+            try:
+                return await self.connection(node.id)
+            except (ConnectionLost, KafkaTimeout) as error:
+                failures.append(str(error))
+        raise ConnectionLost("no broker can be reached: " + "; ".join(failures))
+
+    # ------------------------------------------------------------------------------- metadata
+
+    async def refresh(
+        self, topics: Iterable[str] | None = (), *, timeout_ms: int | None = None
+    ) -> ClusterMetadata:
+        """Ask for metadata now, of these topics besides those of interest; None asks for all."""
+        await self.retrying(
+            lambda: self._refresh_once(None if topics is None else list(topics)),
+            timeout_ms=timeout_ms,
+            what=f"asking {', '.join(self.config.bootstrap_servers)} for metadata",
+        )
+        return self.metadata
+
+    def request_refresh(self) -> asyncio.Task[None]:
+        """Ask in the background, unless that is under way. Never raises."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh_quietly())
+        return self._refreshing
+
+    async def _refresh_quietly(self) -> None:
+        try:
+            await self._refresh_once([])
+        except ClientError as error:
+            logger.debug("metadata could not be renewed: %s", error)
+            await asyncio.sleep(self.config.retry_backoff_ms / 1000)
+
+    async def _refresh_once(self, more: list[str] | None) -> None:
+        interest = self.topics_of_interest
+        wanted = None if more is None or interest is None else sorted({*interest, *more})
+        body = {
+            "topics": None if wanted is None else [{"name": name} for name in wanted],
+            "allow_auto_topic_creation": self._allow_auto_create,
+        }
+        connection = await self._metadata_connection()
+        try:
+            # In version 0 an empty list meant all topics.
+            timeout_s = self.config.request_timeout_ms / 1000
+            answer = await connection.request(Api.METADATA, body, timeout_s, min_version=1)
+        finally:
+            if connection is self._bootstrapping:
+                self._bootstrapping = None
+                connection.close()
+        self._refreshed_at = asyncio.get_running_loop().time()
+        self.metadata = self.metadata.updated(answer, is_complete=wanted is None)
+        for listener in self.on_metadata:
+            listener(self.metadata)
+
+    async def _metadata_connection(self) -> Connection:
+        if self.metadata.nodes:
+            try:
+                return await self._any_connection()
+            except ConnectionLost:
+                pass
+        self._bootstrapping = await self._bootstrap()
+        return self._bootstrapping
+
+    async def _bootstrap(self) -> Connection:
+        """A connection to the first bootstrap server that answers. It serves one question: what
+        the brokers' real addresses are."""
+        failures: list[str] = []
+        for server in self.config.bootstrap_servers:
+            try:
+                return await self._open(*parse_server(server))
+            except (ConnectionLost, KafkaTimeout) as error:
+                failures.append(str(error))
+        raise BrokersUnreachable("; ".join(failures), code=ErrorCode.NETWORK_EXCEPTION)
+
+    def set_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
+        self.metadata = self.metadata.with_leader(topic, partition, leader, leader_epoch)
+
+    def allow_auto_create(self) -> None:
+        """Asking for a topic that does not exist may create it, if the broker's settings say so."""
+        self._allow_auto_create = True
+
+    async def topic(self, name: str, *, timeout_ms: int | None = None) -> TopicMetadata:
+        """A topic with at least one partition that has a leader; UnknownTopic after the timeout."""
+        known = self.metadata.topics.get(name)
+        if known is not None and known.available:
+            return known
+        if self.topics_of_interest is not None:
+            self.topics_of_interest.add(name)
+        return await self.retrying(
+            lambda: self._ask_topic(name), timeout_ms=timeout_ms, what=f"finding topic {name}"
+        )
+
+    async def _ask_topic(self, name: str) -> TopicMetadata:
+        await self._refresh_once([name])
+        known = self.metadata.topics.get(name)
+        if known is not None and known.available:
+            return known
+        code = self.metadata.errors.get(name)
+        if code is None and known is not None:
+            raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, "no partition has a leader", topic=name)
+        if code in (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            raise UnknownTopic(f"there is no topic {name}", topic=name)
+        assert code is not None
+        raise error_for(code, topic=name)
+
+    # --------------------------------------------------------------------------- coordinators
+
+    async def coordinator(self, kind: CoordinatorType, key: str) -> int:
+        """The broker that looks after a group or transactional id; asked once and remembered.
+        Raises retriable errors while there is none: call it inside `retrying`."""
+        known = self._coordinators.get((kind, key))
+        if known is not None and known in self.metadata.nodes:
+            return known
+        body = {"key": key, "key_type": int(kind), "coordinator_keys": [key]}
+        answer = await self.call(Api.FIND_COORDINATOR, body)
+        found = answer.coordinators[0] if answer.coordinators else answer
+        if found.error_code:
+            raise error_for(found.error_code, found.error_message)
+        node = Node(found.node_id, found.host, found.port)
+        if node.id not in self.metadata.nodes:
+            await self._refresh_once([])
+            if node.id not in self.metadata.nodes:
+                raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._coordinators[kind, key] = node.id
+        return node.id
+
+    def forget_coordinator(self, kind: CoordinatorType, key: str) -> None:
+        self._coordinators.pop((kind, key), None)
+
+    async def call_coordinator(
+        self, kind: CoordinatorType, key: str, api: Api, body: dict[str, Any], **options: Any
+    ) -> Any:
+        """One request to a coordinator, over a connection of its own; forgets a coordinator that
+        cannot be reached. Codes in the answer are the caller's to read (`LOST_COORDINATOR`)."""
+        node = await self.coordinator(kind, key)
+        try:
+            return await self.call(api, body, node=node, purpose=Purpose.COORDINATION, **options)
+        except (ConnectionLost, KafkaTimeout):
+            self.forget_coordinator(kind, key)
+            raise
+
+
+def _is_usable(task: asyncio.Task[Connection]) -> bool:
+    return not task.cancelled() and task.exception() is None and task.result().is_open

@@ -1,0 +1,320 @@
+"""One TCP connection to a broker: requests pipelined, answers in the order of the requests.
+
+    opening   the socket connects (TLS), the broker tells what it knows (ApiVersions), SASL
+    open      requests go out at once; each waits for its answer in `_waiting`
+    closed    every waiting request has failed with ConnectionLost; nothing is sent any more
+
+A request that is not answered in its time closes the connection, because everything behind it waits
+too, as in Kafka's own clients. An answer's `records` are views of a buffer that belongs to that
+answer alone: whoever keeps them keeps the buffer, and nobody writes to it again."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from ottla import __version__
+from ottla.base.errors import ErrorCode
+from ottla.client.errors import ClientError, ConnectionLost, KafkaTimeout, UnsupportedVersion
+from ottla.wire import codec, schema
+from ottla.wire.api import Api
+from ottla.wire.codec import DecodeError
+
+MAX_FRAME_BYTES = 1 << 30
+"""No answer is larger: what claims to be is not a Kafka broker's."""
+RECEIVE_BYTES = 64 * 1024
+SEND_HIGH_WATER_BYTES = 4 * 1024 * 1024
+SOFTWARE_NAME = "ottla"
+
+Authenticate = Callable[["Connection"], Awaitable[None]]
+
+_unpack_size = struct.Struct(">i").unpack_from
+
+
+class VersionRange(NamedTuple):
+    minimum: int
+    maximum: int
+
+
+class _Waiting(NamedTuple):
+    correlation_id: int
+    api: int
+    version: int
+    answer: asyncio.Future[Any]
+    deadline: float
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, name: str, client_id: str | None) -> None:
+        self.name = name
+        """host:port, for messages."""
+        self.api_versions: Mapping[int, VersionRange] = {}
+        self.finalized_features: Mapping[str, int] = {}
+        self.last_used = 0.0
+        self._client_id = client_id
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[_Waiting] = deque()
+        self._next_id = 0
+        self._closed_by: ClientError | None = None
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._small = bytearray(RECEIVE_BYTES)
+        self._small_view = memoryview(self._small)
+        self._filled = 0
+        self._large: bytearray | None = None
+        """The buffer of an answer that does not fit into the small one, filled in part."""
+
+    # ------------------------------------------------------------------------------- opening
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str | None = None,
+        timeout_s: float = 10.0,
+        tls: ssl.SSLContext | None = None,
+        authenticate: Authenticate | None = None,
+    ) -> Connection:
+        """Raises ConnectionLost or KafkaTimeout, which name the broker."""
+        connection = cls(f"{host}:{port}", client_id)
+        loop = connection._loop
+        try:
+            async with asyncio.timeout(timeout_s):
+                await loop.create_connection(lambda: connection, host, port, ssl=tls)
+                await connection._ask_versions(timeout_s)
+                if authenticate is not None:
+                    await authenticate(connection)
+        except TimeoutError:
+            connection.close()
+            raise KafkaTimeout(f"{connection.name} did not answer in {timeout_s:g} s") from None
+        except ssl.SSLError as error:
+            connection.close()
+            raise ConnectionLost(
+                f"{connection.name} and this client found no common TLS: {error.reason or error}"
+            ) from error
+        except OSError as error:
+            connection.close()
+            if isinstance(error, ClientError):
+                raise
+            reason = error.strerror or str(error) or type(error).__name__
+            raise ConnectionLost(f"cannot connect to {connection.name}: {reason}") from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _ask_versions(self, timeout_s: float) -> None:
+        """ApiVersions in our newest version; a broker that does not know it says so in version 0
+        (KIP-511), and is asked in that."""
+        body = {"client_software_name": SOFTWARE_NAME, "client_software_version": __version__}
+        newest = schema.versions(Api.API_VERSIONS)[-1]
+        answer = await self.send(Api.API_VERSIONS, newest, body, timeout_s)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            answer = await self.send(Api.API_VERSIONS, 0, body, timeout_s)
+        if answer.error_code:
+            raise ConnectionLost(f"{self.name} refuses to tell its versions: {answer.error_code}")
+        self.api_versions = {
+            entry.api_key: VersionRange(entry.min_version, entry.max_version)
+            for entry in answer.api_keys
+        }
+        self.finalized_features = {
+            feature.name: feature.max_version_level for feature in answer.finalized_features
+        }
+
+    # ------------------------------------------------------------------------------ requests
+
+    def version_of(self, api: int, minimum: int = 0, maximum: int | None = None) -> int:
+        """The newest version of an API that both sides know, within the caller's bounds."""
+        theirs = self.api_versions.get(api)
+        ours = schema.versions(api)
+        if theirs is not None:
+            version = min(ours[-1], theirs.maximum)
+            if maximum is not None:
+                version = min(version, maximum)
+            if version >= max(ours[0], theirs.minimum, minimum):
+                return version
+        has = "does not have it" if theirs is None else f"has {theirs.minimum} to {theirs.maximum}"
+        raise UnsupportedVersion(
+            f"{Api(api).name} is needed in version {max(ours[0], minimum)} or newer, "
+            f"and {self.name} {has}"
+        )
+
+    async def request(
+        self,
+        api: int,
+        body: dict[str, Any],
+        timeout_s: float,
+        *,
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> Any:
+        """The answer, in the newest version that both sides know."""
+        return await self.send(api, self.version_of(api, min_version, max_version), body, timeout_s)
+
+    def send(
+        self, api: int, version: int, body: dict[str, Any], timeout_s: float
+    ) -> asyncio.Future[Any]:
+        """Send a request now; the future is its answer, or ConnectionLost."""
+        correlation_id = self._write(api, version, body)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        deadline = self._loop.time() + timeout_s
+        self._waiting.append(_Waiting(correlation_id, api, version, answer, deadline))
+        timer = self._deadline_timer
+        if timer is None or timer.when() > deadline:
+            if timer is not None:
+                timer.cancel()
+            self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)
+        return answer
+
+    def send_unanswered(self, api: int, version: int, body: dict[str, Any]) -> None:
+        """For a request to which no answer comes: Produce with acks=0."""
+        self._write(api, version, body)
+
+    def _write(self, api: int, version: int, body: dict[str, Any]) -> int:
+        if self._closed_by is not None or self._transport is None:
+            raise self._closed_by or ConnectionLost(f"{self.name} is not connected")
+        correlation_id = self._next_id
+        self._next_id = (correlation_id + 1) & 0x7FFF_FFFF
+        pieces = codec.encode_request(api, version, correlation_id, self._client_id, body)
+        self.last_used = self._loop.time()
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        else:
+            self._transport.writelines(pieces)
+        return correlation_id
+
+    async def drain(self) -> None:
+        """Wait until the socket has taken most of what was written."""
+        if self._writable is not None:
+            await asyncio.shield(self._writable)
+
+    def _check_deadline(self) -> None:
+        self._deadline_timer = None
+        if not self._waiting:
+            return
+        first = min(self._waiting, key=attrgetter("deadline"))
+        if first.deadline > self._loop.time():
+            self._deadline_timer = self._loop.call_at(first.deadline, self._check_deadline)
+            return
+        name = Api(first.api).name
+        self.close(KafkaTimeout(f"{self.name} did not answer {name} in time"))
+
+    # --------------------------------------------------------------------------------- state
+
+    @property
+    def is_open(self) -> bool:
+        return self._closed_by is None
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    def close(self, error: ClientError | None = None) -> None:
+        """Fail whoever waits, and end the connection."""
+        if self._closed_by is not None:
+            return
+        self._closed_by = error or ConnectionLost(f"the connection to {self.name} was closed")
+        if self._transport is not None:
+            self._transport.abort()
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+        self.resume_writing()
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.answer.done():
+                waiting.answer.set_exception(self._closed_by)
+                waiting.answer.exception()  # nobody may be waiting any more, which is no news
+
+    # -------------------------------------------------------------- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=SEND_HIGH_WATER_BYTES)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        reason = "" if error is None else f": {error}"
+        self.close(ConnectionLost(f"{self.name} closed the connection{reason}"))
+
+    def eof_received(self) -> None:
+        self.close(ConnectionLost(f"{self.name} closed the connection"))
+
+    def pause_writing(self) -> None:
+        if self._writable is None:
+            self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._large is not None:
+            return memoryview(self._large)[self._filled :]
+        return self._small_view[self._filled :]
+
+    def buffer_updated(self, count: int) -> None:
+        self._filled += count
+        try:
+            if self._large is None:
+                self._take_small_frames()
+            elif self._filled == len(self._large):
+                frame, self._large, self._filled = self._large, None, 0
+                self._take_frame(memoryview(frame).toreadonly())
+        except DecodeError as error:
+            self.close(ConnectionLost(f"{self.name} sent what is no answer of a broker: {error}"))
+
+    def _take_small_frames(self) -> None:
+        """Frames that lie in the small buffer whole; of a larger one, begin its own buffer."""
+        start, filled = 0, self._filled
+        while filled - start >= 4:
+            (size,) = _unpack_size(self._small, start)
+            if not 4 <= size <= MAX_FRAME_BYTES:
+                raise DecodeError(f"a frame of {size} bytes")
+            end = start + 4 + size
+            if end > filled:
+                if size + 4 > RECEIVE_BYTES:
+                    here = filled - start - 4
+                    self._large = bytearray(size)
+                    self._large[:here] = self._small_view[start + 4 : filled]
+                    self._filled = here
+                    return
+                break
+            # Copied: the small buffer is used again, and an answer may be kept.
+            self._take_frame(memoryview(bytes(self._small_view[start + 4 : end])))
+            start = end
+        if start:
+            self._small[: filled - start] = self._small[start:filled]
+        self._filled = filled - start
+
+    def _take_frame(self, frame: memoryview) -> None:
+        if not self._waiting:
+            raise DecodeError("an answer to no request")
+        waiting = self._waiting[0]
+        if waiting.api == Api.API_VERSIONS and not self.api_versions:
+            answer = _decode_versions(waiting.version, frame)
+        else:
+            correlation_id, answer = codec.decode_response(waiting.api, waiting.version, frame)
+            if correlation_id != waiting.correlation_id:
+                raise DecodeError("an answer to another request")
+        self._waiting.popleft()
+        if not waiting.answer.done():
+            waiting.answer.set_result(answer)
+
+
+def _decode_versions(version: int, frame: memoryview) -> Any:
+    """ApiVersions' answer: of the version asked for, or of version 0 with error 35."""
+    if _unpack_short(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
+        version = 0
+    return codec.decode_response(Api.API_VERSIONS, version, frame)[1]
+
+
+_unpack_short = struct.Struct(">h").unpack_from

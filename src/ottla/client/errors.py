@@ -1,0 +1,165 @@
+"""What can go wrong, as types.
+
+Every failure that a client reports is a `KafkaError` with Kafka's code; where a type says more than
+a code, it is one of these. `topic` and `partition` are set where the failure is about one. A
+failure is *retriable* when the same call may succeed later, and *fatal* when this client never
+will: it must be closed."""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode, KafkaError, UserError
+
+__all__ = [
+    "AuthenticationFailed", "AuthorizationFailed", "BrokersUnreachable", "BufferFull",
+    "ClientClosed", "ClientError", "CommitFailed", "ConnectionLost", "DeserializationFailed",
+    "ErrorCode", "InvalidConfig", "KafkaError", "KafkaTimeout", "NoOffsetForPartition",
+    "OffsetOutOfRange", "ProducerFenced", "RecordTooLarge", "SerializationFailed",
+    "TransactionAborted", "UnknownTopic", "UnsupportedVersion", "UserError", "error_for",
+]  # fmt: skip
+
+
+class ClientError(KafkaError):
+    default_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    fatal = False
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: ErrorCode | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+    ) -> None:
+        super().__init__(self.default_code if code is None else code, message)
+        self.topic = topic
+        self.partition = partition
+
+
+class InvalidConfig(UserError, ValueError):
+    """A property that does not exist, or a value that it does not take."""
+
+
+class KafkaTimeout(ClientError, TimeoutError):
+    default_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class BrokersUnreachable(KafkaTimeout):
+    """None of the named brokers could be reached in time."""
+
+    default_code = ErrorCode.BROKER_NOT_AVAILABLE
+
+
+class BufferFull(KafkaTimeout):
+    """`buffer.memory` stayed full for `max.block.ms`."""
+
+
+class ConnectionLost(ClientError, ConnectionError):
+    """The connection ended before the answer came: whether the request was carried out is open."""
+
+    default_code = ErrorCode.NETWORK_EXCEPTION
+
+
+class ClientClosed(ClientError):
+    """The client was closed."""
+
+
+class UnsupportedVersion(ClientError):
+    """The broker has no version of an API that can express the request."""
+
+    default_code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class AuthenticationFailed(ClientError):
+    default_code = ErrorCode.SASL_AUTHENTICATION_FAILED
+    fatal = True
+
+
+class AuthorizationFailed(ClientError):
+    default_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+class UnknownTopic(ClientError):
+    default_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class RecordTooLarge(ClientError):
+    default_code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class SerializationFailed(ClientError):
+    """A serialiser raised; its exception is the cause."""
+
+
+class DeserializationFailed(ClientError):
+    """A deserialiser raised; its exception is the cause. `offset` is the record's."""
+
+    def __init__(self, message: str, *, topic: str, partition: int, offset: int) -> None:
+        super().__init__(message, topic=topic, partition=partition)
+        self.offset = offset
+
+
+class OffsetOutOfRange(ClientError):
+    default_code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class NoOffsetForPartition(OffsetOutOfRange):
+    """Nothing was committed, and `auto.offset.reset` is none."""
+
+
+class CommitFailed(ClientError):
+    """The group has moved on: these partitions belong to another member now."""
+
+    default_code = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+class ProducerFenced(ClientError):
+    """Another producer has taken over this one's transactional id."""
+
+    default_code = ErrorCode.PRODUCER_FENCED
+    fatal = True
+
+
+class TransactionAborted(ClientError):
+    """The transaction must be aborted; the producer can go on with the next one."""
+
+    default_code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+_TYPES: dict[ErrorCode, type[ClientError]] = {
+    ErrorCode.OFFSET_OUT_OF_RANGE: OffsetOutOfRange,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopic,
+    ErrorCode.UNKNOWN_TOPIC_ID: UnknownTopic,
+    ErrorCode.REQUEST_TIMED_OUT: KafkaTimeout,
+    ErrorCode.MESSAGE_TOO_LARGE: RecordTooLarge,
+    ErrorCode.RECORD_LIST_TOO_LARGE: RecordTooLarge,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.SASL_AUTHENTICATION_FAILED: AuthenticationFailed,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: AuthenticationFailed,
+    ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
+    ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFenced,
+    ErrorCode.PRODUCER_FENCED: ProducerFenced,
+    ErrorCode.TRANSACTION_ABORTABLE: TransactionAborted,
+}
+
+
+def error_for(
+    code: int,
+    message: str | None = None,
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+) -> ClientError:
+    """The exception for a code in an answer. `message` is the broker's own, if it gave one."""
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        known = ErrorCode.UNKNOWN_SERVER_ERROR
+        message = message or f"the broker answered with error code {code}"
+    text = message or known.name.replace("_", " ").lower()
+    if topic is not None:
+        where = topic if partition is None else f"{topic}-{partition}"
+        text = f"{where}: {text}"
+    return _TYPES.get(known, ClientError)(text, code=known, topic=topic, partition=partition)

@@ -1,0 +1,151 @@
+"""What the brokers said of themselves and of topics, as values. An answer makes a new value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import ZERO_UUID
+
+
+class Node(NamedTuple):
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class PartitionMetadata(NamedTuple):
+    partition: int
+    leader: int
+    """-1: it has none now."""
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: tuple[PartitionMetadata, ...]
+    """By their number."""
+    available: tuple[int, ...] = ()
+    """The partitions that have a leader."""
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    cluster_id: str | None = None
+    controller_id: int = -1
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    names_by_id: Mapping[bytes, str] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """Topics that were asked for and not told of, with the code that came instead."""
+
+    def leader(self, topic: str, partition: int) -> int:
+        """-1 where none is known."""
+        known = self.topics.get(topic)
+        if known is None or not 0 <= partition < len(known.partitions):
+            return -1
+        return known.partitions[partition].leader
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        known = self.topics.get(topic)
+        if known is None or not 0 <= partition < len(known.partitions):
+            return -1
+        return known.partitions[partition].leader_epoch
+
+    def updated(self, answer: Any, *, is_complete: bool) -> ClusterMetadata:
+        """With a Metadata answer taken in; one about some topics only leaves the others alone."""
+        topics = {} if is_complete else dict(self.topics)
+        errors = {} if is_complete else dict(self.errors)
+        for told in answer.topics:
+            name = told.name
+            if name is None:
+                continue
+            if told.error_code and told.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+                topics.pop(name, None)
+                errors[name] = told.error_code
+            else:
+                errors.pop(name, None)
+                topics[name] = _topic(told, self.topics.get(name))
+        nodes = {node.node_id: _node(node) for node in answer.brokers}
+        return replace(
+            self,
+            cluster_id=answer.cluster_id or self.cluster_id,
+            controller_id=answer.controller_id,
+            nodes=nodes or self.nodes,
+            topics=topics,
+            names_by_id={
+                topic.topic_id: name
+                for name, topic in topics.items()
+                if topic.topic_id != ZERO_UUID
+            },
+            errors=errors,
+        )
+
+    def with_leader(
+        self, topic: str, partition: int, leader: int, leader_epoch: int
+    ) -> ClusterMetadata:
+        """With a newer leader, told by a broker that no longer is it (KIP-951)."""
+        known = self.topics.get(topic)
+        if known is None or not 0 <= partition < len(known.partitions):
+            return self
+        before = known.partitions[partition]
+        if leader_epoch <= before.leader_epoch or leader not in self.nodes:
+            return self
+        partitions = list(known.partitions)
+        partitions[partition] = before._replace(leader=leader, leader_epoch=leader_epoch)
+        changed = replace(
+            known, partitions=tuple(partitions), available=_available(tuple(partitions))
+        )
+        return replace(self, topics={**self.topics, topic: changed})
+
+
+def _topic(told: Any, before: TopicMetadata | None) -> TopicMetadata:
+    same = before is not None and before.topic_id == told.topic_id
+    partitions = []
+    for partition in sorted(told.partitions, key=lambda each: int(each.partition_index)):
+        new = _partition(partition)
+        if same and before is not None and new.partition < len(before.partitions):
+            old = before.partitions[new.partition]
+            # A broker that has not heard of the newest leader yet does not unteach it.
+            if 0 <= new.leader_epoch < old.leader_epoch:
+                new = old
+        partitions.append(new)
+    found = tuple(partitions)
+    return TopicMetadata(told.name, told.topic_id, told.is_internal, found, _available(found))
+
+
+def _partition(told: Any) -> PartitionMetadata:
+    return PartitionMetadata(
+        told.partition_index,
+        told.leader_id,
+        told.leader_epoch,
+        tuple(told.replica_nodes),
+        tuple(told.isr_nodes),
+        tuple(told.offline_replicas),
+        told.error_code,
+    )
+
+
+def _available(partitions: tuple[PartitionMetadata, ...]) -> tuple[int, ...]:
+    return tuple(each.partition for each in partitions if each.leader >= 0)
+
+
+def _node(told: Any) -> Node:
+    return Node(told.node_id, told.host, told.port, told.rack)

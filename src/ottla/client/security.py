@@ -1,0 +1,157 @@
+"""How a connection is made safe: TLS, and SASL with PLAIN or SCRAM.
+
+Credentials come from `sasl.username` and `sasl.password`, or from Java's `sasl.jaas.config`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+import ssl
+from typing import TYPE_CHECKING
+
+from ottla.client.config import CommonConfig
+from ottla.client.errors import AuthenticationFailed, InvalidConfig
+from ottla.wire.api import Api
+
+if TYPE_CHECKING:
+    from ottla.client.connection import Authenticate, Connection
+
+MIN_SCRAM_ITERATIONS = 4096
+MAX_SCRAM_ITERATIONS = 1_000_000
+"""More would let a false broker keep us busy."""
+
+_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
+
+
+def tls_context(config: CommonConfig) -> ssl.SSLContext | None:
+    if not config.security_protocol.endswith("SSL"):
+        return None
+    authorities = config.ssl_ca_location or config.ssl_truststore_location
+    try:
+        context = ssl.create_default_context(cafile=authorities or None)
+        if not config.ssl_endpoint_identification_algorithm:
+            context.check_hostname = False
+        if config.ssl_certificate_location:
+            context.load_cert_chain(
+                config.ssl_certificate_location,
+                config.ssl_key_location or None,
+                config.ssl_key_password or None,
+            )
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidConfig(f"The TLS files of this client cannot be read: {error}.") from error
+    return context
+
+
+def authenticator(config: CommonConfig) -> Authenticate | None:
+    if not config.security_protocol.startswith("SASL"):
+        return None
+    username, password = credentials(config)
+    timeout_s = config.socket_connection_setup_timeout_ms / 1000
+
+    async def authenticate(connection: Connection) -> None:
+        dialogue = _Dialogue(connection, timeout_s)
+        await dialogue.handshake(config.sasl_mechanism)
+        if config.sasl_mechanism == "PLAIN":
+            await dialogue.exchange(b"\0" + username.encode() + b"\0" + password.encode())
+        else:
+            scram = Scram(config.sasl_mechanism, username, password)
+            challenge = await dialogue.exchange(scram.first())
+            scram.verify(await dialogue.exchange(scram.final(challenge)))
+
+    return authenticate
+
+
+def credentials(config: CommonConfig) -> tuple[str, str]:
+    username, password = config.sasl_username, config.sasl_password
+    if config.sasl_jaas_config:
+        options = {
+            match[1]: re.sub(r"\\(.)", r"\1", match[2] or match[3] or match[4] or "")
+            for match in _JAAS_OPTION.finditer(config.sasl_jaas_config)
+        }
+        username = username or options.get("username", "")
+        password = password or options.get("password", "")
+    if not username:
+        raise InvalidConfig(
+            f"security.protocol is {config.security_protocol}: "
+            "sasl.username and sasl.password must be set."
+        )
+    return username, password
+
+
+class _Dialogue:
+    def __init__(self, connection: Connection, timeout_s: float) -> None:
+        self._connection = connection
+        self._timeout_s = timeout_s
+
+    async def handshake(self, mechanism: str) -> None:
+        answer = await self._connection.request(
+            Api.SASL_HANDSHAKE, {"mechanism": mechanism}, self._timeout_s, min_version=1
+        )
+        if answer.error_code:
+            offered = ", ".join(answer.mechanisms) or "nothing"
+            raise AuthenticationFailed(
+                f"{self._connection.name} does not take {mechanism}; it offers {offered}"
+            )
+
+    async def exchange(self, content: bytes) -> bytes:
+        answer = await self._connection.request(
+            Api.SASL_AUTHENTICATE, {"auth_bytes": content}, self._timeout_s
+        )
+        if answer.error_code:
+            reason = answer.error_message or "wrong user or password"
+            raise AuthenticationFailed(f"{self._connection.name} refuses us: {reason}")
+        return bytes(answer.auth_bytes)
+
+
+class Scram:
+    """The client's side of RFC 5802, without channel binding."""
+
+    def __init__(
+        self, mechanism: str, username: str, password: str, nonce: str | None = None
+    ) -> None:
+        self._hash = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
+        name = username.replace("=", "=3D").replace(",", "=2C")
+        self._password = password.encode()
+        self._nonce = secrets.token_urlsafe(24) if nonce is None else nonce
+        self._first_bare = f"n={name},r={self._nonce}"
+        self._signature = b""
+
+    def first(self) -> bytes:
+        return f"n,,{self._first_bare}".encode()
+
+    def final(self, challenge: bytes) -> bytes:
+        try:
+            fields = dict(part.split("=", 1) for part in challenge.decode().split(","))
+            nonce, salt = fields["r"], base64.b64decode(fields["s"], validate=True)
+            iterations = int(fields["i"])
+        except (ValueError, KeyError) as error:
+            raise AuthenticationFailed("the broker's SCRAM challenge cannot be read") from error
+        if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
+            raise AuthenticationFailed("the broker's SCRAM nonce is not an answer to ours")
+        if not MIN_SCRAM_ITERATIONS <= iterations <= MAX_SCRAM_ITERATIONS:
+            raise AuthenticationFailed(f"the broker asks for {iterations} SCRAM iterations")
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
+        without_proof = f"c=biws,r={nonce}"
+        message = f"{self._first_bare},{challenge.decode()},{without_proof}".encode()
+        client_key = self._sign(salted, b"Client Key")
+        stored_key = hashlib.new(self._hash, client_key).digest()
+        signature = self._sign(stored_key, message)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        self._signature = self._sign(self._sign(salted, b"Server Key"), message)
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def verify(self, final: bytes) -> None:
+        """The broker must know the password's hash too."""
+        try:
+            fields = dict(part.split("=", 1) for part in final.decode().split(","))
+            signature = base64.b64decode(fields["v"], validate=True)
+        except (ValueError, KeyError) as error:
+            raise AuthenticationFailed("the broker's SCRAM proof cannot be read") from error
+        if not hmac.compare_digest(signature, self._signature):
+            raise AuthenticationFailed("the broker could not prove that it knows the password")
+
+    def _sign(self, key: bytes, message: bytes) -> bytes:
+        return hmac.new(key, message, self._hash).digest()
