@@ -10,7 +10,6 @@ in `storage`, agreement is in `metadata`."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
@@ -124,8 +123,6 @@ class Broker:
         self.logs.set_strays_aside()
         self.housekeeping.start()
         self.group_coordinator.start()
-        gc.collect()
-        gc.freeze()
 
     async def _adopt(self) -> Adoption:
         """Topics that Apache Kafka, or an Ottla that lost its metadata, left in the directories.

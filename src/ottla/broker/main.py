@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import logging
 import signal
 
@@ -49,6 +50,10 @@ async def _run(config: BrokerConfig) -> int:
     max_open = int(file_limit() * FILES_FOR_LOGS)
     broker = Broker(config, OsFileSystem(max(max_open, 64)), SystemClock())
     await broker.start()
+    # What is there now stays: no collection need look at it again. Not for a broker inside another
+    # program, whose objects these are too.
+    gc.collect()
+    gc.freeze()
     logger.info(
         "broker %d of cluster %s is ready; its data is in %s",
         broker.node_id,

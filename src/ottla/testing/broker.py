@@ -1,9 +1,10 @@
 """Brokers for tests.
 
 `BrokerProcess` is what a user runs: a process of its own, found by its port, stopped by signals. It
-is the one to kill. `EmbeddedBroker` runs on the test's event loop and lets the test look inside.
-Both listen on a free port of the loopback interface and keep their data in a directory that is
-removed in the end, unless the test brings its own.
+is the one to kill. `EmbeddedBroker` runs on the test's event loop and lets the test look inside;
+`broker_thread.BrokerThread` runs one on a loop of its own. All listen on a free port of the
+loopback interface and keep their data in a directory that is removed in the end, unless the test
+brings its own.
 
 Readiness is read off the broker's own log, so a broker that cannot start fails the test at once,
 with what it said."""
@@ -24,6 +25,7 @@ from types import TracebackType
 from typing import Self
 
 from ottla.base.config.broker import BrokerConfig
+from ottla.base.ports import FileSystem
 from ottla.broker.broker import Broker
 from ottla.broker.clock import SystemClock
 from ottla.storage.file import OsFileSystem
@@ -210,12 +212,13 @@ class EmbeddedBroker:
         data_dir: str | os.PathLike[str] | None = None,
         *,
         overrides: Mapping[str, str] | None = None,
+        fs: FileSystem | None = None,
     ) -> None:
         self._temporary = None if data_dir is not None else tempfile.mkdtemp(prefix="ottla-broker-")
         self.data_dir = Path(data_dir if data_dir is not None else f"{self._temporary}/data")
         properties = {"listeners": f"PLAINTEXT://{HOST}:0", "log.dirs": str(self.data_dir)}
         config = BrokerConfig.from_properties({**properties, **(overrides or {})})
-        self.broker = Broker(config, OsFileSystem(MAX_OPEN_FILES), SystemClock())
+        self.broker = Broker(config, fs or OsFileSystem(MAX_OPEN_FILES), SystemClock())
 
     @property
     def port(self) -> int:

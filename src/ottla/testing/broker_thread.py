@@ -1,0 +1,213 @@
+"""A broker in the test's own process, for any Kafka client: sync or async, in Python or started by
+the test as another program.
+
+It runs on an event loop of its own in a thread, so a test may block, and may have a loop itself.
+Its data is not synced to the disk (`unsynced`) and is removed when it is closed. What it logs goes
+to the loggers below `ottla`, where pytest finds it when a test fails.
+
+Not for killing: a broker that shares the test's process cannot die alone. `BrokerProcess` can."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ottla.base.errors import UserError
+from ottla.broker.broker import Broker
+from ottla.core.controller.create_topics import NewTopic
+from ottla.testing.broker import HOST, MAX_OPEN_FILES, BrokerFailed, EmbeddedBroker
+from ottla.testing.unsynced import UnsyncedFileSystem
+
+T = TypeVar("T")
+TIMEOUT_S = 30.0
+
+FOR_TESTS: Mapping[str, str] = {
+    "group.initial.rebalance.delay.ms": "0",  # no waiting for members that will not come
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+"""Where Kafka's defaults only cost a test time. Overrides win."""
+
+
+class BrokerThread:
+    """As a context manager it starts, and is stopped and removed.
+
+    `with BrokerThread() as broker: Producer({"bootstrap.servers": broker.bootstrap})`"""
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        *,
+        overrides: Mapping[str, object] | None = None,
+    ) -> None:
+        """`overrides`: broker properties, by Kafka's names."""
+        self._temporary = None if data_dir is not None else tempfile.mkdtemp(prefix="ottla-broker-")
+        self.data_dir = Path(data_dir if data_dir is not None else f"{self._temporary}/data")
+        self._properties = {**FOR_TESTS, **_as_strings(overrides or {})}
+        self._port = 0
+        self._embedded: EmbeddedBroker | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    # ------------------------------------------------------------------------- start and stop
+
+    def start(self) -> Self:
+        """Start it, on the port it had before if it ran already. Raises BrokerFailed."""
+        assert not self.is_running, "the broker runs already"
+        self._loop = _new_loop()
+        self._thread = threading.Thread(
+            target=_run_loop, args=(self._loop,), name="ottla-broker", daemon=True
+        )
+        self._thread.start()
+        try:
+            self._embedded = self.run(self._started())
+        except BaseException as error:
+            self._end_thread()
+            if isinstance(error, UserError):
+                raise BrokerFailed(f"the broker did not start: {error}") from error
+            raise
+        self._port = self._embedded.port
+        return self
+
+    async def _started(self) -> EmbeddedBroker:
+        listeners = {"listeners": f"PLAINTEXT://{HOST}:{self._port}"}
+        embedded = EmbeddedBroker(
+            self.data_dir,
+            overrides={**listeners, **self._properties},
+            fs=UnsyncedFileSystem(MAX_OPEN_FILES),
+        )
+        return await embedded.__aenter__()
+
+    def stop(self) -> None:
+        """A clean stop: clients lose their connections, the data stays until `close`."""
+        embedded, self._embedded = self._embedded, None
+        assert embedded is not None, "the broker runs"
+        try:
+            self.run(embedded.__aexit__(None, None, None))
+        finally:
+            self._end_thread()
+
+    def restart(self) -> Self:
+        """Stop it if it runs, and start again with the same data, port and overrides."""
+        if self.is_running:
+            self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        """Stop it if it runs, and remove what it left."""
+        try:
+            if self.is_running:
+                self.stop()
+        finally:
+            if self._temporary is not None:
+                shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            return self if self.is_running else self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _end_thread(self) -> None:
+        assert self._loop is not None
+        assert self._thread is not None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(TIMEOUT_S)
+        self._loop = self._thread = None
+
+    # -------------------------------------------------------------------------- looking at it
+
+    @property
+    def is_running(self) -> bool:
+        return self._embedded is not None
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def bootstrap(self) -> str:
+        """For a client's `bootstrap.servers`."""
+        return f"{HOST}:{self._port}"
+
+    @property
+    def broker(self) -> Broker:
+        """The broker itself. It belongs to its thread: touch it within `run` or `call` only."""
+        assert self._embedded is not None, "the broker runs"
+        return self._embedded.broker
+
+    def topics(self) -> list[str]:
+        """Their names, the internal ones too."""
+        return self.call(lambda: sorted(self.broker.image.topics))
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        configs: Mapping[str, object] | None = None,
+    ) -> str:
+        """Returns the name when the topic can be produced to. Raises KafkaError."""
+        new = NewTopic(name, partitions, 1, configs=tuple(_as_strings(configs or {}).items()))
+        (decision,) = self.run(self.broker.controller.create_topics([new]))
+        if decision.error is not None:
+            raise decision.error
+        return name
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the broker's event loop and wait for it."""
+        assert self._loop is not None, "the broker runs"
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(TIMEOUT_S)
+        except TimeoutError:
+            future.cancel()
+            raise BrokerFailed(f"the broker gave no answer in {TIMEOUT_S} s") from None
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function in the broker's thread."""
+
+        async def called() -> T:
+            return function()
+
+        return self.run(called())
+
+
+def _as_strings(properties: Mapping[str, object]) -> dict[str, str]:
+    """Tests write `True` and `10`; properties are text."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in properties.items()
+    }
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # a platform without it
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()

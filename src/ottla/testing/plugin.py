@@ -1,0 +1,91 @@
+"""The pytest plugin: a real broker as a fixture, in the test's own process.
+
+    def test_orders_are_kept(ottla_broker):
+        producer = Producer({"bootstrap.servers": ottla_broker.bootstrap})
+
+| fixture | gives |
+|---|---|
+| `ottla_broker` | a broker for this test alone (`ottla.testing.broker_thread.BrokerThread`) |
+| `ottla_session_broker` | one for the whole run: quicker still, shared |
+| `ottla_broker_factory` | a function that starts brokers, each with its own overrides |
+
+`@pytest.mark.ottla(overrides={"auto.create.topics.enable": False})` sets broker properties for the
+`ottla_broker` of a test, a class or a module (`pytestmark`); the nearer mark wins, name by name.
+
+pytest loads this module in every project where Ottla is installed, so it imports nothing until a
+test that is about to run asks for one of the fixtures. The broker is imported then, between
+collection and the first test: no test's time has that in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ottla.testing.broker_thread import BrokerThread
+
+MARK = "ottla"
+FIXTURES = frozenset({"ottla_broker", "ottla_session_broker", "ottla_broker_factory"})
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", f"{MARK}(overrides): broker properties for the `ottla_broker` fixture"
+    )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if session.config.option.collectonly:
+        return
+    if any(not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) for item in session.items):
+        import ottla.testing.broker_thread  # noqa: F401
+
+
+@pytest.fixture
+def ottla_broker(request: pytest.FixtureRequest) -> Iterator[BrokerThread]:
+    """A broker for this test alone."""
+    from ottla.testing.broker_thread import BrokerThread
+
+    with BrokerThread(overrides=_marked_overrides(request.node)) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def ottla_session_broker() -> Iterator[BrokerThread]:
+    """A broker for the whole run: tests keep apart by the names of their topics and groups."""
+    from ottla.testing.broker_thread import BrokerThread
+
+    with BrokerThread() as broker:
+        yield broker
+
+
+@pytest.fixture
+def ottla_broker_factory() -> Iterator[Callable[..., BrokerThread]]:
+    """Start a broker: `ottla_broker_factory(overrides={...})`, or with a `data_dir` of the test's
+    own. All are stopped when the test ends."""
+    from ottla.testing.broker_thread import BrokerThread
+
+    with ExitStack() as brokers:
+        yield lambda data_dir=None, *, overrides=None: brokers.enter_context(
+            BrokerThread(data_dir, overrides=overrides)
+        )
+
+
+def _marked_overrides(item: pytest.Item) -> dict[str, object]:
+    overrides: dict[str, object] = {}
+    for mark in reversed(list(item.iter_markers(MARK))):
+        overrides.update(_overrides_of(mark))
+    return overrides
+
+
+def _overrides_of(mark: pytest.Mark) -> dict[str, object]:
+    given: Any = mark.kwargs.get("overrides")
+    if mark.args or set(mark.kwargs) != {"overrides"} or not isinstance(given, dict):
+        raise pytest.UsageError(
+            f"Write @pytest.mark.{MARK}(overrides={{'property.name': value}}), "
+            f"not {MARK}(*{mark.args!r}, **{mark.kwargs!r})."
+        )
+    return given
