@@ -1,3 +1,34 @@
 """Ottla: Apache Kafka's broker, protocol and log format, in Python."""
 
 __version__ = "0.1.0.dev0"
+
+_PUBLIC = {
+    "ottla.base.types": ("TopicPartition",),
+    "ottla.client.errors": (
+        "AuthenticationFailed", "AuthorizationFailed", "BrokersUnreachable", "BufferFull",
+        "ClientClosed", "ClientError", "CommitFailed", "ConnectionLost", "DeserializationFailed",
+        "InvalidConfig", "KafkaTimeout", "NoOffsetForPartition", "OffsetOutOfRange",
+        "ProducerFenced", "RecordTooLarge", "SerializationFailed", "TransactionAborted",
+        "UnknownTopic", "UnsupportedVersion",
+    ),
+}  # fmt: skip
+"""Module -> the names that `ottla` has from it. They are loaded when first used, so that importing
+`ottla` costs nothing."""
+
+_MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
+__all__ = ["__version__", *_MODULES]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'ottla' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

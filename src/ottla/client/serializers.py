@@ -1,0 +1,74 @@
+"""Serialisers and deserialisers: plain callables, value -> bytes and bytes -> value.
+
+None is no value on both sides: a serialiser is not called for it, and a record without one has
+None."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ottla.client.errors import InvalidConfig
+
+T = TypeVar("T")
+Serializer = Callable[[Any], bytes]
+Deserializer = Callable[[bytes], Any]
+
+
+def to_json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def from_json(data: bytes) -> Any:
+    return json.loads(data)
+
+
+def to_string(value: Any) -> bytes:
+    """A text as UTF-8; bytes pass, anything else is refused rather than shown."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return value
+    raise TypeError(f"a text is needed, not {type(value).__name__}")
+
+
+def from_string(data: bytes) -> str:
+    return data.decode()
+
+
+def to_bytes(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"bytes are needed, not {type(value).__name__}")
+
+
+def from_bytes(data: bytes) -> bytes:
+    return data
+
+
+SERIALIZERS: dict[str, Serializer] = {"json": to_json, "string": to_string, "bytes": to_bytes}
+DESERIALIZERS: dict[str, Deserializer] = {
+    "json": from_json,
+    "string": from_string,
+    "bytes": from_bytes,
+}
+
+
+def serializer(given: str | Serializer | None) -> Serializer | None:
+    """A serialiser by its name, or itself."""
+    return _named(given, SERIALIZERS)
+
+
+def deserializer(given: str | Deserializer | None) -> Deserializer | None:
+    return _named(given, DESERIALIZERS)
+
+
+def _named(given: str | T | None, known: Mapping[str, T]) -> T | None:
+    if not isinstance(given, str):
+        return given
+    if given in known:
+        return known[given]
+    raise InvalidConfig(f"There is no serialiser {given!r}; there are {', '.join(known)}.")
