@@ -73,6 +73,8 @@ NO_SEQUENCE = -1
 HEADER_STRUCT = struct.Struct(">qiibIhiqqqhii")
 _STAMP = struct.Struct(">qii")
 _LENGTH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_PRODUCER = struct.Struct(">qhi")
 _EXTENT = struct.Struct(">qi4xbI2xi")
 _unpack_header = HEADER_STRUCT.unpack_from
 _unpack_length = _LENGTH.unpack_from
@@ -246,8 +248,25 @@ def stamped_prefix(base_offset: int, leader_epoch: int, batch: Buffer) -> bytes:
 def seal(batch: bytearray) -> bytearray:
     """Set the length and CRC that `batch` must have. Returns it."""
     _LENGTH.pack_into(batch, LENGTH_AT, len(batch) - LOG_OVERHEAD)
-    struct.pack_into(">I", batch, CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
+    _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
     return batch
+
+
+def stamp_producer(
+    batch: bytearray | memoryview,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    *,
+    transactional: bool = False,
+) -> None:
+    """Say in place who sends the batch, which is known when it is sent and not when it is made."""
+    _PRODUCER.pack_into(batch, PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
+    bits = batch[ATTRIBUTES_AT + 1]
+    batch[ATTRIBUTES_AT + 1] = (
+        bits | TRANSACTIONAL_BIT if transactional else bits & ~TRANSACTIONAL_BIT
+    )
+    _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
 
 
 def with_append_time(batch: Buffer, timestamp_ms: int) -> bytearray:

@@ -1,0 +1,196 @@
+"""Arrow columns as the buffers that kernels read.
+
+    key, value   binary, string, their large, view, fixed-size and dictionary kinds, or null
+    headers      list<struct<key, value>> of such columns, or a map; null is no headers
+    timestamp    int64 (ms since the epoch) or timestamp; null is the default
+
+Buffers are taken once, for as many batches as will be made of them. Slices are read in place; a
+chunked column of several chunks is copied into one (a table's `to_batches()` spares that); kinds
+that do not lie as one run of bytes with offsets are cast. Arrow is trusted: a column made by hand
+of buffers that contradict each other is its maker's fault."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ottla.wire.records.columnar.jit import as_input
+from ottla.wire.records.columnar.needs import numpy as np
+from ottla.wire.records.columnar.needs import pyarrow as pa
+
+NO_TIMESTAMP = -1
+_TIME_LIMIT = 1 << 62
+_NO_NUMBERS = np.empty(0, np.int64)
+_NO_NUMBERS.setflags(write=False)
+
+
+class ItemColumn(NamedTuple):
+    """A column of variable lengths: of bytes, or of headers, whose data is elsewhere."""
+
+    data: Any
+    ends: Any
+    width: int
+    """Bytes of one of `ends`; 0 for a column that is not there, and null everywhere."""
+    valid: Any
+    first_bit: int
+
+    @property
+    def layout(self) -> tuple[int, int, int]:
+        return self.width, int(len(self.valid) > 0), self.first_bit
+
+
+_ABSENT = ItemColumn(as_input(None), as_input(None), 0, as_input(None), 0)
+
+
+class RecordColumns:
+    """The records of a table before they have offsets."""
+
+    def __init__(
+        self,
+        *,
+        key: Any = None,
+        value: Any = None,
+        headers: Any = None,
+        timestamp: Any = None,
+        default_timestamp_ms: int = NO_TIMESTAMP,
+    ) -> None:
+        """Each column is a pyarrow Array or ChunkedArray, all of one length, or None."""
+        given = {"key": key, "value": value, "headers": headers, "timestamp": timestamp}
+        lengths = {name: len(column) for name, column in given.items() if column is not None}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"columns of one length are needed, not {lengths or 'none at all'}")
+        self.row_count = next(iter(lengths.values()))
+        self.key = _ABSENT if key is None else _bytes_column("key", key)
+        self.value = _ABSENT if value is None else _bytes_column("value", value)
+        self.headers, self.names, self.header_values = _header_columns(headers)
+        self.default_timestamp_ms = _checked_time(default_timestamp_ms)
+        self.timestamps = _timestamps(timestamp, default_timestamp_ms)
+        self.layout = np.array(
+            [
+                column.layout
+                for column in (self.key, self.value, self.headers, self.names, self.header_values)
+            ],
+            np.int64,
+        )
+        self.layout.setflags(write=False)
+
+
+def as_key_column(column: Any) -> ItemColumn:
+    """A column of keys alone, to be partitioned by."""
+    return _bytes_column("key", column)
+
+
+def _bytes_column(name: str, column: Any) -> ItemColumn:
+    array = _one_array(column)
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        array = array.dictionary_decode()
+        kind = array.type
+    if pa.types.is_null(kind):
+        return _ABSENT
+    if any(is_kind(kind) for is_kind in _SCATTERED_BYTES):
+        array = array.cast(pa.large_binary())
+    elif not any(is_kind(kind) for is_kind in _RUNS_OF_BYTES):
+        raise TypeError(
+            f"the {name} column is {kind}; records hold binary or string: cast it first"
+        )
+    valid, ends, data = array.buffers()
+    is_large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
+    return _item_column(array, valid, ends, data, 8 if is_large else 4)
+
+
+_RUNS_OF_BYTES = (
+    pa.types.is_binary,
+    pa.types.is_string,
+    pa.types.is_large_binary,
+    pa.types.is_large_string,
+)
+
+_SCATTERED_BYTES = (
+    pa.types.is_binary_view,
+    pa.types.is_string_view,
+    pa.types.is_fixed_size_binary,
+)
+
+
+def _item_column(array: Any, valid: Any, ends: Any, data: Any, width: int) -> ItemColumn:
+    if not len(array):
+        return _ABSENT
+    first = array.offset
+    bits = as_input(valid if array.null_count else None)
+    return ItemColumn(as_input(data), as_input(ends)[first * width :], width, bits, first)
+
+
+def _header_columns(column: Any) -> tuple[ItemColumn, ItemColumn, ItemColumn]:
+    if column is None:
+        return _ABSENT, _ABSENT, _ABSENT
+    array = _one_array(column)
+    kind = array.type
+    if pa.types.is_null(kind):
+        return _ABSENT, _ABSENT, _ABSENT
+    if pa.types.is_map(kind):
+        names, values = array.keys, array.items
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        names, values = _pair_columns(array)
+    else:
+        raise _wrong_headers(kind)
+    width = 8 if pa.types.is_large_list(kind) else 4
+    valid, ends = array.buffers()[:2]
+    lists = _item_column(array, valid, ends, None, width)
+    return lists, _bytes_column("header key", names), _bytes_column("header value", values)
+
+
+def _pair_columns(array: Any) -> tuple[Any, Any]:
+    pairs = array.values
+    if not pa.types.is_struct(pairs.type):
+        raise _wrong_headers(array.type)
+    fields = {field.name: index for index, field in enumerate(pairs.type)}
+    if fields.keys() != {"key", "value"}:
+        raise _wrong_headers(array.type)
+    columns = pairs.flatten()  # a pair that is null has no key then
+    return columns[fields["key"]], columns[fields["value"]]
+
+
+def _wrong_headers(kind: Any) -> TypeError:
+    return TypeError(
+        f"the headers column is {kind}; headers are list<struct<key: string, value: binary>>"
+    )
+
+
+def _timestamps(column: Any, default_ms: int) -> Any:
+    if column is None or not len(column):
+        return _NO_NUMBERS
+    array = _one_array(column)
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("ms", array.type.tz), safe=False).view(pa.int64())
+    elif pa.types.is_null(array.type):
+        return _NO_NUMBERS
+    elif not pa.types.is_int64(array.type):
+        raise TypeError(f"the timestamp column is {array.type}; it must be int64 (ms) or timestamp")
+    if array.null_count:
+        array = array.fill_null(default_ms)
+    numbers = array.to_numpy(zero_copy_only=True)
+    _checked_time(int(numbers.min()))
+    _checked_time(int(numbers.max()))
+    numbers = np.ascontiguousarray(numbers)
+    numbers.setflags(write=False)
+    return numbers
+
+
+def _checked_time(timestamp_ms: int) -> int:
+    if not -_TIME_LIMIT < timestamp_ms < _TIME_LIMIT:
+        raise ValueError(f"no record can have the timestamp {timestamp_ms}")
+    return timestamp_ms
+
+
+def _one_array(column: Any) -> Any:
+    if isinstance(column, pa.Array):
+        return column
+    if not isinstance(column, pa.ChunkedArray):
+        raise TypeError(f"a column is a pyarrow Array or ChunkedArray, not {type(column).__name__}")
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    try:
+        joined = column.combine_chunks()
+    except pa.ArrowInvalid:  # more bytes than 32-bit offsets count
+        joined = column.cast(pa.large_binary()).combine_chunks()
+    return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined

@@ -1,0 +1,315 @@
+"""Fetched records as Arrow.
+
+    offset          int64
+    timestamp       int64, ms since the epoch: the producer's, or the broker's (LogAppendTime)
+    timestamp_type  int32, 0 CreateTime, 1 LogAppendTime
+    key, value      binary, nullable
+    headers         list<struct<key: string, value: binary>>, empty where a record has none
+
+Only the columns that are asked for are made; headers that are not are not even looked into. All
+batches of a fetch go through one call of the kernel, for its fixed cost is that of 500 records.
+
+Invariants: a part holds at most `max_part_size` bytes of records, or one batch, whatever they
+decompress to, so offsets fit into 32 bits and memory stays bounded. Batches before a damaged one
+are given before it raises. Bytes and columns share no memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.wire.records.batch import HEADER_SIZE, BatchHeader
+from ottla.wire.records.columnar import decode_kernels as k
+from ottla.wire.records.columnar.jit import as_input
+from ottla.wire.records.columnar.needs import numpy as np
+from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.compression import MAX_DECOMPRESSED
+from ottla.wire.records.crc import Buffer
+from ottla.wire.records.errors import BatchError, CorruptBatch
+from ottla.wire.records.fetched import MAX_OFFSET, AbortedTransaction, iter_fetched
+from ottla.wire.records.record import read_records
+
+MAX_PART_SIZE = 64 * 1024 * 1024
+HEADER_TYPE = pa.struct([pa.field("key", pa.string(), False), pa.field("value", pa.binary())])
+SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), False),
+        pa.field("timestamp", pa.int64(), False),
+        pa.field("timestamp_type", pa.int32(), False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.list_(pa.field("item", HEADER_TYPE, False)), False),
+    ]
+)
+COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
+_BITS = dict(
+    zip(COLUMNS, (k.OFFSET, k.TIMESTAMP, k.TIMESTAMP_TYPE, k.KEY, k.VALUE, k.HEADERS), strict=True)
+)
+
+
+class DecodedRecords(NamedTuple):
+    """Records of a fetch, and how far it has been read with them."""
+
+    batch: Any
+    """A `pyarrow.RecordBatch` with the columns that were asked for, in that order."""
+    next_offset: int
+    """Where to fetch from once these are done with; beyond the last record if others were void."""
+    size: int
+    """Bytes of the fetch up to here."""
+
+
+def decode_fetch(
+    records: Buffer,
+    columns: Sequence[str] = COLUMNS,
+    *,
+    first_offset: int = 0,
+    end_offset: int = MAX_OFFSET,
+    aborted: Iterable[AbortedTransaction] | None = None,
+    max_size: int = MAX_DECOMPRESSED,
+    max_part_size: int = MAX_PART_SIZE,
+) -> Iterator[DecodedRecords]:
+    """What a Fetch answer holds for one partition, in as few parts as possible: nearly always one,
+    none if it holds no whole batch.
+
+    Records below `first_offset` and from `end_offset` on are left out, as are control batches and
+    the transactions in `aborted` (None reads uncommitted). `max_size` bounds what one batch may
+    decompress to. Raises `BatchError` at a batch that is damaged or of an old format."""
+    mask = _mask(columns)
+    batches = iter_fetched(records, first_offset, end_offset, aborted)
+    is_done = False
+    while not is_done:
+        part = _Part(records, max_size)
+        failure: BatchError | None = None
+        try:
+            is_done = part.gather(batches, max_part_size)
+        except BatchError as error:
+            failure = error
+        if part.is_empty and failure is None:
+            return
+        reader = _Reader(part, mask)
+        failure = reader.read(first_offset, end_offset) or failure
+        if part.size:
+            next_offset = min(max(first_offset, part.next_offset), end_offset)
+            yield DecodedRecords(reader.record_batch(columns), next_offset, part.size)
+        if failure is not None:
+            raise failure
+
+
+def _mask(columns: Sequence[str]) -> int:
+    mask = 0
+    for name in columns:
+        bit = _BITS.get(name)
+        if bit is None:
+            raise ValueError(f"records have no column {name!r}; they have {', '.join(COLUMNS)}")
+        if mask & bit:
+            raise ValueError(f"the column {name!r} is asked for twice")
+        mask |= bit
+    if not mask:
+        raise ValueError(f"ask for at least one column of {', '.join(COLUMNS)}")
+    return mask
+
+
+class _Part:
+    """Batches that are decoded together, and how far they reach."""
+
+    def __init__(self, records: Buffer, max_size: int) -> None:
+        self._records = records
+        self._max_size = max_size
+        self._wanted: list[tuple[BatchHeader, bytes | None]] = []
+        self.size = 0
+        self.next_offset = 0
+        self.is_empty = True
+
+    def gather(self, batches: Iterator[tuple[BatchHeader, bool]], max_part_size: int) -> bool:
+        """Take batches until they are as many bytes as a part may be. True if none are left."""
+        gathered = 0
+        for header, is_wanted in batches:
+            if is_wanted:
+                section = None
+                if header.compression:
+                    section = read_records(self._records, header, self._max_size)
+                size = header.size - HEADER_SIZE if section is None else len(section)
+                if header.record_count * k.SMALLEST_RECORD > size:
+                    raise _malformed(header, 0)
+                self._wanted.append((header, section))
+                gathered += size
+            self.size, self.is_empty = header.end, False
+            self.next_offset = max(self.next_offset, header.next_offset)
+            if gathered >= max_part_size:
+                return False
+        return True
+
+    def cut(self, index: int) -> BatchHeader:
+        """Leave out a wanted batch and what follows it."""
+        header = self._wanted[index][0]
+        self.size, self.next_offset = header.position, header.base_offset
+        return header
+
+    def table(self) -> tuple[Any, Any, int]:
+        """The bytes to decode, where in them the batches lie, and how many records they count."""
+        data: Buffer = self._records
+        starts = [header.position + HEADER_SIZE for header, _ in self._wanted]
+        ends = [header.end for header, _ in self._wanted]
+        if any(section is not None for _, section in self._wanted):
+            view = memoryview(self._records)
+            sections = [
+                view[start:end] if section is None else section
+                for start, end, (_, section) in zip(starts, ends, self._wanted, strict=True)
+            ]
+            data, ends = _joined(sections)
+            starts = [0, *ends[:-1]]
+            self._wanted = [(header, None) for header, _ in self._wanted]
+        fields, count = array("q"), 0
+        for start, end, (header, _) in zip(starts, ends, self._wanted, strict=True):
+            count += header.record_count
+            fields.extend((
+                start, end, header.record_count, header.base_offset, header.last_offset_delta,
+                header.base_timestamp, header.timestamp_type, header.max_timestamp,
+            ))  # fmt: skip
+        table = np.array(fields, np.int64).reshape(-1, k.BATCH_FIELDS)
+        table.setflags(write=False)
+        return as_input(data), table, count
+
+
+class _Reader:
+    """The Arrow buffers of one part, of the size that its records can have at most."""
+
+    def __init__(self, part: _Part, mask: int) -> None:
+        self._part = part
+        self._mask = mask
+        self._data, self._table, count = part.table()
+        size = len(self._data) if count else 0
+
+        self._offsets = _Output(count if mask & k.OFFSET else 0, np.int64)
+        self._timestamps = _Output(count if mask & k.TIMESTAMP else 0, np.int64)
+        self._types = _Output(count if mask & k.TIMESTAMP_TYPE else 0, np.int32)
+        self._keys = _Contents(count, size) if mask & k.KEY else _NO_CONTENTS
+        self._values = _Contents(count, size) if mask & k.VALUE else _NO_CONTENTS
+        self._headers_at = _Output(count if mask & k.HEADERS else 0, np.int64)
+        self._result = np.zeros(k.RESULT_FIELDS, np.int64)
+
+    def read(self, first_offset: int, end_offset: int) -> BatchError | None:
+        """Decode, up to the first batch that does not parse, which is what is returned."""
+        result, keys, values = self._result, self._keys, self._values
+        k.decode_records(
+            self._data, self._table, first_offset, end_offset, self._mask,
+            self._offsets.array, self._timestamps.array, self._types.array,
+            keys.ends.array[1:], keys.data.array, keys.valid.array,
+            values.ends.array[1:], values.data.array, values.valid.array,
+            self._headers_at.array, result,
+        )  # fmt: skip
+        failed = int(result[k.FAILED_BATCH])
+        return None if failed < 0 else _malformed(self._part.cut(failed), int(result[k.FAILED_AT]))
+
+    def record_batch(self, columns: Sequence[str]) -> Any:
+        """What was decoded, as Arrow."""
+        result: list[int] = self._result.tolist()
+        rows = result[k.ROWS]
+        made: dict[str, Any] = {}
+        for name, numbers in (
+            ("offset", self._offsets),
+            ("timestamp", self._timestamps),
+            ("timestamp_type", self._types),
+        ):
+            if name in columns:
+                kind = SCHEMA.field(name).type
+                made[name] = pa.Array.from_buffers(kind, rows, [None, numbers.kept(rows)])
+        if self._mask & k.KEY:
+            made["key"] = self._keys.arrow(rows, result[k.KEY_BYTES], result[k.KEY_NULLS])
+        if self._mask & k.VALUE:
+            made["value"] = self._values.arrow(rows, result[k.VALUE_BYTES], result[k.VALUE_NULLS])
+        if self._mask & k.HEADERS:
+            made["headers"] = self._headers(rows, result)
+        schema = pa.schema([SCHEMA.field(name) for name in columns])
+        return pa.RecordBatch.from_arrays([made[name] for name in columns], schema=schema)
+
+    def _headers(self, rows: int, result: list[int]) -> Any:
+        count = result[k.HEADER_COUNT]
+        list_ends = _Output(rows + 1, np.int32)
+        list_ends.array[0] = 0
+        names = _Contents(count, result[k.NAME_BYTES])
+        values = _Contents(count, result[k.HEADER_VALUE_BYTES])
+        found = np.zeros(2, np.int64)
+        headers_at = self._headers_at.array[:rows]
+        headers_at.setflags(write=False)
+        k.decode_headers(
+            self._data, headers_at, list_ends.array[1:], names.ends.array[1:], names.data.array,
+            values.ends.array[1:], values.data.array, values.valid.array, found,
+        )  # fmt: skip
+        keys = names.arrow(count, result[k.NAME_BYTES], 0)
+        if found[k.HAS_UPPER_BYTES]:
+            keys = _as_text(keys)
+        keys = keys.view(pa.string())
+        contents = values.arrow(count, result[k.HEADER_VALUE_BYTES], int(found[k.HEADER_NULLS]))
+        pairs = pa.StructArray.from_arrays([keys, contents], fields=list(HEADER_TYPE))
+        kind = SCHEMA.field("headers").type
+        buffers = [None, list_ends.kept(rows + 1)]
+        return pa.Array.from_buffers(kind, rows, buffers, null_count=0, children=[pairs])
+
+
+class _Output:
+    """A buffer that a kernel writes and Arrow keeps.
+
+    It is of Arrow's memory pool, which keeps freed pages: on some machines the kernel's zeroing of
+    new ones takes longer than decoding into them."""
+
+    def __init__(self, length: int, kind: Any) -> None:
+        self._item_size = np.dtype(kind).itemsize
+        self._buffer = pa.allocate_buffer(length * self._item_size, resizable=True)
+        self.array = np.frombuffer(self._buffer, kind)
+
+    def kept(self, length: int) -> Any:
+        """The first `length` items as a buffer; what is not used of the memory is given back."""
+        del self.array
+        self._buffer.resize(length * self._item_size, shrink_to_fit=True)
+        return self._buffer
+
+
+class _Contents:
+    """The buffers of a binary column while it is written."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self.ends = _Output(count + 1, np.int32)
+        self.ends.array[0] = 0
+        self.data = _Output(size, np.uint8)
+        self.valid = _Output((count + 7) // 8, np.uint8)
+        self.valid.array[:] = 0xFF
+
+    def arrow(self, rows: int, size: int, nulls: int) -> Any:
+        valid = self.valid.kept((rows + 7) // 8) if nulls else None
+        buffers = [valid, self.ends.kept(rows + 1), self.data.kept(size)]
+        return pa.Array.from_buffers(pa.binary(), rows, buffers, null_count=nulls)
+
+
+_NO_CONTENTS = _Contents(0, 0)
+
+
+def _joined(sections: Sequence[Buffer]) -> tuple[Any, list[int]]:
+    """Sections one after the other, and where each ends."""
+    ends = list(accumulate(map(len, sections)))
+    joined = pa.allocate_buffer(ends[-1])
+    with memoryview(joined).cast("B") as view:
+        for section, end in zip(sections, ends, strict=True):
+            view[end - len(section) : end] = section
+    return joined, ends
+
+
+def _as_text(names: Any) -> Any:
+    """Names with every byte that is not UTF-8 replaced, as Java and `record` read them."""
+    try:
+        names.view(pa.string()).validate(full=True)
+    except pa.ArrowInvalid:
+        texts = [name.as_py().decode("utf-8", "replace") for name in names]
+        return pa.array(texts, pa.string()).view(pa.binary())
+    return names
+
+
+def _malformed(header: BatchHeader, position: int) -> CorruptBatch:
+    return CorruptBatch(
+        f"the batch at offset {header.base_offset} does not parse from byte {position} of its"
+        " records on",
+        ErrorCode.INVALID_RECORD,
+    )

@@ -1,0 +1,292 @@
+"""The loops that turn records into Arrow buffers.
+
+`decode_records` walks every record of many batches once. It writes each column that `columns` asks
+for, and for headers only where they lie and how large they are together; `decode_headers` then
+writes them. Invariants, which the caller provides and the kernels keep:
+
+- Each batch's bytes lie within `data`, and hold at least `SMALLEST_RECORD` bytes per record that it
+  counts, so outputs sized by counts and by `data` cannot be overrun.
+- No position is read before it is known to lie before its record's end.
+- What does not parse stops the walk at the start of its batch: `result` then describes the batches
+  before it, and names it.
+
+The rules of what parses are those of `record`, and tests hold the two to the same answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.wire.records.columnar.jit import (
+    BYTE_ARRAY,
+    INPUT_BYTES,
+    INPUT_INT64,
+    INPUT_TABLE,
+    INT32_ARRAY,
+    INT64_ARRAY,
+    apart,
+    copy,
+    inlined,
+    kernel,
+    peek,
+    poke,
+    types,
+)
+
+SMALLEST_RECORD = 7
+"""Length, attributes, timestamp and offset deltas, key and value lengths, header count."""
+
+START, END, COUNT, BASE_OFFSET, LAST_DELTA, BASE_TIMESTAMP, IS_APPEND_TIME, MAX_TIMESTAMP = range(8)
+"""What a row of `batches` says: where in `data` the records lie, and the header's fields."""
+BATCH_FIELDS = 8
+
+OFFSET, TIMESTAMP, TIMESTAMP_TYPE, KEY, VALUE, HEADERS = 1, 2, 4, 8, 16, 32
+"""Bits of `columns`."""
+
+(
+    ROWS,
+    KEY_BYTES,
+    VALUE_BYTES,
+    KEY_NULLS,
+    VALUE_NULLS,
+    HEADER_COUNT,
+    NAME_BYTES,
+    HEADER_VALUE_BYTES,
+    FAILED_BATCH,
+    FAILED_AT,
+) = range(10)
+"""What `result` says. FAILED_BATCH is -1 if every batch was read."""
+RESULT_FIELDS = 10
+HEADER_NULLS, HAS_UPPER_BYTES = range(2)
+"""What the result of `decode_headers` says: null values, and whether a name is not plain ASCII."""
+
+_TIME_LIMIT = 1 << 62
+_NOWHERE = 1 << 62
+"""A position behind every end: what follows a varint that does not parse."""
+
+
+@inlined
+def read_varint(data: Any, position: Any, end: Any) -> Any:
+    """The value at `position`, and where it ends: `_NOWHERE` if that is not before `end`."""
+    if position + 1 < end:
+        first = types.int64(peek(data, position))
+        if first < 0x80:
+            return (first >> 1) ^ -(first & 1), position + 1
+        second = types.int64(peek(data, position + 1))
+        if second < 0x80:
+            folded = first & 0x7F | second << 7
+            return (folded >> 1) ^ -(folded & 1), position + 2
+    return read_any_varint(data, position, end)
+
+
+@apart
+def read_any_varint(data: Any, position: Any, end: Any) -> Any:
+    folded = types.uint64(0)
+    shift = types.uint64(0)
+    while position < end and shift < 70:
+        byte = types.uint64(peek(data, position))
+        position += 1
+        if shift == 63 and byte > 1:
+            break
+        folded |= (byte & types.uint64(0x7F)) << shift
+        if byte < 0x80:
+            value = types.int64(folded >> types.uint64(1)) ^ -types.int64(folded & types.uint64(1))
+            return value, position
+        shift += types.uint64(7)
+    return types.int64(0), types.int64(_NOWHERE)
+
+
+@inlined
+def measure_headers(data: Any, position: Any, end: Any) -> Any:
+    """How many headers there are, and the bytes of their names and values; -1 if they do not fill
+    the record exactly."""
+    if position + 1 == end and peek(data, position) == 0:
+        return types.int64(0), types.int64(0), types.int64(0)
+    failure = types.int64(-1), types.int64(0), types.int64(0)
+    count, position = read_varint(data, position, end)
+    if count < 0 or position > end or count > end - position:
+        return failure
+    names = values = types.int64(0)
+    for _ in range(count):
+        length, position = read_varint(data, position, end)
+        if position > end or length < 0 or length > end - position:
+            return failure
+        position += length
+        names += length
+        length, position = read_varint(data, position, end)
+        if position > end or length < -1 or length > end - position:
+            return failure
+        if length > 0:
+            position += length
+            values += length
+    if position != end:
+        return failure
+    return count, names, values
+
+
+@inlined
+def mark_null(valid: Any, row: Any) -> None:
+    place = row >> 3
+    poke(valid, place, types.uint8(peek(valid, place) & ~(1 << (row & 7))))
+
+
+@kernel(
+    types.void(
+        INPUT_BYTES, INPUT_TABLE, types.int64, types.int64, types.int64,
+        INT64_ARRAY, INT64_ARRAY, INT32_ARRAY,
+        INT32_ARRAY, BYTE_ARRAY, BYTE_ARRAY, INT32_ARRAY, BYTE_ARRAY, BYTE_ARRAY,
+        INT64_ARRAY, INT64_ARRAY,
+    )
+)  # fmt: skip
+def decode_records(  # noqa: C901
+    data: Any,
+    batches: Any,
+    first_offset: Any,
+    end_offset: Any,
+    columns: Any,
+    offsets: Any,
+    timestamps: Any,
+    timestamp_types: Any,
+    key_ends: Any,
+    key_data: Any,
+    key_valid: Any,
+    value_ends: Any,
+    value_data: Any,
+    value_valid: Any,
+    headers_at: Any,
+    result: Any,
+) -> None:
+    """Records from `first_offset` to before `end_offset`, into the columns asked for.
+
+    `…_ends` are Arrow's offsets without their leading 0. `…_valid` are bitmaps of ones, whose bits
+    are cleared here. Columns that are not asked for may be empty arrays."""
+    with_offset, with_timestamp = columns & OFFSET, columns & TIMESTAMP
+    with_type, with_key = columns & TIMESTAMP_TYPE, columns & KEY
+    with_value, with_headers = columns & VALUE, columns & HEADERS
+    rows = key_bytes = value_bytes = key_nulls = value_nulls = types.int64(0)
+    header_count = name_bytes = header_value_bytes = types.int64(0)
+    result[FAILED_BATCH] = -1
+    for index in range(batches.shape[0]):
+        result[ROWS], result[KEY_BYTES], result[VALUE_BYTES] = rows, key_bytes, value_bytes
+        result[KEY_NULLS], result[VALUE_NULLS] = key_nulls, value_nulls
+        result[HEADER_COUNT], result[NAME_BYTES] = header_count, name_bytes
+        result[HEADER_VALUE_BYTES] = header_value_bytes
+        position, section_end = batches[index, START], batches[index, END]
+        base_offset, last_delta = batches[index, BASE_OFFSET], batches[index, LAST_DELTA]
+        base_timestamp = batches[index, BASE_TIMESTAMP]
+        append_time, newest = batches[index, IS_APPEND_TIME], batches[index, MAX_TIMESTAMP]
+        good = -_TIME_LIMIT < base_timestamp < _TIME_LIMIT
+        start = position
+        for _ in range(batches[index, COUNT]):
+            start = position
+            length, position = read_varint(data, position, section_end)
+            if position > section_end or length < 0 or length > section_end - position:
+                good = False
+                break
+            end = position + length
+            time_delta, position = read_varint(data, position + 1, end)
+            delta, position = read_varint(data, position, end)
+            key_length, key_start = read_varint(data, position, end)
+            if key_start > end or key_length < -1 or key_length > end - key_start:
+                good = False
+                break
+            position = key_start + max(key_length, 0)
+            value_length, value_start = read_varint(data, position, end)
+            if value_start > end or value_length < -1 or value_length >= end - value_start:
+                good = False
+                break
+            position = value_start + max(value_length, 0)
+            if position >= end or delta < 0 or delta > last_delta:
+                good = False
+                break
+            if time_delta <= -_TIME_LIMIT or time_delta >= _TIME_LIMIT:
+                good = False
+                break
+            if with_headers:
+                count, names, values = measure_headers(data, position, end)
+                if count < 0:
+                    good = False
+                    break
+            header_position, position = position, end
+            offset = base_offset + delta
+            if offset < first_offset or offset >= end_offset:
+                continue
+            if with_offset:
+                offsets[rows] = offset
+            if with_timestamp:
+                timestamps[rows] = newest if append_time else base_timestamp + time_delta
+            if with_type:
+                timestamp_types[rows] = append_time
+            if with_key:
+                if key_length < 0:
+                    mark_null(key_valid, rows)
+                    key_nulls += 1
+                elif key_length > 0:
+                    copy(key_data, key_bytes, data, key_start, key_length)
+                    key_bytes += key_length
+                key_ends[rows] = key_bytes
+            if with_value:
+                if value_length < 0:
+                    mark_null(value_valid, rows)
+                    value_nulls += 1
+                elif value_length > 0:
+                    copy(value_data, value_bytes, data, value_start, value_length)
+                    value_bytes += value_length
+                value_ends[rows] = value_bytes
+            if with_headers:
+                headers_at[rows] = header_position
+                header_count += count
+                name_bytes += names
+                header_value_bytes += values
+            rows += 1
+        if not good or position != section_end:
+            result[FAILED_BATCH], result[FAILED_AT] = index, start - batches[index, START]
+            return
+    result[ROWS], result[KEY_BYTES], result[VALUE_BYTES] = rows, key_bytes, value_bytes
+    result[KEY_NULLS], result[VALUE_NULLS] = key_nulls, value_nulls
+    result[HEADER_COUNT], result[NAME_BYTES] = header_count, name_bytes
+    result[HEADER_VALUE_BYTES] = header_value_bytes
+
+
+@kernel(
+    types.void(
+        INPUT_BYTES, INPUT_INT64, INT32_ARRAY, INT32_ARRAY, BYTE_ARRAY,
+        INT32_ARRAY, BYTE_ARRAY, BYTE_ARRAY, INT64_ARRAY,
+    )
+)  # fmt: skip
+def decode_headers(
+    data: Any,
+    headers_at: Any,
+    list_ends: Any,
+    name_ends: Any,
+    name_data: Any,
+    value_ends: Any,
+    value_data: Any,
+    value_valid: Any,
+    result: Any,
+) -> None:
+    """The headers at the positions that `decode_records` found good, into outputs of their size."""
+    limit = types.int64(data.shape[0])
+    total = name_bytes = value_bytes = nulls = types.int64(0)
+    for row in range(headers_at.shape[0]):
+        count, position = read_varint(data, headers_at[row], limit)
+        for _ in range(count):
+            length, position = read_varint(data, position, limit)
+            copy(name_data, name_bytes, data, position, length)
+            position += length
+            name_bytes += length
+            name_ends[total] = name_bytes
+            length, position = read_varint(data, position, limit)
+            if length < 0:
+                mark_null(value_valid, total)
+                nulls += 1
+            else:
+                copy(value_data, value_bytes, data, position, length)
+                position += length
+                value_bytes += length
+            value_ends[total] = value_bytes
+            total += 1
+        list_ends[row] = total
+    seen = types.uint8(0)
+    for index in range(name_bytes):
+        seen |= peek(name_data, index)
+    result[HEADER_NULLS], result[HAS_UPPER_BYTES] = nulls, seen >> 7

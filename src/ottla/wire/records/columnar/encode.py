@@ -1,0 +1,147 @@
+"""Rows of Arrow columns as record batches, ready to be produced.
+
+A batch holds at most `batch_size` bytes before compression, or one record that is larger. What only
+the sender knows when it sends, the producer's id, epoch and sequence, lies at fixed places of the
+header and under the CRC: `stamp_producer` of `batch` sets both later. Batches that are made
+together share memory, which goes when the last of them does."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.wire.records.batch import (
+    ATTRIBUTES_AT,
+    CHECKED_FROM,
+    CRC_AT,
+    HEADER_SIZE,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
+)
+from ottla.wire.records.columnar import encode_kernels as k
+from ottla.wire.records.columnar.columns import RecordColumns
+from ottla.wire.records.columnar.needs import numpy as np
+from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.compression import codec_id, compress
+from ottla.wire.records.crc import crc32c
+from ottla.wire.records.errors import InvalidBatch
+
+MAX_RECORD_SIZE = 0x7FFFFFFF - HEADER_SIZE
+CHUNK_SIZE = 8 * 1024 * 1024
+"""How much is encoded at a time; a batch that is larger is a chunk of its own."""
+
+_ALL_ROWS = np.empty(0, np.int64)
+_ALL_ROWS.setflags(write=False)
+_CRC = struct.Struct(">I")
+_LENGTH = struct.Struct(">i")
+
+
+class EncodedBatch(NamedTuple):
+    data: memoryview
+    """The whole batch. It can be written to: see `stamp_producer`."""
+    record_count: int
+
+
+def encode_batches(
+    columns: RecordColumns,
+    rows: Any = None,
+    *,
+    batch_size: int = 1024 * 1024,
+    compression: int | str = "none",
+    level: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    max_record_size: int = MAX_RECORD_SIZE,
+) -> Iterator[EncodedBatch]:
+    """Batches of these rows, in their order: an int64 array such as `RowGroups.rows`, or all.
+
+    `base_sequence` is that of the first row; the batches number themselves from it. A record that
+    may take more than `max_record_size` bytes is refused before any batch is made."""
+    selection, count = _selection(columns, rows)
+    codec = codec_id(compression) if isinstance(compression, str) else compression
+    batch_size = min(batch_size, 0x7FFFFFFF)
+    bound, largest = _measure(columns, selection, count, max_record_size)
+    chunk_size = max(CHUNK_SIZE, min(batch_size, bound), largest) + HEADER_SIZE
+    attributes = TRANSACTIONAL_BIT if transactional else 0
+    done = 0
+    while done < count:
+        # Two batches next to each other are together larger than batch_size, or no third began.
+        most = min(count - done, 2 * min(chunk_size, bound) // max(batch_size, HEADER_SIZE) + 2)
+        size = min(chunk_size, bound + most * HEADER_SIZE)
+        out = memoryview(pa.allocate_buffer(size)).cast("B")
+        table = np.empty((most, k.BATCH_FIELDS), np.int64)
+        result = np.zeros(3, np.int64)
+        k.encode_rows(
+            selection, done, count, columns.layout,
+            *_buffers(columns), columns.timestamps, columns.default_timestamp_ms,
+            batch_size, attributes, producer_id, producer_epoch, base_sequence,
+            np.frombuffer(out, np.uint8), table, result,
+        )  # fmt: skip
+        done, made, used = result.tolist()
+        bound -= used - made * HEADER_SIZE
+        for start, end, records in table[:made].tolist():
+            yield EncodedBatch(_finished(out[start:end], codec, level), records)
+
+
+def _selection(columns: RecordColumns, rows: Any) -> tuple[Any, int]:
+    if rows is None:
+        return _ALL_ROWS, columns.row_count
+    selection = np.ascontiguousarray(rows)
+    if selection.ndim != 1 or (len(selection) and selection.dtype.kind not in "iu"):
+        raise TypeError("rows are chosen by a one-dimensional array of integers")
+    selection = selection.astype(np.int64, copy=False).view()
+    selection.setflags(write=False)
+    if len(selection) and not 0 <= selection.min() <= selection.max() < columns.row_count:
+        raise IndexError(f"there are {columns.row_count} rows, and others were chosen")
+    return selection, len(selection)
+
+
+def _measure(columns: RecordColumns, rows: Any, count: int, max_size: int) -> tuple[int, int]:
+    """Bytes of all chosen records at most, and of the largest."""
+    result = np.zeros(3, np.int64)
+    key, value, headers = columns.key, columns.value, columns.headers
+    names, values = columns.names, columns.header_values
+    k.measure_rows(
+        rows, count, columns.layout, key.ends, key.valid, value.ends, value.valid,
+        headers.ends, headers.valid, names.ends, names.valid, values.ends, values.valid, result,
+    )  # fmt: skip
+    bound, largest, failed = result.tolist()
+    if failed >= 0:
+        raise InvalidBatch(
+            f"a header of row {failed if rows is _ALL_ROWS else rows[failed]} has no key"
+        )
+    if largest > min(max_size, MAX_RECORD_SIZE):
+        raise InvalidBatch(
+            f"a record of {largest} bytes is larger than {max_size}", ErrorCode.MESSAGE_TOO_LARGE
+        )
+    return bound, largest
+
+
+def _buffers(columns: RecordColumns) -> tuple[Any, ...]:
+    """In the order that the kernel takes them."""
+    key, value, headers = columns.key, columns.value, columns.headers
+    names, values = columns.names, columns.header_values
+    return (
+        key.data, key.ends, key.valid, value.data, value.ends, value.valid,
+        headers.ends, headers.valid, names.data, names.ends, names.valid,
+        values.data, values.ends, values.valid,
+    )  # fmt: skip
+
+
+def _finished(batch: memoryview, codec: int, level: int | None) -> memoryview:
+    """The batch compressed, with its CRC."""
+    if codec:
+        records = compress(codec, batch[HEADER_SIZE:], level)
+        smaller = bytearray(HEADER_SIZE + len(records))
+        smaller[:HEADER_SIZE] = batch[:HEADER_SIZE]
+        smaller[HEADER_SIZE:] = records
+        smaller[ATTRIBUTES_AT + 1] |= codec
+        batch = memoryview(smaller)
+        _LENGTH.pack_into(batch, LENGTH_AT, len(batch) - LOG_OVERHEAD)
+    _CRC.pack_into(batch, CRC_AT, crc32c(batch[CHECKED_FROM:]))
+    return batch
