@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -26,4 +27,9 @@ def run_command(command: Callable[[], object]) -> NoReturn:
         sys.exit(exit_request.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output (`| head`) has enough. Python would complain once more when it
+        # flushes what is left, so that goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     sys.exit(result if isinstance(result, int) else 0)

@@ -8,6 +8,7 @@ import click
 
 from ottla.cli.broker import broker
 from ottla.cli.failure import run_command
+from ottla.cli.kafka_dump_log import kafka_dump_log
 from ottla.cli.version import version
 
 
@@ -17,6 +18,7 @@ def ottla() -> None:
 
 
 ottla.add_command(broker)
+ottla.add_command(kafka_dump_log, "dump-log")
 ottla.add_command(version)
 
 

@@ -1,0 +1,117 @@
+"""`kafka-dump-log`: what is in a log's files, in the words of Apache Kafka's tool."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import click
+
+from ottla.cli.failure import run_command
+
+STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--files",
+    required=True,
+    metavar="FILE1,FILE2,…",
+    help="The files: .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint.",
+)
+@click.option("--deep-iteration", is_flag=True, help="Look at each record, not only at batches.")
+@click.option("--print-data-log", is_flag=True, help="Print what the records hold.")
+@click.option("--verify-index-only", is_flag=True, help="Check indexes without printing them.")
+@click.option(
+    "--index-sanity-check",
+    is_flag=True,
+    help="Check of an index only what a broker checks when it starts.",
+)
+@click.option("--max-bytes", type=click.IntRange(min=0), help="Read only so much of each log.")
+@click.option(
+    "--max-message-size",
+    type=click.IntRange(min=0),
+    hidden=True,
+    help="Accepted; batches of any size are read.",
+)
+@click.option("--offsets-decoder", is_flag=True, help="Records are of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Records are of __transaction_state.")
+@click.option("--cluster-metadata-decoder", is_flag=True, help="Records are of a KRaft log.")
+@click.option(
+    "--share-group-state-decoder", is_flag=True, help="Records are of __share_group_state."
+)
+@click.option("--remote-log-metadata-decoder", is_flag=True, hidden=True)
+@click.option(
+    "--key-decoder-class",
+    is_flag=False,
+    flag_value=STRING_DECODER,
+    metavar="[CLASS]",
+    help="How keys are shown: Kafka's StringDecoder (the default), IntegerDecoder, LongDecoder.",
+)
+@click.option(
+    "--value-decoder-class",
+    is_flag=False,
+    flag_value=STRING_DECODER,
+    metavar="[CLASS]",
+    help="How values are shown.",
+)
+@click.option(
+    "--skip-record-metadata",
+    is_flag=True,
+    help="Print of records only what they hold; skip control records.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def kafka_dump_log(
+    files: str,
+    deep_iteration: bool,
+    print_data_log: bool,
+    verify_index_only: bool,
+    index_sanity_check: bool,
+    max_bytes: int | None,
+    max_message_size: int | None,
+    offsets_decoder: bool,
+    transaction_log_decoder: bool,
+    cluster_metadata_decoder: bool,
+    share_group_state_decoder: bool,
+    remote_log_metadata_decoder: bool,
+    key_decoder_class: str | None,
+    value_decoder_class: str | None,
+    skip_record_metadata: bool,
+    as_json: bool,
+) -> int:
+    """Print what is in a log's files, and whether indexes agree with their log.
+
+    It reads only, and may run beside a broker. What is wrong with a file is said on standard error.
+
+    \b
+    kafka-dump-log --files orders-0/00000000000000000000.log --print-data-log
+    kafka-dump-log --files orders-0/00000000000000000000.index --verify-index-only
+    kafka-dump-log --files __consumer_offsets-7/00000000000000000000.log --offsets-decoder
+    """
+    from ottla.cli.dump_log import Options, Printer, dump_files, find_parser
+
+    decoders = {
+        "offsets": offsets_decoder,
+        "transaction-log": transaction_log_decoder,
+        "cluster-metadata": cluster_metadata_decoder,
+        "share-group-state": share_group_state_decoder,
+        "remote-log-metadata": remote_log_metadata_decoder,
+    }
+    parser = find_parser(
+        [name for name, is_wanted in decoders.items() if is_wanted],
+        key_decoder_class,
+        value_decoder_class,
+        print_data_log=print_data_log,
+    )
+    options = Options(
+        deep=deep_iteration or parser is not None,
+        parser=parser,
+        verify_only=verify_index_only,
+        sanity_only=index_sanity_check,
+        max_bytes=max_bytes,
+    )
+    printer = Printer(as_json=as_json, skip_metadata=skip_record_metadata)
+    return dump_files([name.strip() for name in files.split(",")], options, printer)
+
+
+def main() -> NoReturn:
+    run_command(lambda: kafka_dump_log.main(prog_name="kafka-dump-log", standalone_mode=False))
