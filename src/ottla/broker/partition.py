@@ -6,6 +6,7 @@ consumer has seen can be lost by a power cut."""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Protocol
 
 from ottla.base.config.topic import TopicConfig
@@ -20,7 +21,12 @@ from ottla.wire.records.batch import BatchHeader
 class FetchWaiter(Protocol):
     """A fetch that waits for more records."""
 
-    def more_bytes(self, count: int) -> None: ...
+    def more_bytes(self, count: int, *, is_stable: bool) -> None:
+        """`is_stable`: no transaction keeps readers of decided ones from them."""
+
+    def stable_offset_moved(self) -> None:
+        """A transaction was decided, so that there may be more to read for those who wait for
+        that, even if nothing was appended."""
 
     def wake(self) -> None:
         """Something else happened to the partition; look again now."""
@@ -35,6 +41,7 @@ class Partition:
         "log",
         "looks_into_batches",
         "offline_reason",
+        "undecided",
         "unsynced_bytes",
         "waits_for_sync",
         "waiters",
@@ -51,6 +58,9 @@ class Partition:
         self.offline_reason: str | None = None
         """Set when a sync failed: nobody knows what is on disk, so nothing more is written until a
         restart has looked."""
+        self.undecided: deque[tuple[int, int]] = deque()
+        """(first offset, offset of the marker) of transactions whose markers are not below the
+        high watermark: that they are over may yet be lost. In the order of the markers."""
         self.appended_bytes = 0
         self.unsynced_bytes = 0
 
@@ -62,6 +72,8 @@ class Partition:
         """Raises KafkaError."""
         if self.offline_reason is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+        if header.is_control:
+            return self._end_transaction(batch, header, now_ms)
         result = self.log.append(batch, header, self.leader_epoch, now_ms)
         if not result.is_duplicate:
             size = header.size
@@ -74,17 +86,45 @@ class Partition:
                     self._tell_waiters(size)
         return result
 
+    def _end_transaction(
+        self, marker: ReadableBuffer, header: BatchHeader, now_ms: int
+    ) -> AppendResult:
+        first_offset = self.log.producers.txn_first_offset(header.producer_id)
+        result = self.log.append(marker, header, self.leader_epoch, now_ms)
+        self.appended_bytes += header.size
+        if self.waits_for_sync:
+            self.unsynced_bytes += header.size
+            if first_offset is not None:
+                self.undecided.append((first_offset, result.last_offset))
+        else:
+            self.high_watermark = result.last_offset + 1
+            if self.waiters:
+                self._tell_waiters(header.size)
+                self._tell_of_decision()
+        return result
+
     def synced_to(self, offset: int) -> None:
         """Everything below `offset` is on disk."""
         if offset > self.high_watermark:
             self.high_watermark = offset
             size, self.unsynced_bytes = self.unsynced_bytes, 0
+            has_decided = False
+            while self.undecided and self.undecided[0][1] < offset:
+                self.undecided.popleft()
+                has_decided = True
             if self.waiters:
                 self._tell_waiters(size)
+                if has_decided:
+                    self._tell_of_decision()
 
     def _tell_waiters(self, size: int) -> None:
+        is_stable = self.log.producers.first_unstable_offset is None and not self.undecided
         for waiter in tuple(self.waiters):
-            waiter.more_bytes(size)
+            waiter.more_bytes(size, is_stable=is_stable)
+
+    def _tell_of_decision(self) -> None:
+        for waiter in tuple(self.waiters):
+            waiter.stable_offset_moved()
 
     def wake_waiters(self) -> None:
         for waiter in tuple(self.waiters):
@@ -92,9 +132,16 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction is decided."""
-        unstable = self.log.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        """Below it every transaction is decided, for certain."""
+        log, stable = self.log, self.high_watermark
+        unstable = log.producers.first_unstable_offset
+        if unstable is not None:
+            # Retention may have taken the beginning of a transaction that is still open.
+            stable = min(max(unstable, log.log_start_offset), stable)
+        if self.undecided:
+            first = min(first_offset for first_offset, _ in self.undecided)
+            stable = min(max(first, log.log_start_offset), stable)
+        return stable
 
     def readable_to(self, *, committed_only: bool) -> int:
         return self.last_stable_offset if committed_only else self.high_watermark

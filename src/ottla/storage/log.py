@@ -156,6 +156,8 @@ class Log:
         if producer_id != NO_PRODUCER_ID:
             if header.is_control:
                 marker = marker_of(batch, header)
+                if marker is not None:
+                    self.producers.check_marker(header, marker[1])
             else:
                 repeated = self.producers.check(header)
                 if repeated is not None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode, KafkaError
@@ -83,7 +84,7 @@ class ProducerState:
     def __init__(self) -> None:
         self.producers: dict[int, ProducerEntry] = {}
         self._open_txns: dict[int, int] = {}
-        """producer id -> first offset of its open transaction"""
+        """Producer id -> first offset of its open transaction, in the order of the offsets."""
 
     # ------------------------------------------------------------------------------- decisions
 
@@ -94,10 +95,12 @@ class ProducerState:
         if entry is None:
             return None  # first seen, or forgotten by retention: any sequence may begin
         if header.producer_epoch < entry.epoch:
+            raise _fenced(header, entry)
+        if entry.txn_first_offset != NO_TXN and not header.is_transactional:
             raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} has epoch {header.producer_epoch}, "
-                f"but epoch {entry.epoch} is known",
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction open; what it writes must be "
+                "part of it",
             )
         first = header.base_sequence
         if first == NO_SEQUENCE:
@@ -119,6 +122,27 @@ class ProducerState:
                 f"producer {header.producer_id} repeats sequence {first}, long since written",
             )
         raise _out_of_order(header, last)
+
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+        """Whether a transaction may be ended by this. Raises KafkaError if a newer producer or a
+        newer coordinator has been here. The same marker twice is no error."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return
+        if header.producer_epoch < entry.epoch:
+            raise _fenced(header, entry)
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} of a marker for producer "
+                f"{header.producer_id} is before {entry.coordinator_epoch}",
+            )
+
+    def is_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether this producer, in this epoch, has written to a transaction that goes on."""
+        if producer_id not in self._open_txns:
+            return False
+        return self.producers[producer_id].epoch == producer_epoch
 
     # --------------------------------------------------------------------------------- changes
 
@@ -159,7 +183,11 @@ class ProducerState:
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the oldest open transaction began."""
-        return min(self._open_txns.values()) if self._open_txns else None
+        return next(iter(self._open_txns.values()), None)
+
+    def txn_first_offset(self, producer_id: int) -> int | None:
+        """Where the open transaction of a producer began."""
+        return self._open_txns.get(producer_id)
 
     def expire(self, now_ms: int, expiration_ms: int) -> list[int]:
         """Forget producers that have been silent too long and have no open transaction."""
@@ -211,6 +239,7 @@ class ProducerState:
             raise MalformedSnapshot("too short for its entries")
         for index in range(count):
             self._restore_entry(*_ENTRY.unpack_from(body, _COUNT.size + index * _ENTRY.size))
+        self._open_txns = dict(sorted(self._open_txns.items(), key=itemgetter(1)))
 
     def _restore_entry(
         self,
@@ -235,6 +264,14 @@ class ProducerState:
 def _is_behind(sequence: int, last: int) -> bool:
     """Whether `sequence` comes at or before `last`, on a circle of 2^31 numbers."""
     return (last - sequence) & MAX_SEQUENCE < (MAX_SEQUENCE + 1) // 2
+
+
+def _fenced(header: BatchHeader, entry: ProducerEntry) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {header.producer_id} has epoch {header.producer_epoch}, "
+        f"but epoch {entry.epoch} is known",
+    )
 
 
 def _out_of_order(header: BatchHeader, last: int) -> KafkaError:

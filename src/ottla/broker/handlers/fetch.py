@@ -154,10 +154,31 @@ class Fetch:
                 partition.waiters.add(self)
         return self._answer
 
-    def more_bytes(self, count: int) -> None:
+    def more_bytes(self, count: int, *, is_stable: bool) -> None:
+        if self._committed_only and not is_stable:
+            return  # whether they may be read is not decided yet
         self._bytes += count
         if self._bytes >= self._min_bytes:
             self.wake()
+
+    def stable_offset_moved(self) -> None:
+        if self._committed_only and not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        """Answer if there is enough by now; else wait on."""
+        assert self._answer is not None
+        if self._answer.done():
+            return
+        self._is_scheduled = False
+        try:
+            results, is_final = self._read(wait=False)
+        except WouldBlock:
+            self._broker.spawn(self._complete_in_thread())
+            return
+        if is_final:
+            self._answer.set_result(self._body(results))
 
     def wake(self) -> None:
         """Answer in the next turn of the loop: the append that woke us goes first, and others that

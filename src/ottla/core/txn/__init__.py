@@ -1,0 +1,1 @@
+"""Transactions: who has one open, what it touches, how it ends."""

@@ -1,0 +1,309 @@
+"""The life of a transactional id.
+
+    state            what it means                          goes on to
+    Empty            a producer has begun, without a        Ongoing (partitions), Empty (the producer
+                     transaction                            begins again), PrepareAbort (v2), Dead
+    Ongoing          partitions may be written to           Ongoing, PrepareCommit, PrepareAbort
+    PrepareCommit    it is decided: markers are written     CompleteCommit
+    PrepareAbort     it is decided: markers are written     CompleteAbort
+    CompleteCommit   every partition has its marker         Ongoing, Empty, PrepareAbort (v2), Dead
+    CompleteAbort    every partition has its marker         Ongoing, Empty, PrepareAbort (v2), Dead
+    Dead             it has expired; a tombstone is written, and the id is gone
+    PrepareEpochFence  the producer's epoch is bumped so that its transaction can be aborted without
+                     it: not a state of its own here, since the bump and PrepareAbort are one record
+
+Rules
+1. The decision (Prepare*) is one record. Markers are written only once it is committed: after a
+   crash the record alone says how the transaction ended. Complete* is written when all markers are.
+2. Epochs. A producer that begins gets the next epoch; everyone with an older one is fenced. An
+   ongoing transaction of the one before is aborted first, with a bumped epoch.
+3. Version 1 of the protocol: the epoch stays the same from transaction to transaction. Version 2
+   (KIP-890, `client_version` 2): the end of a transaction bumps it, and the markers carry the new
+   epoch, so that nothing of the old transaction can be written behind them.
+4. The last epoch is kept for fencing: a producer never gets 32767. Who has used up its epochs gets
+   a new producer id; in version 2 its next id is decided with the end of the transaction.
+5. A request with a wrong producer id, a wrong epoch, or in the wrong state changes nothing.
+
+A function here takes the transaction and an event, and returns the next value of the transaction,
+or raises KafkaError. It never waits: what happened before is in the value.
+
+Deviation: a producer that begins again with an identity of its own, older than the one whose
+transaction is open, is fenced at once; Kafka would abort the newer one's transaction first."""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.core.coordinator import Producer
+from ottla.core.txn.events import AddPartitionsRequested, EndRequested, InitRequested
+from ottla.core.txn.records import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Transaction,
+    TransactionState,
+)
+
+LAST_EPOCH = 2**15 - 1
+NEVER_MS = 2**31 - 1
+"""The timeout of transactions that a coordinator outside decides (KIP-939)."""
+EPOCH_BUMP_VERSION = 2
+
+_S = TransactionState
+TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
+    _S.EMPTY: frozenset({_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, _S.DEAD}),
+    _S.ONGOING: frozenset({_S.ONGOING, _S.PREPARE_COMMIT, _S.PREPARE_ABORT}),
+    _S.PREPARE_COMMIT: frozenset({_S.COMPLETE_COMMIT}),
+    _S.PREPARE_ABORT: frozenset({_S.COMPLETE_ABORT}),
+    _S.COMPLETE_COMMIT: frozenset({_S.ONGOING, _S.EMPTY, _S.PREPARE_ABORT, _S.DEAD}),
+    _S.COMPLETE_ABORT: frozenset({_S.ONGOING, _S.EMPTY, _S.PREPARE_ABORT, _S.DEAD}),
+    _S.DEAD: frozenset(),
+    _S.PREPARE_EPOCH_FENCE: frozenset({_S.PREPARE_ABORT}),
+}
+PREPARED = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
+COMPLETE = frozenset({_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+
+
+def is_epoch_exhausted(epoch: int) -> bool:
+    return epoch >= LAST_EPOCH - 1
+
+
+def _concurrent() -> KafkaError:
+    return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+# ------------------------------------------------------------------------------- a producer begins
+
+
+def begin_producer(known: Transaction | None, event: InitRequested, now_ms: int) -> Transaction:
+    """The transaction of a producer that (again) begins: Empty with a new epoch; or, if one is
+    ongoing, PrepareAbort: then the producer is to ask again."""
+    timeout_ms = NEVER_MS if event.two_phase_commit else event.timeout_ms
+    if known is None:
+        if event.new_producer_id == NO_PRODUCER_ID:
+            raise _concurrent()
+        return Transaction(event.new_producer_id, 0, timeout_ms, _S.EMPTY, frozenset(), now_ms)
+    expected = event.expected
+    if expected is not None and not _may_be(known, expected):
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if known.state in PREPARED:
+        raise _concurrent()
+    if known.state is _S.ONGOING:
+        if expected is not None and expected.epoch < known.producer_epoch:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        return abort_with_fence(known, now_ms)
+    producer_id = known.producer_id
+    if is_epoch_exhausted(known.producer_epoch) and (
+        expected is None or expected.epoch == known.producer_epoch
+    ):
+        if event.new_producer_id == NO_PRODUCER_ID:
+            raise _concurrent()
+        producer_id, epoch = event.new_producer_id, 0
+        last_epoch = NO_EPOCH if expected is None else known.producer_epoch
+    else:
+        epoch, last_epoch = _next_epoch(known, expected)
+    return Transaction(
+        producer_id,
+        epoch,
+        timeout_ms,
+        _S.EMPTY,
+        frozenset(),
+        now_ms,
+        previous_producer_id=known.producer_id,
+        last_producer_epoch=last_epoch,
+    )
+
+
+def _may_be(known: Transaction, expected: Producer) -> bool:
+    """Whether a producer that says who it is can be the one we know: it has its id, or had the one
+    before and used up its epochs, so that it has not heard of the new one."""
+    return expected.id == known.producer_id or (
+        expected.id == known.previous_producer_id and is_epoch_exhausted(expected.epoch)
+    )
+
+
+def _next_epoch(known: Transaction, expected: Producer | None) -> tuple[int, int]:
+    """(epoch, epoch before it of the same producer)."""
+    epoch = known.producer_epoch
+    if expected is None:
+        return epoch + 1, NO_EPOCH
+    if expected.epoch == epoch:
+        return epoch + 1, epoch
+    if expected.epoch == known.last_producer_epoch:
+        return epoch, known.last_producer_epoch  # the same request again
+    raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+
+def abort_with_fence(ongoing: Transaction, now_ms: int) -> Transaction:
+    """Abort a transaction without its producer, which is fenced by the new epoch."""
+    assert ongoing.state is _S.ONGOING
+    return ongoing._replace(
+        producer_epoch=ongoing.producer_epoch + 1,
+        last_producer_epoch=NO_EPOCH,
+        previous_producer_id=ongoing.producer_id,
+        state=_S.PREPARE_ABORT,
+        last_update_ms=now_ms,
+        client_version=0,
+    )
+
+
+# ------------------------------------------------------------------------------------- partitions
+
+
+def _check_producer(known: Transaction | None, producer: Producer) -> Transaction:
+    """Raises KafkaError unless `producer` may work on a transaction now."""
+    if known is None or known.producer_id != producer.id:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if known.producer_epoch != producer.epoch:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if known.state in PREPARED:
+        raise _concurrent()
+    return known
+
+
+def add_partitions(
+    known: Transaction | None, event: AddPartitionsRequested, now_ms: int
+) -> Transaction | None:
+    """None: they are part of it already."""
+    transaction = _check_producer(known, event.producer)
+    is_ongoing = transaction.state is _S.ONGOING
+    if is_ongoing and event.partitions <= transaction.partitions:
+        return None
+    return transaction._replace(
+        state=_S.ONGOING,
+        partitions=transaction.partitions | event.partitions,
+        last_update_ms=now_ms,
+        start_ms=transaction.start_ms if is_ongoing else now_ms,
+        previous_producer_id=transaction.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        client_version=event.client_version,
+    )
+
+
+def verify_partition(
+    known: Transaction | None, producer: Producer, partition: tuple[str, int]
+) -> None:
+    """Raises KafkaError unless the partition is part of the producer's transaction."""
+    transaction = _check_producer(known, producer)
+    if transaction.state is not _S.ONGOING or partition not in transaction.partitions:
+        raise KafkaError(ErrorCode.TRANSACTION_ABORTABLE)
+
+
+# -------------------------------------------------------------------------------------------- end
+
+
+def end(known: Transaction | None, event: EndRequested, now_ms: int) -> Transaction | None:
+    """The decision; None: it was made before and this is the same request again."""
+    if known is None:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if event.client_version >= EPOCH_BUMP_VERSION:
+        return _end_with_bump(known, event, now_ms)
+    return _end_without_bump(known, event, now_ms)
+
+
+def _end_without_bump(known: Transaction, event: EndRequested, now_ms: int) -> Transaction | None:
+    if known.producer_id != event.producer.id:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if known.producer_epoch != event.producer.epoch:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if known.state is _S.ONGOING:
+        return known._replace(
+            state=_S.PREPARE_COMMIT if event.commit else _S.PREPARE_ABORT,
+            last_update_ms=now_ms,
+            previous_producer_id=known.producer_id,
+            client_version=event.client_version,
+        )
+    return _answer_repeated(known, event.commit)
+
+
+def _answer_repeated(known: Transaction, commit: bool) -> None:
+    """What a request that decides nothing is told. Raises KafkaError unless all is done."""
+    if known.state is (_S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT):
+        raise _concurrent()
+    if known.state is not (_S.COMPLETE_COMMIT if commit else _S.COMPLETE_ABORT):
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+
+
+def _end_with_bump(known: Transaction, event: EndRequested, now_ms: int) -> Transaction | None:
+    producer, is_bumping = event.producer, known.client_version >= EPOCH_BUMP_VERSION
+    has_new_id = (
+        is_bumping
+        and producer.id == known.previous_producer_id
+        and producer.id != known.producer_id
+        and producer.epoch == LAST_EPOCH - 1
+        and known.producer_epoch == 0
+    )
+    is_repeated = has_new_id or (is_bumping and known.producer_epoch == producer.epoch + 1)
+    if known.producer_id != producer.id and not has_new_id:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    is_present = producer.epoch == known.producer_epoch and not has_new_id
+    if is_repeated and known.state in PREPARED | COMPLETE:
+        return _answer_repeated(known, event.commit)
+    if not is_present or (is_bumping and known.state in PREPARED):
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if known.state in PREPARED:
+        return _answer_repeated(known, event.commit)
+    if known.state is not _S.ONGOING and event.commit:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+    return _bumped_decision(known, event, now_ms)
+
+
+def _bumped_decision(known: Transaction, event: EndRequested, now_ms: int) -> Transaction:
+    """An abort may come before any partition was added: the client cannot know whether one was."""
+    next_id = NO_PRODUCER_ID
+    if is_epoch_exhausted(known.producer_epoch):
+        next_id = event.new_producer_id
+        if next_id == NO_PRODUCER_ID:
+            raise _concurrent()
+    is_ongoing = known.state is _S.ONGOING
+    return known._replace(
+        producer_epoch=known.producer_epoch + 1,
+        last_producer_epoch=known.producer_epoch,
+        state=_S.PREPARE_COMMIT if event.commit else _S.PREPARE_ABORT,
+        partitions=known.partitions if is_ongoing else frozenset(),
+        start_ms=known.start_ms if is_ongoing else now_ms,
+        last_update_ms=now_ms,
+        previous_producer_id=known.producer_id,
+        next_producer_id=next_id,
+        client_version=event.client_version,
+    )
+
+
+def complete(prepared: Transaction, now_ms: int) -> Transaction:
+    """All markers are written."""
+    is_commit = prepared.state is _S.PREPARE_COMMIT
+    producer_id, epoch = producer_after(prepared)
+    return prepared._replace(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        state=_S.COMPLETE_COMMIT if is_commit else _S.COMPLETE_ABORT,
+        partitions=frozenset(),
+        last_update_ms=now_ms,
+        start_ms=prepared.start_ms if prepared.start_ms != NO_TIMESTAMP else now_ms,
+        previous_producer_id=prepared.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+    )
+
+
+def producer_after(prepared: Transaction) -> Producer:
+    """Who the producer is once its transaction is over."""
+    if prepared.next_producer_id != NO_PRODUCER_ID:
+        return Producer(prepared.next_producer_id, 0)
+    return Producer(prepared.producer_id, prepared.producer_epoch)
+
+
+# ------------------------------------------------------------------------------------------- time
+
+
+def is_timed_out(transaction: Transaction, now_ms: int) -> bool:
+    return (
+        transaction.state is _S.ONGOING
+        and transaction.timeout_ms != NEVER_MS
+        and transaction.start_ms + transaction.timeout_ms < now_ms
+    )
+
+
+def is_expired(transaction: Transaction, expiration_ms: int, now_ms: int) -> bool:
+    return (
+        _S.DEAD in TRANSITIONS[transaction.state]
+        and transaction.last_update_ms <= now_ms - expiration_ms
+    )

@@ -1,0 +1,229 @@
+"""The records of the transaction topic, byte for byte as Apache Kafka writes them.
+
+    key     version int16 (0), transactional id: string
+    value                                   0   1
+      version: int16                        x   x
+      producer id: int64                    x   x
+      producer epoch: int16                 x   x
+      transaction timeout, ms: int32        x   x
+      state: int8                           x   x
+      partitions: [topic: string,           x   x      null while there is no transaction
+                   [partition: int32]]?
+      last update, ms: int64                x   x
+      start, ms: int64                      x   x      -1: there has been no transaction
+      previous producer id: tag 0, int64        x
+      next producer id: tag 1, int64            x      what follows when the epochs are used up
+      client's transaction version: tag 2, int16    x
+
+Version 0 has int16 lengths of strings and int32 lengths of arrays; version 1 has varint lengths
+plus one, and tagged fields at the end of each struct. We write version 1, as Kafka does from
+`transaction.version` 1 on, and read both. No value: a tombstone, the transactional id has expired."""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.wire.compile import decode_uvarint, encode_uvarint
+
+KEY_VERSION = 0
+VALUE_VERSION = 1
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+NO_TIMESTAMP = -1
+
+_PREVIOUS_ID_TAG, _NEXT_ID_TAG, _CLIENT_VERSION_TAG = 0, 1, 2
+_INT8 = struct.Struct(">b")
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_HEAD = struct.Struct(">hqhib")
+_TIMES = struct.Struct(">qq")
+
+
+class TransactionState(IntEnum):
+    """The number that a record has for it. machine.py has what they mean."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def label(self) -> str:
+        """As tools know it: PrepareCommit."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+
+class Transaction(NamedTuple):
+    """What is known of a transactional id."""
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState
+    partitions: frozenset[TopicPartition]
+    last_update_ms: int
+    start_ms: int = NO_TIMESTAMP
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    client_version: int = 0
+    """2: the client knows that every end of a transaction bumps its epoch (KIP-890)."""
+    last_producer_epoch: int = NO_EPOCH
+    """The epoch before this one, if its owner is the same. Not part of the record."""
+
+
+class TransactionRecord(NamedTuple):
+    transactional_id: str
+    value: Transaction | None
+
+
+def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+    encoded = record.transactional_id.encode()
+    key = _INT16.pack(KEY_VERSION) + _INT16.pack(len(encoded)) + encoded
+    return key, None if record.value is None else encode_value(record.value)
+
+
+def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
+    """None for a kind of key that is not known here. ValueError: it is malformed."""
+    try:
+        reader = _Reader(key)
+        if reader.number(_INT16) != KEY_VERSION:
+            return None
+        transactional_id = reader.string()
+        return TransactionRecord(transactional_id, None if value is None else decode_value(value))
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"a record of the transaction topic ends too early: {error}") from None
+
+
+def encode_value(value: Transaction) -> bytes:
+    parts = [
+        _HEAD.pack(
+            VALUE_VERSION,
+            value.producer_id,
+            value.producer_epoch,
+            value.timeout_ms,
+            value.state,
+        )
+    ]
+    if value.state is TransactionState.EMPTY:
+        parts.append(b"\x00")
+    else:
+        parts += _encode_partitions(value.partitions)
+    parts.append(_TIMES.pack(value.last_update_ms, value.start_ms))
+    tags = [
+        (_PREVIOUS_ID_TAG, _INT64.pack(value.previous_producer_id), value.previous_producer_id < 0),
+        (_NEXT_ID_TAG, _INT64.pack(value.next_producer_id), value.next_producer_id < 0),
+        (_CLIENT_VERSION_TAG, _INT16.pack(value.client_version), not value.client_version),
+    ]
+    told = [(tag, data) for tag, data, is_default in tags if not is_default]
+    parts.append(bytes((len(told),)))
+    parts += [bytes((tag, len(data))) + data for tag, data in told]
+    return b"".join(parts)
+
+
+def _encode_partitions(partitions: frozenset[TopicPartition]) -> list[bytes]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
+    parts = [encode_uvarint(len(topics) + 1)]
+    for topic, indexes in topics.items():
+        name = topic.encode()
+        parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(indexes) + 1))
+        parts += [_INT32.pack(index) for index in indexes]
+        parts.append(b"\x00")
+    return parts
+
+
+def decode_value(data: bytes) -> Transaction:
+    reader = _Reader(data)
+    version = reader.number(_INT16)
+    if not 0 <= version <= VALUE_VERSION:
+        raise ValueError(f"version {version} of a record is not known")
+    reader.is_flexible = version >= 1
+    producer_id = reader.number(_INT64)
+    producer_epoch = reader.number(_INT16)
+    timeout_ms = reader.number(_INT32)
+    state = TransactionState(reader.number(_INT8))
+    partitions = frozenset(reader.partitions())
+    last_update_ms, start_ms = reader.number(_INT64), reader.number(_INT64)
+    tags = reader.tagged_fields()
+
+    def tagged(tag: int, kind: struct.Struct, default: int) -> int:
+        if tag not in tags:
+            return default
+        number: int = kind.unpack(tags[tag])[0]
+        return number
+
+    return Transaction(
+        producer_id,
+        producer_epoch,
+        timeout_ms,
+        state,
+        partitions,
+        last_update_ms,
+        start_ms,
+        tagged(_PREVIOUS_ID_TAG, _INT64, NO_PRODUCER_ID),
+        tagged(_NEXT_ID_TAG, _INT64, NO_PRODUCER_ID),
+        tagged(_CLIENT_VERSION_TAG, _INT16, 0),
+    )
+
+
+class _Reader:
+    """Raises struct.error, IndexError or ValueError where the bytes are not what they should be."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self._position = 0
+        self.is_flexible = False
+
+    def number(self, kind: struct.Struct) -> int:
+        value: int = kind.unpack_from(self._data, self._position)[0]
+        self._position += kind.size
+        return value
+
+    def string(self) -> str:
+        size = self._uvarint() - 1 if self.is_flexible else self.number(_INT16)
+        return str(self._take(size), "utf-8")
+
+    def partitions(self) -> list[TopicPartition]:
+        found = []
+        for _ in range(max(self._array_length(), 0)):
+            topic = self.string()
+            count = self._array_length()
+            found += [TopicPartition(topic, self.number(_INT32)) for _ in range(count)]
+            self.tagged_fields()
+        return found
+
+    def tagged_fields(self) -> dict[int, bytes]:
+        if not self.is_flexible:
+            return {}
+        fields = {}
+        for _ in range(self._uvarint()):
+            tag = self._uvarint()
+            fields[tag] = bytes(self._take(self._uvarint()))
+        return fields
+
+    def _array_length(self) -> int:
+        """-1: null."""
+        length = self._uvarint() - 1 if self.is_flexible else self.number(_INT32)
+        if length > len(self._data):
+            raise ValueError(f"an array claims {length} elements")
+        return length
+
+    def _uvarint(self) -> int:
+        value, self._position = decode_uvarint(self._data, self._position)
+        return value
+
+    def _take(self, size: int) -> memoryview:
+        start, end = self._position, self._position + size
+        if size < 0 or end > len(self._data):
+            raise ValueError(f"a field of {size} bytes does not fit into the record")
+        self._position = end
+        return self._data[start:end]

@@ -1,0 +1,287 @@
+"""The transactional ids of one partition of the transaction topic.
+
+Markers are an effect that must wait until the decision is committed. So they are asked for as an
+answer is given: by a response, to a token of the runtime's surroundings (`markers`), which gets
+`{"markers": WriteMarkers}`. The decision of a transaction and the request for its markers thus go
+the same way, and the runtime lets the second out only when the first cannot be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import TopicPartition
+from ottla.core.coordinator import Body, Decision, Producer, Token
+from ottla.core.txn import events, machine
+from ottla.core.txn.records import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    Transaction,
+    TransactionRecord,
+    TransactionState,
+    decode_record,
+    encode_record,
+)
+from ottla.core.txn.settings import TransactionSettings
+
+
+class WriteMarkers(NamedTuple):
+    transactional_id: str
+    producer: Producer
+    commit: bool
+    partitions: frozenset[TopicPartition]
+    client_version: int = 0
+
+
+class TransactionShard:
+    def __init__(self, settings: TransactionSettings, markers: Token) -> None:
+        self._settings = settings
+        self._markers = markers
+        self.transactions: dict[str, Transaction] = {}
+        self._deciders: Mapping[type, Callable[[Any, int, Decision], None]] = {
+            events.InitRequested: self._init,
+            events.AddPartitionsRequested: self._add_partitions,
+            events.VerifyRequested: self._verify,
+            events.EndRequested: self._end,
+            events.MarkersWritten: self._markers_written,
+            events.MarkersDue: self._markers_due,
+            events.TimeoutPassed: self._timeout_passed,
+            events.IdExpired: self._id_expired,
+            events.DescribeRequested: self._describe,
+            events.ListRequested: self._list,
+        }
+
+    # ------------------------------------------------------------------------------- the contract
+
+    def decide(self, event: Any, now_ms: int) -> Decision:
+        decision = Decision()
+        try:
+            self._deciders[type(event)](event, now_ms, decision)
+        except KafkaError as error:
+            decision.respond(event.token, {"error_code": error.code})
+        return decision
+
+    def apply(self, record: TransactionRecord, offset: int, producer_id: int) -> None:
+        if record.value is None:
+            self.transactions.pop(record.transactional_id, None)
+        else:
+            self.transactions[record.transactional_id] = record.value
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """There are no transactions about transactions."""
+
+    def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
+        return encode_record(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> TransactionRecord | None:
+        return decode_record(key, value)
+
+    def loaded(self, now_ms: int) -> Decision:
+        """Decisions whose markers may be missing are carried out now."""
+        decision = Decision()
+        for transactional_id, transaction in self.transactions.items():
+            if transaction.state in machine.PREPARED:
+                event = events.MarkersDue(None, transactional_id)
+                decision.start_timer((transactional_id, "markers"), 0, event)
+        return decision
+
+    def unload(self) -> list[Token]:
+        self.transactions.clear()
+        return []
+
+    # ------------------------------------------------------------------------------------ looking
+
+    def wants_producer_id(self, event: events.InitRequested | events.EndRequested) -> bool:
+        """Whether an event, decided now, needs a new producer id."""
+        known = self.transactions.get(event.transactional_id)
+        if known is None:
+            return isinstance(event, events.InitRequested)
+        return known.state not in machine.PREPARED and machine.is_epoch_exhausted(
+            known.producer_epoch
+        )
+
+    def timed_out(self, now_ms: int) -> Iterator[events.TimeoutPassed]:
+        for transactional_id, known in self.transactions.items():
+            if machine.is_timed_out(known, now_ms):
+                producer = Producer(known.producer_id, known.producer_epoch)
+                yield events.TimeoutPassed(None, transactional_id, producer)
+
+    def expired(self, now_ms: int) -> Iterator[events.IdExpired]:
+        for transactional_id, known in self.transactions.items():
+            if machine.is_expired(known, self._settings.id_expiration_ms, now_ms):
+                yield events.IdExpired(None, transactional_id)
+
+    # ----------------------------------------------------------------------------------- deciding
+
+    def _write(
+        self, transactional_id: str, value: Transaction, decision: Decision
+    ) -> None:
+        known = self.transactions.get(transactional_id)
+        assert known is None or value.state in machine.TRANSITIONS[known.state], (
+            f"{transactional_id} cannot go from {known.state.label} to {value.state.label}"
+        )
+        decision.records.append(TransactionRecord(transactional_id, value))
+
+    def _ask_for_markers(
+        self, transactional_id: str, prepared: Transaction, decision: Decision
+    ) -> None:
+        decision.respond(
+            self._markers,
+            {
+                "markers": WriteMarkers(
+                    transactional_id,
+                    Producer(prepared.producer_id, prepared.producer_epoch),
+                    prepared.state is TransactionState.PREPARE_COMMIT,
+                    prepared.partitions,
+                    prepared.client_version,
+                )
+            },
+        )
+
+    def _init(self, event: events.InitRequested, now_ms: int, decision: Decision) -> None:
+        self._check_init(event)
+        known = self.transactions.get(event.transactional_id)
+        value = machine.begin_producer(known, event, now_ms)
+        self._write(event.transactional_id, value, decision)
+        if value.state is TransactionState.PREPARE_ABORT:
+            body: Body = {"error_code": ErrorCode.CONCURRENT_TRANSACTIONS}
+            decision.respond(event.token, body)
+            self._ask_for_markers(event.transactional_id, value, decision)
+        else:
+            decision.respond(event.token, _identity(Producer(value.producer_id, value.producer_epoch)))
+
+    def _check_init(self, event: events.InitRequested) -> None:
+        if event.two_phase_commit and not self._settings.two_phase_commit:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if event.keep_prepared:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        if not event.two_phase_commit and not (
+            0 < event.timeout_ms <= self._settings.max_timeout_ms
+        ):
+            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+
+    def _add_partitions(
+        self, event: events.AddPartitionsRequested, now_ms: int, decision: Decision
+    ) -> None:
+        known = self.transactions.get(event.transactional_id)
+        value = machine.add_partitions(known, event, now_ms)
+        if value is not None:
+            self._write(event.transactional_id, value, decision)
+        decision.respond(event.token, {"error_code": ErrorCode.NONE})
+
+    def _verify(self, event: events.VerifyRequested, now_ms: int, decision: Decision) -> None:
+        known = self.transactions.get(event.transactional_id)
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for partition in event.partitions:
+            try:
+                machine.verify_partition(known, event.producer, partition)
+            except KafkaError as error:
+                errors[partition] = error.code
+        decision.respond(event.token, {"errors": errors})
+
+    def _end(self, event: events.EndRequested, now_ms: int, decision: Decision) -> None:
+        known = self.transactions.get(event.transactional_id)
+        value = machine.end(known, event, now_ms)
+        if value is None:
+            assert known is not None
+            decision.respond(
+                event.token, _identity(Producer(known.producer_id, known.producer_epoch))
+            )
+            return
+        self._write(event.transactional_id, value, decision)
+        decision.respond(event.token, _identity(machine.producer_after(value)))
+        self._ask_for_markers(event.transactional_id, value, decision)
+
+    def _markers_written(
+        self, event: events.MarkersWritten, now_ms: int, decision: Decision
+    ) -> None:
+        known = self._prepared(event.transactional_id)
+        if known is not None and event.producer == (known.producer_id, known.producer_epoch):
+            self._write(event.transactional_id, machine.complete(known, now_ms), decision)
+            decision.if_failed = events.MarkersDue(None, event.transactional_id)
+
+    def _markers_due(self, event: events.MarkersDue, now_ms: int, decision: Decision) -> None:
+        known = self._prepared(event.transactional_id)
+        if known is not None:
+            self._ask_for_markers(event.transactional_id, known, decision)
+
+    def _prepared(self, transactional_id: str) -> Transaction | None:
+        known = self.transactions.get(transactional_id)
+        return known if known is not None and known.state in machine.PREPARED else None
+
+    def _timeout_passed(
+        self, event: events.TimeoutPassed, now_ms: int, decision: Decision
+    ) -> None:
+        known = self.transactions.get(event.transactional_id)
+        if (
+            known is not None
+            and event.producer == (known.producer_id, known.producer_epoch)
+            and machine.is_timed_out(known, now_ms)
+        ):
+            value = machine.abort_with_fence(known, now_ms)
+            self._write(event.transactional_id, value, decision)
+            self._ask_for_markers(event.transactional_id, value, decision)
+
+    def _id_expired(self, event: events.IdExpired, now_ms: int, decision: Decision) -> None:
+        known = self.transactions.get(event.transactional_id)
+        if known is not None and machine.is_expired(
+            known, self._settings.id_expiration_ms, now_ms
+        ):
+            decision.records.append(TransactionRecord(event.transactional_id, None))
+
+    # ----------------------------------------------------------------------------------- telling
+
+    def _describe(self, event: events.DescribeRequested, now_ms: int, decision: Decision) -> None:
+        known = self.transactions.get(event.transactional_id)
+        if known is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        topics: dict[str, list[int]] = {}
+        for topic, partition in sorted(known.partitions):
+            topics.setdefault(topic, []).append(partition)
+        decision.respond(
+            event.token,
+            {
+                "error_code": ErrorCode.NONE,
+                "transaction_state": known.state.label,
+                "transaction_timeout_ms": known.timeout_ms,
+                "transaction_start_time_ms": known.start_ms,
+                "producer_id": known.producer_id,
+                "producer_epoch": known.producer_epoch,
+                "topics": [
+                    {"topic": topic, "partitions": partitions}
+                    for topic, partitions in topics.items()
+                ],
+            },
+        )
+
+    def _list(self, event: events.ListRequested, now_ms: int, decision: Decision) -> None:
+        producer_ids, states, duration_ms = event.filters
+        decision.respond(
+            event.token,
+            {
+                "transactions": [
+                    {
+                        "transactional_id": transactional_id,
+                        "producer_id": known.producer_id,
+                        "transaction_state": known.state.label,
+                    }
+                    for transactional_id, known in self.transactions.items()
+                    if (not producer_ids or known.producer_id in producer_ids)
+                    and (states is None or known.state in states)
+                    and (duration_ms < 0 or now_ms - known.start_ms > duration_ms)
+                ]
+            },
+        )
+
+
+def _identity(producer: Producer) -> Body:
+    return {
+        "error_code": ErrorCode.NONE,
+        "producer_id": producer.id,
+        "producer_epoch": producer.epoch,
+    }
+
+
+NO_IDENTITY: Body = {"producer_id": NO_PRODUCER_ID, "producer_epoch": NO_EPOCH}
+"""What a refused producer is told beside the error."""
