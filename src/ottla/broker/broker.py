@@ -25,8 +25,10 @@ from ottla.base.types import TopicPartition
 from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
 from ottla.broker.controller import Controller
 from ottla.broker.data_lock import DataLock
+from ottla.broker.features import FEATURES
 from ottla.broker.flusher import Flusher
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from ottla.broker.handlers.api_versions import Features
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.known_produce import KnownProduce
 from ottla.broker.log_limit import LogLimiter
@@ -36,6 +38,7 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.registration import ensure_cluster_id, join_cluster
 from ottla.broker.router import Router
 from ottla.broker.server import Listener, Server, ServerConfig
+from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from ottla.core.fetch_session import FetchSessionCache
 from ottla.core.produce import needs_records
 from ottla.metadata.embedded import EmbeddedStore
@@ -76,6 +79,7 @@ class Broker:
         self.logs = Logs(fs, config.log_dirs, clock, self.run_blocking)
         self.housekeeping = Housekeeping(self)
         self.group_coordinator = GroupCoordinator(self)
+        self.transaction_coordinator = TransactionCoordinator(self)
         self.client_log = LogLimiter(logger, clock.monotonic)
         """For what clients do that a person should know; they cannot fill the disk with it."""
         self._lock = DataLock()
@@ -123,6 +127,7 @@ class Broker:
         self.logs.set_strays_aside()
         self.housekeeping.start()
         self.group_coordinator.start()
+        self.transaction_coordinator.start()
 
     async def _adopt(self) -> Adoption:
         """Topics that Apache Kafka, or an Ottla that lost its metadata, left in the directories.
@@ -160,6 +165,7 @@ class Broker:
         }
 
     async def stop(self) -> None:
+        self.transaction_coordinator.stop()
         self.group_coordinator.stop()
         if self._server is not None:
             await self._server.stop(STOP_GRACE_S)
@@ -195,6 +201,9 @@ class Broker:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]} is offline")
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
+
+    def features(self) -> Features:
+        return FEATURES
 
     def endpoint_for(self, listener: str) -> tuple[str, int]:
         return self._endpoints()[listener]
@@ -263,6 +272,8 @@ class Broker:
             )
             if topic.name == OFFSETS_TOPIC:
                 self.group_coordinator.partition_opened(partition)
+            elif topic.name == TRANSACTION_TOPIC:
+                self.transaction_coordinator.partition_opened(partition)
 
     async def open_missing(self) -> None:
         """Try again to open the logs that the disk did not let us open."""
@@ -285,6 +296,7 @@ class Broker:
         self.hosting = object()
         self.topics_looked_into.discard(topic.name)
         self.group_coordinator.topic_deleted(topic)
+        self.transaction_coordinator.topic_deleted(topic)
         for index in range(len(topic.partitions)):
             partition = self.partitions.pop(TopicPartition(topic.name, index), None)
             if partition is not None:

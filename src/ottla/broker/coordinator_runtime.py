@@ -93,6 +93,9 @@ class CoordinatorRuntime:
     def runners(self) -> list[ShardRunner]:
         return list(self._runners.values())
 
+    def runner(self, index: int) -> ShardRunner | None:
+        return self._runners.get(index)
+
     def partition_opened(self, index: int, partition: Partition) -> None:
         self.partition_closed(index)
         runner = ShardRunner(partition, self._make_shard(), self._ports, self._settings)

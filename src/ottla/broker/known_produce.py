@@ -89,6 +89,8 @@ class KnownProduce:
         log = partition.log
         try:
             batch, header = prepare(records, log.config, now_ms)
+            if header.is_transactional:
+                return None  # which the ordinary way refuses without a transactional id
             result = partition.append(batch, header, now_ms)
         except KafkaError:
             return None  # the ordinary way finds the same, and says so

@@ -51,10 +51,6 @@ def prepare(records: ReadableBuffer | None, config: TopicConfig, now_ms: int) ->
         raise InvalidBatch("a produce request must hold exactly one batch for each partition")
     if header.size > config.segment_bytes:
         raise _larger_than_a_segment(header, config)
-    if header.is_transactional:
-        raise KafkaError(
-            ErrorCode.INVALID_TXN_STATE, "transactions are not supported by this broker"
-        )
     if config.log_append_time:
         stamped = with_append_time(records, now_ms)
         return PreparedBatch(stamped, read_header(stamped))

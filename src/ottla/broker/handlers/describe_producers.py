@@ -1,4 +1,6 @@
-"""DescribeProducers (key 61), version 0: the idempotent producers that partitions remember."""
+"""DescribeProducers (key 61), version 0: the producers that partitions remember, and where the
+transaction of each, if one is open, began. Without one that is -1, and so is the epoch of the
+coordinator that ended its last."""
 
 from __future__ import annotations
 

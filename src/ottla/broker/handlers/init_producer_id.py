@@ -1,20 +1,27 @@
-"""InitProducerId (key 22), versions 0–6: an id for an idempotent producer.
+"""InitProducerId (key 22), versions 0–6: who a producer is.
 
-Ids are handed out from blocks that are reserved in the metadata store, so none is ever given twice.
-An empty transactional id and half an identity (a producer id without an epoch, or the other way
-round) are INVALID_REQUEST. A producer that comes with an identity and without a transactional id
-gets a new one.
+Without a transactional id: a new id, from blocks that are reserved in the metadata store, so none
+is ever given twice. With one: the id that belongs to it and the next epoch, which fences whoever
+had the last; an open transaction is aborted first, and the producer told CONCURRENT_TRANSACTIONS
+until that is done.
 
-Deviation: a transactional id is refused with a sentence in the log: this broker has no transactions
-yet."""
+- An empty transactional id and half an identity (a producer id without an epoch, or the other way
+  round) are INVALID_REQUEST.
+- KIP-360 (version 3): a producer that says who it was goes on with the next epoch, unless another
+  has begun since: PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before version 4.
+- Version 6 (KIP-939): two-phase commit needs `transaction.two.phase.commit.enable`; else
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED. To keep a prepared transaction is UNSUPPORTED_VERSION, as
+  in Kafka."""
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, RequestContext
+from ottla.broker.parked_request import ParkedRequest
+from ottla.core.coordinator import Producer
+from ottla.core.txn.events import InitRequested
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -22,23 +29,49 @@ if TYPE_CHECKING:
 API_KEY = 22
 FIRST_EPOCH = 0
 NONE = -1
+_FIRST_WITH_FENCED = 4
 
 
-async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
+async def handle(broker: Broker, context: RequestContext, request: Any) -> Body | None:
     has_half_an_identity = (request.producer_id == NONE) != (request.producer_epoch == NONE)
     if request.transactional_id == "" or has_half_an_identity:
         return _refused(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        broker.client_log.log(
-            logging.WARNING,
-            f"client {context.client_id!r} asked for transactions, which this broker does not have",
-        )
-        return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     try:
+        if request.transactional_id is not None:
+            return await _for_transactions(broker, context.api_version, request)
         producer_id = await broker.producer_ids.next()
     except KafkaError as error:
         return _refused(error.code)
     return {"producer_id": producer_id, "producer_epoch": FIRST_EPOCH}
+
+
+async def _for_transactions(broker: Broker, version: int, request: Any) -> Body | None:
+    def finish(body: Body) -> Body:
+        code = body["error_code"]
+        return _refused(_told(code, version)) if code != ErrorCode.NONE else body
+
+    parked = ParkedRequest(lambda code: _refused(_told(code, version)), finish)
+    expected = None
+    if request.producer_id != NONE:
+        expected = Producer(request.producer_id, request.producer_epoch)
+    await broker.transaction_coordinator.submit_with_id(
+        InitRequested(
+            parked,
+            request.transactional_id,
+            request.transaction_timeout_ms,
+            expected,
+            two_phase_commit=request.enable2_pc,
+            keep_prepared=request.keep_prepared_txn,
+        )
+    )
+    response = parked.response()
+    return response if isinstance(response, dict) else await response  # type: ignore[misc]
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    if code == ErrorCode.PRODUCER_FENCED and version < _FIRST_WITH_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
 
 
 def _refused(code: ErrorCode) -> Body:

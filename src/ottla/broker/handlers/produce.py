@@ -4,6 +4,9 @@
 - acks 0: no answer; if a partition fails, the connection is closed, which is all that the client
   can be told. acks 1: appended. acks -1: appended to every in-sync replica and, with
   `log.flush.acks.all`, synced.
+- Transactional producers: a batch is taken only if its partition is part of the transaction; from
+  v12 on it is added to it (transaction_admission.py). Transactional batches without a transactional
+  id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED; of several producers: INVALID_PRODUCER_ID_MAPPING.
 - Idempotent producers: a retry of one of the last five batches is answered as the first time.
 - zstd needs version 7 (KIP-110).
 - v8+: `record_errors` and `error_message`. v10+: current leader where it is not us (KIP-951).
@@ -24,8 +27,11 @@ from ottla.base.cluster import INTERNAL_TOPICS
 from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import ReadableBuffer
+from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.partition import Partition
+from ottla.broker.transaction_admission import Admission, produce_operation
+from ottla.core.coordinator import Producer
 from ottla.core.produce import PreparedBatch, prepare, prepare_records
 from ottla.storage.log import AppendResult
 from ottla.wire.records.batch import HEADER_SIZE, read_header
@@ -51,10 +57,107 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     refused = _NOTHING_PREPARED
     if context.api_version < _FIRST_WITH_ZSTD:
         refused = _refuse_zstd(request)
+    if request.transactional_id is not None:
+        return _handle_transactional(broker, context, request, refused)
+    return _handle_admitted(broker, request, refused)
+
+
+def _handle_admitted(
+    broker: Broker, request: Any, refused: Mapping[int, PreparedBatch | KafkaError]
+) -> Response:
     if broker.topics_looked_into and _has_large_batches(broker, request):
         _keep_records(request)
         return _handle_slowly(broker, request, refused)
     return _answer(broker, request, refused)
+
+
+# ----------------------------------------------------------------------------------- transactions
+
+
+def _handle_transactional(
+    broker: Broker,
+    context: RequestContext,
+    request: Any,
+    refused: Mapping[int, PreparedBatch | KafkaError],
+) -> Response:
+    batches = _transactional_batches(request)
+    producers = {producer for _, _, producer in batches}
+    if len(producers) > 1:
+        error = KafkaError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            "Transactional records contained more than one producer ID",
+        )
+        return _handle_admitted(broker, request, _refuse_all(request, error))
+    if not batches:
+        return _handle_admitted(broker, request, refused)
+    keys = [key for key, _, _ in batches if key.topic not in INTERNAL_TOPICS]
+    admission = Admission(
+        broker,
+        request.transactional_id,
+        producers.pop(),
+        keys,
+        produce_operation(context.api_version),
+    )
+    forbidden = admission.check()
+    if forbidden and admission.can_add(forbidden):
+        _keep_records(request)
+        return _add_and_handle(broker, request, refused, admission, forbidden)
+    return _handle_admitted(broker, request, _refuse(batches, refused, admission, forbidden))
+
+
+async def _add_and_handle(
+    broker: Broker,
+    request: Any,
+    refused: Mapping[int, PreparedBatch | KafkaError],
+    admission: Admission,
+    forbidden: dict[TopicPartition, ErrorCode],
+) -> Body | None:
+    """Add partitions to the transaction first. Meanwhile the connection waits, so that batches keep
+    their order."""
+    forbidden = await admission.add(forbidden)
+    refused = _refuse(_transactional_batches(request), refused, admission, forbidden)
+    response = _handle_admitted(broker, request, refused)
+    if response is None or isinstance(response, dict):
+        return response
+    return await response
+
+
+def _transactional_batches(request: Any) -> list[tuple[TopicPartition, Any, Producer]]:
+    """(where to, the data, whose) of every transactional batch that has a header to tell so."""
+    found = []
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if topic.name is None or records is None or len(records) < HEADER_SIZE:
+                continue
+            header = read_header(records)
+            if header.is_transactional:
+                producer = Producer(header.producer_id, header.producer_epoch)
+                found.append((TopicPartition(topic.name, data.index), data, producer))
+    return found
+
+
+def _refuse(
+    batches: list[tuple[TopicPartition, Any, Producer]],
+    refused: Mapping[int, PreparedBatch | KafkaError],
+    admission: Admission,
+    forbidden: Mapping[TopicPartition, ErrorCode],
+) -> Mapping[int, PreparedBatch | KafkaError]:
+    if not forbidden:
+        return refused
+    errors = {
+        id(data): admission.produce_error(forbidden[key])
+        for key, data, _ in batches
+        if key in forbidden
+    }
+    return {**errors, **refused}
+
+
+def _refuse_all(request: Any, error: KafkaError) -> dict[int, KafkaError]:
+    return {id(data): error for topic in request.topic_data for data in topic.partition_data}
+
+
+# ----------------------------------------------------------------------------------------- batches
 
 
 def _refuse_zstd(request: Any) -> Mapping[int, KafkaError]:
@@ -131,6 +234,7 @@ def _answer(
     """Append everything, in order, now; the answer may have to wait for a sync."""
     now_ms = broker.clock.time_ms()
     acks = request.acks
+    is_transactional = request.transactional_id is not None
     topics = []
     failed = False
     unsynced: list[tuple[Partition, int, Body]] = []
@@ -143,7 +247,7 @@ def _answer(
                 partition = broker.partitions.get((name, index))
                 if partition is None or acks != 1 or name in INTERNAL_TOPICS:
                     partition = _checked(broker, name, index, acks)
-                result = _append(partition, data, prepared, now_ms)
+                result = _append(partition, data, prepared, now_ms, is_transactional)
             except KafkaError as error:
                 failed = True
                 partitions.append(_failure(index, error))
@@ -195,6 +299,7 @@ def _append(
     data: Any,
     prepared: Mapping[int, PreparedBatch | KafkaError],
     now_ms: int,
+    is_transactional: bool,
 ) -> AppendResult:
     batch = prepared.get(id(data)) if prepared else None
     if batch is None:
@@ -204,6 +309,11 @@ def _append(
             batch = prepare_records(batch, config, now_ms)
     elif isinstance(batch, KafkaError):
         raise batch
+    if batch.header.is_transactional and not is_transactional:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transactional batch came without a transactional id",
+        )
     return partition.append(batch.batch, batch.header, now_ms)
 
 

@@ -1,8 +1,8 @@
 """The life of a transactional id.
 
     state            what it means                          goes on to
-    Empty            a producer has begun, without a        Ongoing (partitions), Empty (the producer
-                     transaction                            begins again), PrepareAbort (v2), Dead
+    Empty            a producer has begun, without a        Ongoing (partitions), Empty (it begins
+                     transaction                            again), PrepareAbort (v2), Dead
     Ongoing          partitions may be written to           Ongoing, PrepareCommit, PrepareAbort
     PrepareCommit    it is decided: markers are written     CompleteCommit
     PrepareAbort     it is decided: markers are written     CompleteAbort
@@ -212,7 +212,8 @@ def _end_without_bump(known: Transaction, event: EndRequested, now_ms: int) -> T
             previous_producer_id=known.producer_id,
             client_version=event.client_version,
         )
-    return _answer_repeated(known, event.commit)
+    _answer_repeated(known, event.commit)
+    return None
 
 
 def _answer_repeated(known: Transaction, commit: bool) -> None:
@@ -237,11 +238,13 @@ def _end_with_bump(known: Transaction, event: EndRequested, now_ms: int) -> Tran
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     is_present = producer.epoch == known.producer_epoch and not has_new_id
     if is_repeated and known.state in PREPARED | COMPLETE:
-        return _answer_repeated(known, event.commit)
+        _answer_repeated(known, event.commit)
+        return None
     if not is_present or (is_bumping and known.state in PREPARED):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if known.state in PREPARED:
-        return _answer_repeated(known, event.commit)
+        _answer_repeated(known, event.commit)
+        return None
     if known.state is not _S.ONGOING and event.commit:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
     return _bumped_decision(known, event, now_ms)

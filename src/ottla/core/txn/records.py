@@ -17,7 +17,7 @@
 
 Version 0 has int16 lengths of strings and int32 lengths of arrays; version 1 has varint lengths
 plus one, and tagged fields at the end of each struct. We write version 1, as Kafka does from
-`transaction.version` 1 on, and read both. No value: a tombstone, the transactional id has expired."""
+`transaction.version` 1 on, and read both. No value: a tombstone, the transactional id expired."""
 
 from __future__ import annotations
 

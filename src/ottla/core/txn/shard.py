@@ -104,8 +104,7 @@ class TransactionShard:
     def timed_out(self, now_ms: int) -> Iterator[events.TimeoutPassed]:
         for transactional_id, known in self.transactions.items():
             if machine.is_timed_out(known, now_ms):
-                producer = Producer(known.producer_id, known.producer_epoch)
-                yield events.TimeoutPassed(None, transactional_id, producer)
+                yield events.TimeoutPassed(None, transactional_id, _producer(known))
 
     def expired(self, now_ms: int) -> Iterator[events.IdExpired]:
         for transactional_id, known in self.transactions.items():
@@ -114,9 +113,7 @@ class TransactionShard:
 
     # ----------------------------------------------------------------------------------- deciding
 
-    def _write(
-        self, transactional_id: str, value: Transaction, decision: Decision
-    ) -> None:
+    def _write(self, transactional_id: str, value: Transaction, decision: Decision) -> None:
         known = self.transactions.get(transactional_id)
         assert known is None or value.state in machine.TRANSITIONS[known.state], (
             f"{transactional_id} cannot go from {known.state.label} to {value.state.label}"
@@ -131,7 +128,7 @@ class TransactionShard:
             {
                 "markers": WriteMarkers(
                     transactional_id,
-                    Producer(prepared.producer_id, prepared.producer_epoch),
+                    _producer(prepared),
                     prepared.state is TransactionState.PREPARE_COMMIT,
                     prepared.partitions,
                     prepared.client_version,
@@ -149,7 +146,9 @@ class TransactionShard:
             decision.respond(event.token, body)
             self._ask_for_markers(event.transactional_id, value, decision)
         else:
-            decision.respond(event.token, _identity(Producer(value.producer_id, value.producer_epoch)))
+            decision.respond(
+                event.token, _identity(Producer(value.producer_id, value.producer_epoch))
+            )
 
     def _check_init(self, event: events.InitRequested) -> None:
         if event.two_phase_commit and not self._settings.two_phase_commit:
@@ -185,9 +184,7 @@ class TransactionShard:
         value = machine.end(known, event, now_ms)
         if value is None:
             assert known is not None
-            decision.respond(
-                event.token, _identity(Producer(known.producer_id, known.producer_epoch))
-            )
+            decision.respond(event.token, _identity(_producer(known)))
             return
         self._write(event.transactional_id, value, decision)
         decision.respond(event.token, _identity(machine.producer_after(value)))
@@ -197,7 +194,7 @@ class TransactionShard:
         self, event: events.MarkersWritten, now_ms: int, decision: Decision
     ) -> None:
         known = self._prepared(event.transactional_id)
-        if known is not None and event.producer == (known.producer_id, known.producer_epoch):
+        if known is not None and event.producer == _producer(known):
             self._write(event.transactional_id, machine.complete(known, now_ms), decision)
             decision.if_failed = events.MarkersDue(None, event.transactional_id)
 
@@ -210,13 +207,11 @@ class TransactionShard:
         known = self.transactions.get(transactional_id)
         return known if known is not None and known.state in machine.PREPARED else None
 
-    def _timeout_passed(
-        self, event: events.TimeoutPassed, now_ms: int, decision: Decision
-    ) -> None:
+    def _timeout_passed(self, event: events.TimeoutPassed, now_ms: int, decision: Decision) -> None:
         known = self.transactions.get(event.transactional_id)
         if (
             known is not None
-            and event.producer == (known.producer_id, known.producer_epoch)
+            and event.producer == _producer(known)
             and machine.is_timed_out(known, now_ms)
         ):
             value = machine.abort_with_fence(known, now_ms)
@@ -225,9 +220,7 @@ class TransactionShard:
 
     def _id_expired(self, event: events.IdExpired, now_ms: int, decision: Decision) -> None:
         known = self.transactions.get(event.transactional_id)
-        if known is not None and machine.is_expired(
-            known, self._settings.id_expiration_ms, now_ms
-        ):
+        if known is not None and machine.is_expired(known, self._settings.id_expiration_ms, now_ms):
             decision.records.append(TransactionRecord(event.transactional_id, None))
 
     # ----------------------------------------------------------------------------------- telling
@@ -273,6 +266,10 @@ class TransactionShard:
                 ]
             },
         )
+
+
+def _producer(transaction: Transaction) -> Producer:
+    return Producer(transaction.producer_id, transaction.producer_epoch)
 
 
 def _identity(producer: Producer) -> Body:

@@ -1,0 +1,65 @@
+"""AddOffsetsToTxn (key 25), versions 0–4: a transaction is about to commit a group's offsets.
+
+What is added is the group's partition of the offsets topic, which is made if it is not there.
+PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import TopicPartition
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.group_coordinator import OFFSETS_TOPIC
+from ottla.broker.parked_request import ParkedRequest
+from ottla.core.coordinator import Producer
+from ottla.core.txn.events import AddPartitionsRequested
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 25
+_FIRST_WITH_FENCED = 2
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    if not request.transactional_id or not request.group_id:
+        return {"error_code": ErrorCode.INVALID_REQUEST}
+    if broker.group_coordinator.topic is None:
+        return _create_and_add(broker, context, request)
+    return _add(broker, context, request)
+
+
+async def _create_and_add(broker: Broker, context: RequestContext, request: Any) -> Body | None:
+    try:
+        await broker.group_coordinator.create_topic()
+    except KafkaError as error:
+        return {"error_code": error.code}
+    response = _add(broker, context, request)
+    return response if isinstance(response, dict) else await response  # type: ignore[misc]
+
+
+def _add(broker: Broker, context: RequestContext, request: Any) -> Response:
+    index = broker.group_coordinator.partition_for(request.group_id)
+    if index is None:
+        return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+    def finish(body: Body) -> Body:
+        return _answer(body["error_code"], context.api_version)
+
+    parked = ParkedRequest(lambda code: _answer(code, context.api_version), finish)
+    broker.transaction_coordinator.submit(
+        AddPartitionsRequested(
+            parked,
+            request.transactional_id,
+            Producer(request.producer_id, request.producer_epoch),
+            frozenset({TopicPartition(OFFSETS_TOPIC, index)}),
+        )
+    )
+    return parked.response()
+
+
+def _answer(code: ErrorCode, version: int) -> Body:
+    if code == ErrorCode.PRODUCER_FENCED and version < _FIRST_WITH_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return {"error_code": code}

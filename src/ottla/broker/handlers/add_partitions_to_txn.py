@@ -1,0 +1,144 @@
+"""AddPartitionsToTxn (key 24), versions 0–5: partitions that a transaction is about to write to.
+
+- Versions 0–3 come from clients, for one transaction. From version 4 on brokers ask each other,
+  for many at once; `verify_only` asks whether the partitions are part of the transaction, and
+  changes nothing: TRANSACTION_ABORTABLE if not.
+- A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, one of an internal topic
+  TOPIC_AUTHORIZATION_FAILED from clients; then none is added, and the others are
+  OPERATION_NOT_ATTEMPTED.
+- PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.cluster import INTERNAL_TOPICS
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.parked_request import ParkedRequests
+from ottla.core.coordinator import Producer, Token
+from ottla.core.txn.events import AddPartitionsRequested, TransactionEvent, VerifyRequested
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 24
+_FIRST_BATCHED = 4
+_FIRST_WITH_FENCED = 2
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    version = context.api_version
+    if version >= _FIRST_BATCHED:
+        parked = ParkedRequests(lambda results: {"results_by_transaction": results})
+        for asked in request.transactions:
+            producer = Producer(asked.producer_id, asked.producer_epoch)
+            _Question(broker, version, asked.transactional_id, producer, asked.topics).ask(
+                parked, verify_only=asked.verify_only
+            )
+        return parked.response()
+    parked = ParkedRequests(
+        lambda results: {"results_by_topic_v3_and_below": results[0]["topic_results"]}
+    )
+    producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+    _Question(
+        broker,
+        version,
+        request.v3_and_below_transactional_id,
+        producer,
+        request.v3_and_below_topics,
+    ).ask(parked, verify_only=False)
+    return parked.response()
+
+
+class _Question:
+    """About one transaction."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        version: int,
+        transactional_id: str,
+        producer: Producer,
+        topics: Sequence[Any],
+    ) -> None:
+        self._broker = broker
+        self._version = version
+        self._id = transactional_id
+        self._producer = producer
+        self._keys = [
+            TopicPartition(topic.name, index) for topic in topics for index in topic.partitions
+        ]
+
+    def ask(self, parked: ParkedRequests, *, verify_only: bool) -> None:
+        refused = self._refused()
+        if refused:
+            attempted = dict.fromkeys(self._keys, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            parked.add(self._result({**attempted, **refused}))
+        elif not self._id:
+            parked.add(self._all(ErrorCode.INVALID_REQUEST))
+        else:
+            token = _Finished(self, parked.part(self._all))
+            self._broker.transaction_coordinator.submit(self._event(token, verify_only))
+
+    def _event(self, token: Token, verify_only: bool) -> TransactionEvent:
+        keys = frozenset(self._keys)
+        if verify_only:
+            return VerifyRequested(token, self._id, self._producer, keys)
+        return AddPartitionsRequested(
+            token,
+            self._id,
+            self._producer,
+            keys,
+            client_version=2 if self._version >= _FIRST_BATCHED else 0,
+        )
+
+    def _refused(self) -> dict[TopicPartition, ErrorCode]:
+        refused: dict[TopicPartition, ErrorCode] = {}
+        for key in self._keys:
+            topic = self._broker.image.topics.get(key.topic)
+            if key.topic in INTERNAL_TOPICS and self._version < _FIRST_BATCHED:
+                refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif topic is None or not 0 <= key.partition < len(topic.partitions):
+                refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return refused
+
+    def finish(self, body: Body) -> Body:
+        if "errors" in body:
+            return self._result({key: body["errors"].get(key, 0) for key in self._keys})
+        return self._all(body["error_code"])
+
+    def _all(self, code: ErrorCode) -> Body:
+        if code == ErrorCode.PRODUCER_FENCED and self._version < _FIRST_WITH_FENCED:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        return self._result(dict.fromkeys(self._keys, code))
+
+    def _result(self, codes: dict[TopicPartition, ErrorCode]) -> Body:
+        topics: dict[str, list[Body]] = {}
+        for key, code in codes.items():
+            told = {"partition_index": key.partition, "partition_error_code": code}
+            topics.setdefault(key.topic, []).append(told)
+        return {
+            "transactional_id": self._id,
+            "topic_results": [
+                {"name": name, "results_by_partition": results} for name, results in topics.items()
+            ],
+        }
+
+
+class _Finished:
+    """A token that tells another what the answer to a question is."""
+
+    __slots__ = ("_question", "_token")
+
+    def __init__(self, question: _Question, token: Token) -> None:
+        self._question = question
+        self._token = token
+
+    def reply(self, body: Body) -> None:
+        self._token.reply(self._question.finish(body))
+
+    def fail(self, error: Any) -> None:
+        self._token.fail(error)

@@ -1,0 +1,41 @@
+"""DescribeTransactions (key 65), version 0: the state of transactional ids.
+
+An id that is not known is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.parked_request import ParkedRequests
+from ottla.core.txn.events import DescribeRequested
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 65
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    ids = request.transactional_ids
+
+    def finish(states: list[Body]) -> Body:
+        return {
+            "transaction_states": [
+                {"transactional_id": id, **state} for id, state in zip(ids, states, strict=True)
+            ]
+        }
+
+    parked = ParkedRequests(finish)
+    for transactional_id in ids:
+        if transactional_id:
+            token = parked.part(_error)
+            broker.transaction_coordinator.submit(DescribeRequested(token, transactional_id))
+        else:
+            parked.add(_error(ErrorCode.INVALID_REQUEST))
+    return parked.response()
+
+
+def _error(code: ErrorCode) -> Body:
+    return {"error_code": code}

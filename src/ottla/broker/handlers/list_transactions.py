@@ -1,0 +1,47 @@
+"""ListTransactions (key 66), versions 0–2: the transactional ids that this broker coordinates.
+
+- Filters by state and producer id; by how long ago a transaction began (version 1, KIP-994); by a
+  regular expression for the id (version 2, KIP-1152). Each that is given must hold.
+- A state that does not exist is told back, and matches nothing.
+- While any partition of the transaction topic loads: COORDINATOR_LOAD_IN_PROGRESS.
+
+Deviation: see base/pattern.py for the regular expressions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.parked_request import ParkedRequests
+from ottla.core.txn.events import ListFilters
+from ottla.core.txn.records import TransactionState
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 66
+_STATES = {state.label: state for state in TransactionState}
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    states = None
+    if request.state_filters:
+        states = frozenset(_STATES[name] for name in request.state_filters if name in _STATES)
+    filters = ListFilters(frozenset(request.producer_id_filters), states, request.duration_filter)
+    unknown = [name for name in request.state_filters if name not in _STATES]
+
+    def finish(parts: list[Body]) -> Body:
+        for part in parts:
+            if "error_code" in part:
+                return part
+        found = [each for part in parts for each in part["transactions"]]
+        return {"unknown_state_filters": unknown, "transaction_states": found}
+
+    parked = ParkedRequests(finish)
+    broker.transaction_coordinator.list_transactions(filters, lambda: parked.part(_error))
+    return parked.response()
+
+
+def _error(code: ErrorCode) -> Body:
+    return {"error_code": code}

@@ -1,0 +1,155 @@
+"""TxnOffsetCommit (key 28), versions 0–5: commit a group's offsets in a transaction.
+
+They count once the transaction is committed. Until then OffsetFetch with `require_stable` answers
+UNSTABLE_OFFSET_COMMIT for them.
+
+- The group's partition of the offsets topic must be part of the transaction: see
+  transaction_admission.py; from version 5 on it is added to it (KIP-890).
+- From version 3 on with the member's id, instance and generation, so that one that was left behind
+  by a rebalance cannot commit (KIP-447).
+- Topics and partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION; the others are
+  committed all the same.
+- COORDINATOR_LOAD_IN_PROGRESS is COORDINATOR_NOT_AVAILABLE before version 2, whose clients would
+  fail on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.group_coordinator import OFFSETS_TOPIC
+from ottla.broker.parked_request import ParkedRequest
+from ottla.broker.transaction_admission import Admission, offset_commit_operation
+from ottla.core.coordinator import Producer
+from ottla.core.group.events import CommitPartition, CommitRequested, CommitTopic
+from ottla.core.group.offsets import commit_error
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 28
+_FIRST_WITH_LOADING = 2
+_NO_RETENTION = -1
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    if not request.transactional_id or not request.group_id:
+        return _all(request, ErrorCode.INVALID_REQUEST)
+    index = broker.group_coordinator.partition_for(request.group_id)
+    if index is None:
+        return _all(request, ErrorCode.NOT_COORDINATOR)
+    admission = Admission(
+        broker,
+        request.transactional_id,
+        Producer(request.producer_id, request.producer_epoch),
+        [TopicPartition(OFFSETS_TOPIC, index)],
+        offset_commit_operation(context.api_version),
+    )
+    refused = admission.check()
+    if refused and admission.can_add(refused):
+        return _add_and_commit(broker, context, request, admission, refused)
+    return _commit_if(broker, context, request, admission, refused)
+
+
+async def _add_and_commit(
+    broker: Broker,
+    context: RequestContext,
+    request: Any,
+    admission: Admission,
+    refused: dict[TopicPartition, ErrorCode],
+) -> Body | None:
+    refused = await admission.add(refused)
+    response = _commit_if(broker, context, request, admission, refused)
+    return response if isinstance(response, dict) else await response  # type: ignore[misc]
+
+
+def _commit_if(
+    broker: Broker,
+    context: RequestContext,
+    request: Any,
+    admission: Admission,
+    refused: dict[TopicPartition, ErrorCode],
+) -> Response:
+    if refused:
+        (code,) = refused.values()
+        error = admission.offset_commit_error(code)
+        return _all(request, _told(error.code, context.api_version))
+    return _commit(broker, context, request)
+
+
+def _commit(broker: Broker, context: RequestContext, request: Any) -> Response:
+    topics, unknown = _sort_out(broker, request)
+    if not topics:
+        return {"topics": unknown}
+
+    def finish(body: Body) -> Body:
+        return {"topics": _merged(unknown, body["topics"], context.api_version)}
+
+    event = CommitRequested(
+        None,
+        request.group_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        retention_ms=_NO_RETENTION,
+        topics=topics,
+        producer=Producer(request.producer_id, request.producer_epoch),
+    )
+    parked = ParkedRequest(lambda code: finish(commit_error(event, code)), finish)
+    event.token = parked
+    broker.group_coordinator.submit(event)
+    return parked.response()
+
+
+def _sort_out(broker: Broker, request: Any) -> tuple[list[CommitTopic], list[Body]]:
+    """What can be committed, and the answers to what cannot."""
+    topics: list[CommitTopic] = []
+    unknown: list[Body] = []
+    for asked in request.topics:
+        topic = broker.image.topics.get(asked.name)
+        count = 0 if topic is None else len(topic.partitions)
+        known = [
+            CommitPartition(
+                each.partition_index,
+                each.committed_offset,
+                each.committed_leader_epoch,
+                each.committed_metadata,
+            )
+            for each in asked.partitions
+            if 0 <= each.partition_index < count
+        ]
+        if len(known) < len(asked.partitions):
+            missing = [each for each in asked.partitions if not 0 <= each.partition_index < count]
+            unknown.append(_topic(asked.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        if known and topic is not None:
+            topics.append(CommitTopic(topic.name, topic.topic_id, known))
+    return topics, unknown
+
+
+def _merged(unknown: list[Body], committed: list[Body], version: int) -> list[Body]:
+    """Each topic once, as clients expect it."""
+    merged: dict[str, list[Body]] = {}
+    for topic in (*unknown, *committed):
+        partitions = merged.setdefault(topic["name"], [])
+        partitions += [
+            {**each, "error_code": _told(each["error_code"], version)}
+            for each in topic["partitions"]
+        ]
+    return [{"name": name, "partitions": partitions} for name, partitions in merged.items()]
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _FIRST_WITH_LOADING:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code
+
+
+def _topic(name: str, partitions: list[Any], code: ErrorCode) -> Body:
+    answers = [{"partition_index": each.partition_index, "error_code": code} for each in partitions]
+    return {"name": name, "partitions": answers}
+
+
+def _all(request: Any, code: ErrorCode) -> Body:
+    return {"topics": [_topic(topic.name, topic.partitions, code) for topic in request.topics]}

@@ -1,0 +1,318 @@
+"""The transaction coordinator of a broker: the shards of the transaction topic, and their
+surroundings.
+
+Decisions are in core/txn; this brings them the partitions, the clock, the requests and new producer
+ids, and writes the markers they ask for. The topic is made when somebody first asks for a
+coordinator.
+
+    EndTxn ─► decision, committed ─► answer
+                                  └► markers to every partition ─► all there ─► Complete, committed
+
+A marker that cannot be written is tried again until it can: the decision stands. A partition that
+no longer exists needs none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.base.cluster import TopicImage
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import TopicPartition
+from ottla.broker.coordinator_runtime import (
+    CoordinatorRuntime,
+    RuntimePorts,
+    RuntimeSettings,
+    ShardRunner,
+    ShardState,
+)
+from ottla.broker.partition import Partition
+from ottla.broker.timers import Timers
+from ottla.broker.transaction_markers import LocalMarkers, Marker, Markers
+from ottla.core.coordinator import Body, Event, Producer, Token
+from ottla.core.group.hashing import partition_for
+from ottla.core.txn import machine
+from ottla.core.txn.events import (
+    EndRequested,
+    InitRequested,
+    ListFilters,
+    ListRequested,
+    MarkersWritten,
+    TransactionEvent,
+)
+from ottla.core.txn.settings import TransactionSettings
+from ottla.core.txn.shard import TransactionShard, WriteMarkers
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+TRANSACTION_TOPIC = "__transaction_state"
+MARKER_RETRY_S = 0.1
+IDS_PER_TURN = 500
+"""How many transactional ids are aborted or forgotten between two looks at the loop."""
+
+
+class TransactionCoordinator:
+    def __init__(self, broker: Broker, markers: Markers | None = None) -> None:
+        self._broker = broker
+        config = broker.config
+        self._markers = markers or LocalMarkers(broker)
+        self._timers = Timers(broker.clock)
+        ports = RuntimePorts(
+            broker.clock, self._timers, broker.flusher, broker.run_blocking, broker.spawn
+        )
+        self.runtime = CoordinatorRuntime(
+            ports,
+            lambda: TransactionShard(TransactionSettings.of(config), _MarkerToken(self)),
+            RuntimeSettings(load_buffer_bytes=config.transaction_state_log_load_buffer_size),
+        )
+        self._is_open = True
+        self._creation: asyncio.Task[None] | None = None
+        self._told_reason = ""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # --------------------------------------------------------------------------- life and death
+
+    def start(self) -> None:
+        config = self._broker.config
+        self._tasks = [
+            asyncio.ensure_future(self._repeat(each, interval_ms / 1000))
+            for each, interval_ms in (
+                (
+                    self.abort_timed_out,
+                    config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                ),
+                (
+                    self.forget_expired,
+                    config.transaction_remove_expired_transaction_cleanup_interval_ms,
+                ),
+            )
+        ]
+
+    def stop(self) -> None:
+        """Nothing is decided any more, and nobody is kept waiting."""
+        self._is_open = False
+        for task in self._tasks:
+            task.cancel()
+        self.runtime.close()
+        self._timers.cancel_all()
+
+    def partition_opened(self, partition: Partition) -> None:
+        self.runtime.partition_opened(partition.key.partition, partition)
+
+    def topic_deleted(self, topic: TopicImage) -> None:
+        if topic.name == TRANSACTION_TOPIC:
+            self.runtime.close()
+
+    # ------------------------------------------------------------------------------- for handlers
+
+    @property
+    def topic(self) -> TopicImage | None:
+        return self._broker.image.topics.get(TRANSACTION_TOPIC)
+
+    def partition_for(self, transactional_id: str) -> int | None:
+        topic = self.topic
+        return None if topic is None else partition_for(transactional_id, len(topic.partitions))
+
+    def submit(self, event: TransactionEvent) -> None:
+        """Decide an event about a transactional id; its token gets the answer, or the error."""
+        try:
+            runner = self._runner(event.transactional_id)
+        except KafkaError as error:
+            _fail(event, error.code)
+        else:
+            runner.submit(event)
+
+    async def submit_with_id(self, event: InitRequested | EndRequested) -> None:
+        """As `submit`, with a new producer id if one is needed. Raises KafkaError if there is
+        none to be had."""
+        if self.wants_producer_id(event):
+            event.new_producer_id = await self._broker.producer_ids.next()
+        self.submit(event)
+
+    def wants_producer_id(self, event: InitRequested | EndRequested) -> bool:
+        try:
+            shard = self._shard(event.transactional_id)
+        except KafkaError:
+            return False
+        return shard.wants_producer_id(event)
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partition: TopicPartition
+    ) -> ErrorCode:
+        """Whether a partition is part of a producer's transaction, as far as is decided now."""
+        try:
+            known = self._shard(transactional_id).transactions.get(transactional_id)
+            machine.verify_partition(known, producer, partition)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    def list_transactions(self, filters: ListFilters, new_token: Callable[[], Token]) -> None:
+        """Ask every shard; each answers to a token of its own. Those that load say so."""
+        if not self._is_open:
+            new_token().fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        for runner in self.runtime.runners:
+            if runner.state is not ShardState.CLOSED:
+                runner.submit(ListRequested(new_token(), filters))
+
+    def _runner(self, transactional_id: str) -> ShardRunner:
+        """Raises KafkaError: there is none that could decide."""
+        if not self._is_open:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        index = self.partition_for(transactional_id)
+        runner = None if index is None else self.runtime.runner(index)
+        if runner is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return runner
+
+    def _shard(self, transactional_id: str) -> TransactionShard:
+        """To look at. Raises KafkaError unless it is loaded."""
+        runner = self._runner(transactional_id)
+        if runner.state is not ShardState.ACTIVE:
+            is_loading = runner.state is ShardState.LOADING
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR
+            )
+        assert isinstance(runner.shard, TransactionShard)
+        return runner.shard
+
+    async def create_topic(self) -> None:
+        """Make the transaction topic if it is not there. Raises KafkaError."""
+        if self.topic is not None:
+            return
+        if self._creation is None:
+            self._creation = asyncio.ensure_future(self._create_topic())
+            self._creation.add_done_callback(self._created)
+        await asyncio.shield(self._creation)
+
+    async def _create_topic(self) -> None:
+        (decision,) = await self._broker.controller.auto_create_topics([TRANSACTION_TOPIC])
+        if decision.error is not None and self.topic is None:
+            reason = decision.error.message
+            if reason != self._told_reason:  # clients ask again, and again
+                logger.error("%s cannot be created: %s", TRANSACTION_TOPIC, reason)
+                self._told_reason = reason
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+
+    def _created(self, task: asyncio.Task[None]) -> None:
+        self._creation = None
+        if not task.cancelled():
+            task.exception()  # whoever waited for it has been told
+
+    # ------------------------------------------------------------------------------------ markers
+
+    def write_markers(self, wanted: WriteMarkers) -> None:
+        """The decision is committed: tell every partition."""
+        if not wanted.partitions:
+            self._all_written(wanted)
+            return
+        self._write_to(wanted, set(wanted.partitions))
+
+    def _write_to(self, wanted: WriteMarkers, missing: set[TopicPartition]) -> None:
+        try:
+            known = self._shard(wanted.transactional_id).transactions.get(wanted.transactional_id)
+        except KafkaError:
+            return  # whoever loads the partition next finds the decision
+        if known is None or known.state not in machine.PREPARED:
+            return
+        if wanted.producer != (known.producer_id, known.producer_epoch):
+            return
+        index = self.partition_for(wanted.transactional_id)
+        partition = self._broker.partitions.get((TRANSACTION_TOPIC, index or 0))
+        marker = Marker(
+            wanted.producer,
+            wanted.commit,
+            0 if partition is None else partition.leader_epoch,
+            wanted.client_version,
+        )
+        unanswered, failed = set(missing), set[TopicPartition]()
+
+        def on_written(key: TopicPartition, error: KafkaError | None) -> None:
+            unanswered.discard(key)
+            if error is not None and not self._is_settled(wanted, key, error):
+                failed.add(key)
+            if unanswered:
+                return
+            if failed:
+                again = partial(self._write_to, wanted, failed)
+                self._timers.start(("markers", wanted.transactional_id), MARKER_RETRY_S, again)
+            else:
+                self._all_written(wanted)
+
+        for key in sorted(missing):
+            self._markers.write(key, marker, on_written)
+
+    def _is_settled(self, wanted: WriteMarkers, key: TopicPartition, error: KafkaError) -> bool:
+        """Whether a partition needs no marker any more."""
+        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            topic = self._broker.image.topics.get(key.topic)
+            return topic is None or key.partition >= len(topic.partitions)
+        if error.code == ErrorCode.INVALID_PRODUCER_EPOCH:
+            logger.warning(
+                "%s: %s knows a newer epoch of producer %d: its transaction is over there",
+                wanted.transactional_id,
+                key,
+                wanted.producer.id,
+            )
+            return True
+        return False
+
+    def _all_written(self, wanted: WriteMarkers) -> None:
+        """In the next turn of the loop: we may have been called while the runner writes."""
+        event = MarkersWritten(None, wanted.transactional_id, wanted.producer)
+        asyncio.get_running_loop().call_soon(self.submit, event)
+
+    # --------------------------------------------------------------------------------------- time
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]], interval_s: float) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                await work()
+            except Exception:
+                logger.exception("transactions were not all looked at; it is tried again later")
+
+    async def abort_timed_out(self) -> None:
+        """Abort what has been open for longer than its producer asked for."""
+        await self._submit_found(lambda shard, now_ms: list(shard.timed_out(now_ms)))
+
+    async def forget_expired(self) -> None:
+        """Forget transactional ids that nobody has used for long."""
+        await self._submit_found(lambda shard, now_ms: list(shard.expired(now_ms)))
+
+    async def _submit_found(
+        self, find: Callable[[TransactionShard, int], Sequence[TransactionEvent]]
+    ) -> None:
+        for runner in self.runtime.runners:
+            if runner.state is not ShardState.ACTIVE:
+                continue
+            assert isinstance(runner.shard, TransactionShard)
+            for number, event in enumerate(find(runner.shard, self._broker.clock.time_ms())):
+                if number % IDS_PER_TURN == IDS_PER_TURN - 1:
+                    await asyncio.sleep(0)
+                logger.info("%s: %s", event.transactional_id, type(event).__name__)
+                runner.submit(event)
+
+
+class _MarkerToken:
+    """What a shard answers to when it wants markers (core/txn/shard.py)."""
+
+    def __init__(self, coordinator: TransactionCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def reply(self, body: Body) -> None:
+        self._coordinator.write_markers(body["markers"])
+
+    def fail(self, error: KafkaError) -> None:
+        """The decision could not be written, so there is none; or we stop."""
+
+
+def _fail(event: Event, code: ErrorCode) -> None:
+    if event.token is not None:
+        event.token.fail(KafkaError(code))

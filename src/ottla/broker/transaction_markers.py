@@ -1,0 +1,110 @@
+"""Markers: the control batches by which a transaction ends in each of its partitions.
+
+`Markers` is the port that the transaction coordinator writes them through, `LocalMarkers` the one
+for partitions that this broker leads. Partitions led by others would be told by WriteTxnMarkers,
+whose handler ends here too.
+
+A marker for a partition of the offsets topic goes through the group coordinator, whose pending
+offsets it decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import TopicPartition
+from ottla.broker.group_coordinator import OFFSETS_TOPIC
+from ottla.core.coordinator import Body, Producer
+from ottla.wire.records.batch import read_header
+from ottla.wire.records.builder import end_txn_marker
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.partition import Partition
+
+OnWritten = Callable[[TopicPartition, KafkaError | None], None]
+"""Told once of each partition: its marker is committed, or why not."""
+
+
+class Marker(NamedTuple):
+    producer: Producer
+    commit: bool
+    coordinator_epoch: int
+    transaction_version: int = 0
+    """2: the producer's epoch is above that of everything in the transaction (KIP-890)."""
+
+
+class Markers(Protocol):
+    def write(self, partition: TopicPartition, marker: Marker, on_written: OnWritten) -> None: ...
+
+
+class _Answer:
+    """The token of a marker that somebody else writes."""
+
+    __slots__ = ("_key", "_on_written")
+
+    def __init__(self, key: TopicPartition, on_written: OnWritten) -> None:
+        self._key = key
+        self._on_written = on_written
+
+    def reply(self, body: Body) -> None:
+        self._on_written(self._key, None)
+
+    def fail(self, error: KafkaError) -> None:
+        self._on_written(self._key, error)
+
+
+class LocalMarkers:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def write(self, partition: TopicPartition, marker: Marker, on_written: OnWritten) -> None:
+        try:
+            found = self._broker.find_partition(partition)
+            self._check_version(found, marker)
+        except KafkaError as error:
+            on_written(partition, error)
+            return
+        if partition.topic == OFFSETS_TOPIC:
+            self._broker.group_coordinator.end_transaction(
+                partition.partition,
+                marker.producer,
+                marker.coordinator_epoch,
+                _Answer(partition, on_written),
+                commit=marker.commit,
+            )
+        else:
+            self._append(found, marker, on_written)
+
+    def _check_version(self, partition: Partition, marker: Marker) -> None:
+        """In version 2 a marker has a newer epoch than what it ends; the same marker may come
+        twice, when nothing is open any more."""
+        producer, producers = marker.producer, partition.log.producers
+        if marker.transaction_version >= 2 and producers.is_open(producer.id, producer.epoch):
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"a marker of epoch {producer.epoch} cannot end what has the same epoch",
+            )
+
+    def _append(self, partition: Partition, marker: Marker, on_written: OnWritten) -> None:
+        broker, now_ms = self._broker, self._broker.clock.time_ms()
+        batch = end_txn_marker(*marker.producer, marker.commit, marker.coordinator_epoch, now_ms)
+        try:
+            result = partition.append(batch, read_header(batch), now_ms)
+        except KafkaError as error:
+            on_written(partition.key, error)
+            return
+        if not partition.waits_for_sync:
+            if partition.log.wants_flush:
+                broker.flusher.request(partition)
+            on_written(partition.key, None)
+            return
+        synced = broker.flusher.wait_for(partition, result.last_offset + 1)
+        synced.add_done_callback(lambda done: on_written(partition.key, _failure(done)))
+
+
+def _failure(done: asyncio.Future[None]) -> KafkaError | None:
+    error = None if done.cancelled() else done.exception()
+    return error if isinstance(error, KafkaError) else None
