@@ -7,7 +7,7 @@ answer they read as defaults, so a scenario says from which version on it expect
 from __future__ import annotations
 
 import pytest
-from tests.integration.scenarios import configs, groups, records, topics
+from tests.integration.scenarios import configs, groups, records, topics, transactions
 from tests.integration.scenarios.given import TIMESTAMP, Given, Scenarios
 from tests.raw_client import Api, RawClient
 
@@ -32,6 +32,7 @@ SCENARIOS: Scenarios = {
     **topics.SCENARIOS,
     **configs.SCENARIOS,
     **groups.SCENARIOS,
+    **transactions.SCENARIOS,
 }
 CASES = [(api_key, version) for api_key in API_KEYS for version in schema.versions(api_key)]
 

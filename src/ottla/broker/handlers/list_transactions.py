@@ -4,11 +4,11 @@
   regular expression for the id (version 2, KIP-1152). Each that is given must hold.
 - A state that does not exist is told back, and matches nothing.
 - While any partition of the transaction topic loads: COORDINATOR_LOAD_IN_PROGRESS.
-
-Deviation: see base/pattern.py for the regular expressions."""
+- An expression that cannot be understood is INVALID_REGULAR_EXPRESSION."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
@@ -29,13 +29,22 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     if request.state_filters:
         states = frozenset(_STATES[name] for name in request.state_filters if name in _STATES)
     filters = ListFilters(frozenset(request.producer_id_filters), states, request.duration_filter)
+    try:
+        pattern = re.compile(request.transactional_id_pattern or ".*", re.DOTALL)
+    except re.error:
+        return _error(ErrorCode.INVALID_REGULAR_EXPRESSION)
     unknown = [name for name in request.state_filters if name not in _STATES]
 
     def finish(parts: list[Body]) -> Body:
         for part in parts:
             if "error_code" in part:
                 return part
-        found = [each for part in parts for each in part["transactions"]]
+        found = [
+            each
+            for part in parts
+            for each in part["transactions"]
+            if pattern.fullmatch(each["transactional_id"])
+        ]
         return {"unknown_state_filters": unknown, "transaction_states": found}
 
     parked = ParkedRequests(finish)

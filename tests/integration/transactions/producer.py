@@ -1,0 +1,245 @@
+"""A transactional producer spoken by hand, in either version of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from tests.raw_client import Api, RawClient, produce_body, read_batches, values
+
+from ottla.base.errors import ErrorCode
+from ottla.wire.records.builder import build_batch
+
+TIMESTAMP = 1_700_000_000_000
+_numbers = count(1)
+
+
+def new_id() -> str:
+    """A transactional id that no other test uses."""
+    return f"txn-{next(_numbers)}"
+
+
+class TransactionalProducer:
+    """Keeps its identity and sequence numbers; every request may be sent in any version, and with
+    another identity."""
+
+    def __init__(self, client: RawClient, transactional_id: str | None = None) -> None:
+        self.client = client
+        self.id = transactional_id or new_id()
+        self.producer_id = self.epoch = -1
+        self.sequences: dict[tuple[str, int], int] = {}
+
+    def find_coordinator(self) -> None:
+        answer = self.client.call(Api.FIND_COORDINATOR, 3, key=self.id, key_type=1)
+        assert answer.error_code == 0, answer
+
+    def init(
+        self, version: int = 5, *, timeout_ms: int = 60_000, as_me: bool = False, **more: Any
+    ) -> ErrorCode:
+        """`as_me`: tell who we are (KIP-360)."""
+        body = {
+            "transactional_id": self.id,
+            "transaction_timeout_ms": timeout_ms,
+            "producer_id": self.producer_id if as_me else -1,
+            "producer_epoch": self.epoch if as_me else -1,
+            **more,
+        }
+        answer = self.client.call(Api.INIT_PRODUCER_ID, version, **body)
+        if answer.error_code == 0:
+            self._become(answer.producer_id, answer.producer_epoch)
+        else:
+            assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
+        return ErrorCode(answer.error_code)
+
+    def begin(self, version: int = 5, **more: Any) -> TransactionalProducer:
+        self.find_coordinator()
+        assert self.init(version, **more) is ErrorCode.NONE
+        return self
+
+    def _become(self, producer_id: int, epoch: int) -> None:
+        if (producer_id, epoch) != (self.producer_id, self.epoch):
+            self.producer_id, self.epoch = producer_id, epoch
+            self.sequences.clear()
+
+    def identity(self, **more: Any) -> dict[str, Any]:
+        return {
+            "transactional_id": self.id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            **more,
+        }
+
+    def add(self, topic: str, *partitions: int, version: int = 3, **more: Any) -> ErrorCode:
+        """The error of the first partition."""
+        identity = self.identity(**more)
+        topics = [{"name": topic, "partitions": list(partitions or (0,))}]
+        if version < 4:
+            body = {f"v3_and_below_{name}": value for name, value in identity.items()}
+            body["v3_and_below_topics"] = topics
+            answer = self.client.call(Api.ADD_PARTITIONS_TO_TXN, version, **body)
+            results = answer.results_by_topic_v3_and_below
+        else:
+            body = {"transactions": [{"verify_only": False, **identity, "topics": topics}]}
+            answer = self.client.call(Api.ADD_PARTITIONS_TO_TXN, version, **body)
+            assert answer.error_code == 0
+            (result,) = answer.results_by_transaction
+            assert result.transactional_id == identity["transactional_id"]
+            results = result.topic_results
+        return ErrorCode(results[0].results_by_partition[0].partition_error_code)
+
+    def produce(
+        self, topic: str, *contents: bytes, partition: int = 0, version: int = 12, **more: Any
+    ) -> ErrorCode:
+        return ErrorCode(
+            self.produce_many({(topic, partition): contents}, version=version, **more)[0]
+        )
+
+    def produce_many(
+        self,
+        contents: Mapping[tuple[str, int], Sequence[bytes]],
+        *,
+        version: int = 12,
+        transactional: bool = True,
+        **more: Any,
+    ) -> list[int]:
+        """Error codes, in order; one request."""
+        identity = self.identity(**more)
+        topics: dict[Any, dict[int, bytes | None]] = {}
+        for (topic, partition), records in contents.items():
+            sequence = more.get("base_sequence", self.sequences.get((topic, partition), 0))
+            batch = build_batch(
+                [(None, content, (), TIMESTAMP) for content in records],
+                producer_id=identity["producer_id"],
+                producer_epoch=identity["producer_epoch"],
+                base_sequence=sequence,
+                transactional=transactional,
+            )
+            topics.setdefault(topic, {})[partition] = batch
+        body = produce_body(topics, -1)
+        body["transactional_id"] = identity["transactional_id"]
+        answer = self.client.call(Api.PRODUCE, version, **body)
+        codes = []
+        for topic_answer, (topic, partitions) in zip(answer.responses, topics.items(), strict=True):
+            for each in topic_answer.partition_responses:
+                codes.append(each.error_code)
+                if each.error_code == 0:
+                    key = (topic, each.index)
+                    assert partitions[each.index] is not None
+                    self.sequences[key] = self.sequences.get(key, 0) + len(contents[key])
+        return codes
+
+    def add_offsets(self, group: str, version: int = 3, **more: Any) -> ErrorCode:
+        body = self.identity(group_id=group, **more)
+        return ErrorCode(self.client.call(Api.ADD_OFFSETS_TO_TXN, version, **body).error_code)
+
+    def commit_offset(
+        self,
+        group: str,
+        topic: str,
+        offset: int,
+        *,
+        partition: int = 0,
+        version: int = 5,
+        **more: Any,
+    ) -> ErrorCode:
+        asked = {
+            "partition_index": partition,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        body = self.identity(
+            group_id=group,
+            topics=[{"name": topic, "partitions": [asked]}],
+            **{"generation_id": -1, "member_id": "", "group_instance_id": None, **more},
+        )
+        answer = self.client.call(Api.TXN_OFFSET_COMMIT, version, **body)
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+    def end(self, commit: bool = True, version: int = 5, **more: Any) -> ErrorCode:
+        answer = self.client.call(Api.END_TXN, version, committed=commit, **self.identity(**more))
+        if version >= 5 and answer.error_code == 0:
+            self._become(answer.producer_id, answer.producer_epoch)
+        return ErrorCode(answer.error_code)
+
+    def state(self) -> Any:
+        answer = self.client.call(Api.DESCRIBE_TRANSACTIONS, 0, transactional_ids=[self.id])
+        (state,) = answer.transaction_states
+        return state
+
+
+def read_committed(client: RawClient, topic: str, partition: int = 0) -> list[bytes]:
+    """What a consumer under read_committed is given, from the beginning to the last stable offset,
+    a batch at a time."""
+    found: list[bytes] = []
+    offset = 0
+    while True:
+        answer = fetch_committed(client, topic, offset, partition)
+        assert answer.error_code == 0, answer
+        if not len(answer.records):
+            return found
+        found += values_committed(answer, offset)
+        offset = read_batches_end(answer.records)
+
+
+def fetch_committed(
+    client: RawClient, topic: str, offset: int = 0, partition: int = 0, **more: Any
+) -> Any:
+    asked = {
+        "partition": partition,
+        "fetch_offset": offset,
+        "partition_max_bytes": 1 << 20,
+        "current_leader_epoch": -1,
+        "last_fetched_epoch": -1,
+    }
+    answer = client.call(
+        Api.FETCH,
+        12,
+        **{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, **more},
+        isolation_level=1,
+        session_epoch=-1,
+        topics=[{"topic": topic, "partitions": [asked]}],
+    )
+    assert answer.error_code == 0
+    return answer.responses[0].partitions[0]
+
+
+def values_committed(answer: Any, offset: int) -> list[bytes]:
+    """As clients do it: skip what is aborted, until its marker."""
+    from ottla.wire.records.batch import iter_headers
+    from ottla.wire.records.builder import ControlType, control_type
+    from ottla.wire.records.record import iter_records
+
+    pending = sorted(
+        ((txn.first_offset, txn.producer_id) for txn in answer.aborted_transactions or ()),
+        reverse=True,
+    )
+    aborted: set[int] = set()
+    found: list[bytes] = []
+    data = bytes(answer.records)
+    for header in iter_headers(data):
+        while pending and pending[-1][0] <= header.last_offset:
+            aborted.add(pending.pop()[1])
+        if header.is_control:
+            if control_type(data, header) is ControlType.ABORT:
+                aborted.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborted):
+            found += [
+                record.value or b""
+                for record in iter_records(data, header)
+                if record.offset >= offset
+            ]
+    return found
+
+
+def read_batches_end(records: Any) -> int:
+    from ottla.wire.records.batch import iter_headers
+
+    return max(header.next_offset for header in iter_headers(bytes(records)))
+
+
+def read_all(client: RawClient, topic: str, partition: int = 0) -> list[bytes]:
+    """What a consumer under read_uncommitted is given, without the markers."""
+    answer = client.fetch(topic, 0, partition)
+    return [value for value in values(read_batches(answer.records)) if value]
