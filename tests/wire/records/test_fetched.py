@@ -7,7 +7,7 @@ import pytest
 from ottla.wire.records import batch as b
 from ottla.wire.records.batch import seal
 from ottla.wire.records.builder import build_batch, end_txn_marker
-from ottla.wire.records.errors import CorruptBatch, UnsupportedMagic
+from ottla.wire.records.errors import BatchError, CorruptBatch, UnsupportedMagic
 from ottla.wire.records.fetched import iter_fetched
 
 
@@ -124,6 +124,14 @@ def test_a_damaged_batch_raises_after_those_before_it() -> None:
     assert next(found)[0].base_offset == 0
     with pytest.raises(CorruptBatch):
         next(found)
+
+
+def test_a_damaged_batch_is_not_taken_for_one_below_the_bounds() -> None:
+    batch = bytearray(plain(10))
+    struct.pack_into(">i", batch, b.LAST_OFFSET_DELTA_AT, -5)
+    for records in (batch, seal(batch)):
+        with pytest.raises(BatchError):
+            wanted(bytes(records), first_offset=10)
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -48,14 +48,11 @@ def iter_fetched(
         if header.base_offset >= end_offset:
             return
         end = header.end
-        is_below = header.last_offset < first_offset and header.magic == MAGIC
-        if is_below and void is None:
-            yield header, False
-            continue
         validate(records, header.position, header)
         if not 0 <= header.base_offset <= MAX_OFFSET - header.last_offset_delta - 1:
             raise CorruptBatch(f"the batch at byte {header.position} has impossible offsets")
         is_void = void is not None and void.covers(records, header)
+        is_below = header.last_offset < first_offset
         yield header, not (is_below or is_void or header.is_control)
     _refuse_old_tail(records, end)
 
