@@ -2,11 +2,18 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from tests.wire.records.strategies import EXAMPLE, records
+from tests.wire.records.strategies import EXAMPLE, codecs, records
 
 from ottla.wire.records import batch as b
-from ottla.wire.records.batch import HEADER_STRUCT, read_header, seal, validate
+from ottla.wire.records.batch import (
+    HEADER_STRUCT,
+    read_header,
+    seal,
+    stamp_producer,
+    validate,
+)
 from ottla.wire.records.builder import (
+    BatchBuilder,
     ControlType,
     EndTxnMarker,
     build_batch,
@@ -124,3 +131,40 @@ def test_sealing_sets_length_and_crc() -> None:
     batch[b.CRC_AT : b.CRC_AT + 4] = b"\x00" * 4
     assert seal(batch) == whole
     assert HEADER_STRUCT.size == b.HEADER_SIZE
+
+
+@given(records(), codecs)
+def test_records_added_one_by_one_make_the_same_batch(originals: list[Record], codec: str) -> None:
+    builder = BatchBuilder(1 << 30)
+    for record in originals:
+        assert builder.append(record.key, record.value, record.timestamp, record.headers)
+    plain = build_batch(originals)
+    assert (builder.size, builder.record_count) == (len(plain), len(originals))
+    assert builder.max_timestamp == read_header(plain).max_timestamp
+    assert builder.build() == plain
+    producer = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 9}
+    built = builder.build(compression=codec, transactional=True, **producer)
+    expected = build_batch(originals, compression=codec, transactional=True, **producer)
+    assert built == expected
+    later = builder.build(compression=codec)
+    stamp_producer(later, 7, 3, 9, transactional=True)
+    assert later == expected
+
+
+def test_a_full_batch_takes_no_more_and_stays_as_it_is() -> None:
+    builder = BatchBuilder(200)
+    added = 0
+    while builder.append(None, bytes(20), added):
+        added += 1
+    assert builder.record_count == added == 5
+    assert builder.size == len(builder.build()) <= 200
+    assert builder.max_timestamp == 4
+
+
+def test_a_batch_takes_its_first_record_whatever_its_size() -> None:
+    builder = BatchBuilder(200)
+    with pytest.raises(ValueError, match="needs a record"):
+        builder.build()
+    assert builder.append(b"k", bytes(1_000), 0)
+    assert not builder.append(b"k", b"", 0)
+    assert builder.record_count == 1

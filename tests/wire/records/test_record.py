@@ -17,6 +17,7 @@ from ottla.wire.records.record import (
     MAX_RECORD_ERRORS,
     Record,
     check_records,
+    decode_records,
     iter_keys,
     iter_records,
     read_records,
@@ -265,3 +266,21 @@ def test_random_bytes_as_records_only_ever_raise_batch_errors(
         read_all(batch)
     except BatchError:
         pass
+
+
+@given(records(max_size=4), st.data())
+def test_both_walks_over_damaged_records_agree(
+    originals: list[Record], data: st.DataObject
+) -> None:
+    plain = [record._replace(headers=()) for record in originals]
+    batch = bytearray(build_batch(plain))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(b.ATTRIBUTES_AT, len(batch) - 1))
+        batch[place] = data.draw(st.sampled_from((0, 1, 2, 0x7F, 0x80, 0xFF)))
+    header = read_header(batch)
+    try:
+        found = decode_records(batch, header, 1 << 20)
+    except BatchError:
+        return
+    keys = [(offset, time, key, value is not None) for offset, time, key, value, _ in found]
+    assert list(iter_keys(batch, header, 1 << 20)) == keys

@@ -6,7 +6,7 @@ the value of a transaction's end marker is (version int16, coordinator epoch int
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
@@ -16,6 +16,7 @@ from ottla.wire.records.batch import (
     APPEND_TIME_BIT,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    HEADER_SIZE,
     HEADER_STRUCT,
     MAGIC,
     TRANSACTIONAL_BIT,
@@ -27,7 +28,7 @@ from ottla.wire.records.compression import codec_id, compress
 from ottla.wire.records.crc import Buffer
 from ottla.wire.records.errors import CorruptBatch
 from ottla.wire.records.record import Header, Record, iter_records
-from ottla.wire.records.varint import encode_varint
+from ottla.wire.records.varint import VARINTS
 
 RecordFields: TypeAlias = tuple[bytes | None, bytes | None, Iterable[Header], int]
 """Key, value, headers and timestamp (ms) of a record that has no offset yet."""
@@ -109,7 +110,7 @@ def build_batch(
         base_offset, 0, leader_epoch, MAGIC, 0, attributes, last - base_offset,
         base_timestamp, newest, producer_id, producer_epoch, base_sequence, len(fields),
     ))  # fmt: skip
-    batch += compress(codec, section, level)
+    batch += compress(codec, section, level) if codec else section
     return bytes(seal(batch))
 
 
@@ -118,19 +119,84 @@ def encode_record(
     timestamp_delta: int,
     key: bytes | None,
     value: bytes | None,
-    headers: Iterable[Header] = (),
+    headers: Sequence[Header] = (),
 ) -> bytes:
     """One record as it lies in an uncompressed batch."""
-    headers = tuple(headers)
-    parts = [b"\0", encode_varint(timestamp_delta), encode_varint(offset_delta)]
-    for field in (key, value):
-        parts += _nullable(field)
-    parts.append(encode_varint(len(headers)))
-    for name, content in headers:
-        parts += _nullable(name.encode("utf-8"))
-        parts += _nullable(content)
-    body = b"".join(parts)
-    return encode_varint(len(body)) + body
+    varints = VARINTS
+    body = b"".join((
+        b"\0",
+        varints[timestamp_delta],
+        varints[offset_delta],
+        varints[-1 if key is None else len(key)],
+        key or b"",
+        varints[-1 if value is None else len(value)],
+        value or b"",
+        _encode_headers(headers) if headers else b"\0",
+    ))  # fmt: skip
+    return varints[len(body)] + body
+
+
+class BatchBuilder:
+    """A batch that records are added to one by one, until it is full.
+
+    Invariant: `size` is what the batch takes uncompressed, so far, and at most `max_size`, unless
+    it holds one record that is larger."""
+
+    __slots__ = ("max_size", "size", "record_count", "max_timestamp", "_base_timestamp", "_records")
+
+    def __init__(self, max_size: int) -> None:
+        self.max_size = max_size
+        self.size = HEADER_SIZE
+        self.record_count = 0
+        self.max_timestamp = -1
+        self._base_timestamp = -1
+        self._records: list[bytes] = []
+
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Sequence[Header] = (),
+    ) -> bool:
+        """Add a record; False if there is no room for it, and nothing was added."""
+        count = self.record_count
+        if not count:
+            self._base_timestamp = self.max_timestamp = timestamp
+        record = encode_record(count, timestamp - self._base_timestamp, key, value, headers)
+        size = self.size + len(record)
+        if size > self.max_size and count:
+            return False
+        self.size = size
+        self.record_count = count + 1
+        self._records.append(record)
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        return True
+
+    def build(
+        self,
+        *,
+        compression: int | str = "none",
+        level: int | None = None,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+    ) -> bytearray:
+        """The batch. `stamp_producer` of `batch` can change its producer later."""
+        count = self.record_count
+        if not count:
+            raise ValueError("a batch needs a record")
+        codec = codec_id(compression) if isinstance(compression, str) else compression
+        attributes = codec | (TRANSACTIONAL_BIT if transactional else 0)
+        batch = bytearray(HEADER_STRUCT.pack(
+            0, 0, -1, MAGIC, 0, attributes, count - 1, self._base_timestamp, self.max_timestamp,
+            producer_id, producer_epoch, base_sequence, count,
+        ))  # fmt: skip
+        records = b"".join(self._records)
+        batch += compress(codec, records, level) if codec else records
+        return seal(batch)
 
 
 def end_txn_marker(
@@ -207,7 +273,12 @@ def _offsets(records: list[Record], base_offset: int, preserve: bool) -> list[in
     return offsets
 
 
-def _nullable(content: bytes | None) -> tuple[bytes, bytes]:
-    if content is None:
-        return encode_varint(-1), b""
-    return encode_varint(len(content)), content
+def _encode_headers(headers: Sequence[Header]) -> bytes:
+    varints = VARINTS
+    parts = [varints[len(headers)]]
+    for name, content in headers:
+        encoded = name.encode("utf-8")
+        parts += (varints[len(encoded)], encoded, varints[-1 if content is None else len(content)])
+        if content:
+            parts.append(content)
+    return b"".join(parts)

@@ -16,6 +16,7 @@ again would not help."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import NamedTuple, TypeAlias
 
 from ottla.base.errors import ErrorCode
@@ -43,6 +44,8 @@ class Record(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
+RecordTuple: TypeAlias = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
+"""The fields of a `Record`."""
 KeyedRecord: TypeAlias = tuple[int, int, bytes | None, bool]
 """What compaction must know of a record: offset, timestamp, key, and whether it has a value."""
 
@@ -88,19 +91,99 @@ def read_records(
 def iter_records(
     batch: Buffer, header: BatchHeader, max_size: int = compression.MAX_DECOMPRESSED
 ) -> Iterator[Record]:
+    return map(_new_tuple, repeat(Record), decode_records(batch, header, max_size))
+
+
+def decode_records(  # noqa: C901
+    batch: Buffer, header: BatchHeader, max_size: int = compression.MAX_DECOMPRESSED
+) -> list[RecordTuple]:
+    """All records of a batch as plain tuples, which cost a third less than a `Record` each.
+
+    The same loop as `_walk`, with its checks, but with the fields cut out on the way: a generator
+    that hands on where they are would take half as long again."""
     data = read_records(batch, header, max_size)
     base_offset, base, fixed = header.base_offset, *_timestamps(header)
-    for found in _walk(data, header):
-        _, _, end, time_delta, delta, key_start, key_length, value_start, value_length = found
-        value_end = value_start + max(value_length, 0)
-        fields = (
-            base_offset + delta,
-            base + time_delta if fixed is None else fixed,
-            None if key_length < 0 else data[key_start : key_start + key_length],
-            None if value_length < 0 else data[value_start:value_end],
-            _read_headers(data, value_end, end),
-        )
-        yield _new_tuple(Record, fields)
+    position, size, last_delta, zigzag = 0, len(data), header.last_offset_delta, SINGLE_BYTES
+    start = 0
+    records: list[RecordTuple] = []
+    append = records.append
+    key: bytes | None
+    value: bytes | None
+    try:
+        for _ in range(header.record_count):
+            start = position
+            if (byte := data[position]) < 0x80:
+                position += 1
+                end = position + zigzag[byte]
+            elif (second := data[position + 1]) < 0x80 and not byte & 1:
+                position += 2
+                end = position + (byte >> 1 & 0x3F | second << 6)
+            else:
+                end, position = read_varint(data, position)
+                end += position
+            if end > size:
+                break
+            if (byte := data[position + 1]) < 0x80:
+                time_delta = zigzag[byte]
+                position += 2
+            elif (second := data[position + 2]) < 0x80 and not byte & 1:
+                time_delta = byte >> 1 & 0x3F | second << 6
+                position += 3
+            else:
+                time_delta, position = read_varint(data, position + 1)
+                if not -_TIME_LIMIT < time_delta < _TIME_LIMIT:
+                    break
+            if (byte := data[position]) < 0x80:
+                delta = zigzag[byte]
+                position += 1
+            elif (second := data[position + 1]) < 0x80 and not byte & 1:
+                delta = byte >> 1 & 0x3F | second << 6
+                position += 2
+            else:
+                delta, position = read_varint(data, position)
+            if (byte := data[position]) < 0x80:
+                length = zigzag[byte]
+                position += 1
+            else:
+                length, position = read_varint(data, position)
+            if length >= 0:
+                key = data[position : (position := position + length)]
+            elif length == -1:
+                key = None
+            else:
+                break
+            if (byte := data[position]) < 0x80:
+                length = zigzag[byte]
+                position += 1
+            elif (second := data[position + 1]) < 0x80 and not byte & 1:
+                length = byte >> 1 & 0x3F | second << 6
+                position += 2
+            else:
+                length, position = read_varint(data, position)
+            if length >= 0:
+                value = data[position : (position := position + length)]
+            elif length == -1:
+                value = None
+            else:
+                break
+            if position >= end or not 0 <= delta <= last_delta:
+                break
+            append((
+                base_offset + delta,
+                base + time_delta if fixed is None else fixed,
+                key,
+                value,
+                () if position + 1 == end and not data[position]
+                else _read_headers(data, position, end),
+            ))  # fmt: skip
+            position = end
+        else:
+            if position == size and header.record_count >= 0:
+                return records
+            raise _malformed(f"{size - position} bytes follow the last record")
+    except IndexError:
+        raise _malformed("the records end too early") from None
+    raise _malformed(f"the record at byte {start} does not parse")
 
 
 def iter_keys(

@@ -10,24 +10,35 @@ from ottla.base.errors import ErrorCode
 from ottla.wire.records.errors import CorruptBatch
 
 _MAX_BYTES = 10
-_SMALL = 64
-_SMALL_ENCODED = tuple(bytes((((n << 1) ^ (n >> 63)) & 0xFF,)) for n in range(-1, _SMALL))
-"""Encodings of -1 (null) to 63: nearly all the lengths and deltas that small records have."""
+_KEPT = 1 << 14
+"""Folded values below this take one or two bytes, as nearly all lengths and deltas do."""
+
+
+class _Encodings(dict[int, bytes]):
+    """Encodings by value. Short ones are kept once they were needed."""
+
+    def __missing__(self, value: int) -> bytes:
+        folded = rest = (value << 1) ^ (value >> 63)
+        encoded = bytearray()
+        while rest > 0x7F:
+            encoded.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        encoded.append(rest)
+        result = bytes(encoded)
+        if folded < _KEPT:
+            self[value] = result
+        return result
+
+
+VARINTS = _Encodings()
+"""`VARINTS[value]` is the encoding of any value, at a third of the cost of a call."""
 
 SINGLE_BYTES = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 """What each varint of one byte means."""
 
 
 def encode_varint(value: int) -> bytes:
-    if -1 <= value < _SMALL:
-        return _SMALL_ENCODED[value + 1]
-    folded = (value << 1) ^ (value >> 63)
-    encoded = bytearray()
-    while folded > 0x7F:
-        encoded.append(folded & 0x7F | 0x80)
-        folded >>= 7
-    encoded.append(folded)
-    return bytes(encoded)
+    return VARINTS[value]
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
