@@ -9,17 +9,21 @@ from typing import NoReturn
 
 import click
 
-from ottla.base.errors import UserError
+from ottla.base.errors import KafkaError, UserError
 
 
 def run_command(command: Callable[[], object]) -> NoReturn:
-    """Run a click command to the end of the process. A UserError becomes a red sentence and its
-    exit code; a number that the command returns becomes the exit code."""
+    """Run a click command to the end of the process. A UserError or KafkaError becomes a red
+    sentence and its exit code; a number that the command returns becomes the exit code."""
     try:
         result = command()
+        sys.stdout.flush()
     except UserError as error:
-        click.secho(str(error), fg="red", err=True)
+        _say(str(error))
         sys.exit(error.exit_code)
+    except KafkaError as error:
+        _say(sentence(error))
+        sys.exit(1)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -33,3 +37,15 @@ def run_command(command: Callable[[], object]) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def sentence(error: BaseException) -> str:
+    """An exception's message, as one sentence."""
+    text = str(error).strip() or type(error).__name__
+    if not text.startswith(getattr(error, "topic", None) or "\0"):  # a name is left as it is
+        text = text[0].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _say(text: str) -> None:
+    click.secho(text, fg="red", err=True)

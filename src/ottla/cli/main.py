@@ -6,21 +6,21 @@ from typing import NoReturn
 
 import click
 
-from ottla.cli.broker import broker
-from ottla.cli.failure import run_command
-from ottla.cli.kafka_dump_log import kafka_dump_log
-from ottla.cli.version import version
+from ottla.cli.tool import ToolGroup, run_tool
+
+COMMANDS = {
+    "broker": "ottla.cli.broker:broker",
+    "dump-log": "ottla.cli.kafka_dump_log:kafka_dump_log",
+    "topics": "ottla.cli.kafka_topics:kafka_topics",
+    "version": "ottla.cli.version:version",
+}
+"""Name -> where it is, in the order of the names."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=ToolGroup, modules=COMMANDS)
 def ottla() -> None:
-    """Apache Kafka's broker, protocol and log format, in Python."""
-
-
-ottla.add_command(broker)
-ottla.add_command(kafka_dump_log, "dump-log")
-ottla.add_command(version)
+    """Apache Kafka's broker, protocol, log format and tools, in Python."""
 
 
 def main() -> NoReturn:
-    run_command(lambda: ottla.main(prog_name="ottla", standalone_mode=False))
+    run_tool("ottla", ottla)

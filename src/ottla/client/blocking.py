@@ -46,6 +46,10 @@ class LoopThread:
         assert threading.current_thread() is not self._thread, "a callback may not block the loop"
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive() and not self.loop.is_closed()
+
     def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
         self.loop.call_soon_threadsafe(callback, *arguments)
 

@@ -29,6 +29,7 @@ from ottla.client.errors import (
     ConnectionLost,
     KafkaTimeout,
     UnknownTopic,
+    UnsupportedVersion,
     error_for,
 )
 from ottla.client.metadata import ClusterMetadata, Node, TopicMetadata
@@ -404,6 +405,40 @@ class Cluster:
                 raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._coordinators[kind, key] = node.id
         return node.id
+
+    async def coordinators(
+        self, kind: CoordinatorType, keys: Iterable[str]
+    ) -> dict[str, int | ClientError]:
+        """The same for many, asked for together where the broker can (FindCoordinator 4+)."""
+        wanted = list(keys)
+        found: dict[str, int | ClientError] = {}
+        for key in wanted:
+            known = self._coordinators.get((kind, key))
+            if known is not None and known in self.metadata.nodes:
+                found[key] = known
+        missing = [key for key in wanted if key not in found]
+        if not missing:
+            return found
+        body = {"key_type": int(kind), "coordinator_keys": missing}
+        try:
+            answer = await self.call(Api.FIND_COORDINATOR, body, min_version=4)
+        except UnsupportedVersion:
+            for key in missing:
+                try:
+                    found[key] = await self.coordinator(kind, key)
+                except ClientError as error:
+                    found[key] = error
+            return found
+        if any(each.node_id not in self.metadata.nodes for each in answer.coordinators):
+            await self._refresh_once([])
+        for each in answer.coordinators:
+            if each.error_code:
+                found[each.key] = error_for(each.error_code, each.error_message)
+            elif each.node_id in self.metadata.nodes:
+                found[each.key] = self._coordinators[kind, each.key] = each.node_id
+            else:
+                found[each.key] = error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return found
 
     def forget_coordinator(self, kind: CoordinatorType, key: str) -> None:
         self._coordinators.pop((kind, key), None)

@@ -16,7 +16,7 @@ import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ottla import __version__
 from ottla.base.errors import ErrorCode
@@ -236,9 +236,9 @@ class Connection(asyncio.BufferedProtocol):
     # -------------------------------------------------------------- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=SEND_HIGH_WATER_BYTES)
+        # uvloop's transports are asyncio's in all but name.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=SEND_HIGH_WATER_BYTES)
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = "" if error is None else f": {error}"

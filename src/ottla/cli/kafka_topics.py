@@ -1,0 +1,438 @@
+"""`kafka-topics`: list, create, describe, alter and delete topics.
+
+Options, output and exit codes are those of Kafka's tool. `--json` is ours, and so are `--config`
+and `--delete-config` with `--alter`, which Kafka's tool had once and gave to `kafka-configs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from ottla.base.errors import ErrorCode, KafkaError, UserError
+from ottla.cli.connection_options import ClusterOptions, cluster_options
+from ottla.cli.output import Output, output_option
+from ottla.cli.tool import Tool, run_tool
+from ottla.cli.topic_patterns import matching, parse_assignment, parse_configs
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin, ConfigEntry, PartitionDescription, TopicDescription
+    from ottla.client.errors import ClientError
+
+MIN_ISR = "min.insync.replicas"
+MAX_REPLICATION_FACTOR = 2**15 - 1
+EXAMPLES = """
+kafka-topics --list
+kafka-topics --create --topic orders --partitions 6 --replication-factor 3
+kafka-topics --create --topic prices --config cleanup.policy=compact
+kafka-topics --describe --topic orders --bootstrap-server broker1:9092
+kafka-topics --describe --under-replicated-partitions
+kafka-topics --alter --topic orders --partitions 12
+kafka-topics --delete --topic 'test-.*' --if-exists
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line, but for where to send it."""
+
+    action: str
+    topic: str | None
+    topic_id: str | None
+    partitions: int | None
+    replication_factor: int | None
+    replica_assignment: str | None
+    configs: tuple[str, ...]
+    delete_configs: tuple[str, ...]
+    if_exists: bool
+    if_not_exists: bool
+    exclude_internal: bool
+    under_replicated: bool
+    unavailable: bool
+    under_min_isr: bool
+    at_min_isr: bool
+    with_overrides: bool
+
+    @property
+    def changes_configs(self) -> bool:
+        return bool(self.configs or self.delete_configs)
+
+    @property
+    def by_state(self) -> bool:
+        """Whether only partitions in some state are asked for."""
+        return self.under_replicated or self.unavailable or self.under_min_isr or self.at_min_isr
+
+
+@click.command(cls=Tool, examples=EXAMPLES)
+@cluster_options()
+@click.option("--list", "actions", flag_value="list", multiple=True, help="List topics.")
+@click.option("--create", "actions", flag_value="create", multiple=True, help="Create a topic.")
+@click.option(
+    "--describe", "actions", flag_value="describe", multiple=True, help="Show details of topics."
+)
+@click.option(
+    "--alter",
+    "actions",
+    flag_value="alter",
+    multiple=True,
+    help="Add partitions to topics, or change their properties.",
+)
+@click.option("--delete", "actions", flag_value="delete", multiple=True, help="Delete topics.")
+@click.option(
+    "--topic", metavar="NAME", help="The topic; but for --create, a regular expression of names."
+)
+@click.option("--topic-id", metavar="ID", help="With --describe: the topic with this id.")
+@click.option("--partitions", type=int, help="How many it shall have.")
+@click.option("--replication-factor", type=int, help="How many copies of each partition.")
+@click.option(
+    "--replica-assignment",
+    metavar="B1:B2,…",
+    help="The brokers of each partition, in the order of the partitions.",
+)
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A property of the topic; may be given again.",
+)
+@click.option(
+    "--delete-config",
+    "delete_configs",
+    multiple=True,
+    metavar="NAME",
+    help="With --alter: take back a property; may be given again.",
+)
+@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no failure.")
+@click.option("--if-not-exists", is_flag=True, help="A topic that exists is no failure.")
+@click.option("--exclude-internal", is_flag=True, help="Leave out Kafka's own topics.")
+@click.option(
+    "--under-replicated-partitions",
+    "under_replicated",
+    is_flag=True,
+    help="With --describe: only partitions that lack a replica in sync.",
+)
+@click.option(
+    "--unavailable-partitions",
+    "unavailable",
+    is_flag=True,
+    help="With --describe: only partitions whose leader is not there.",
+)
+@click.option(
+    "--under-min-isr-partitions",
+    "under_min_isr",
+    is_flag=True,
+    help=f"With --describe: only partitions with fewer replicas in sync than {MIN_ISR}.",
+)
+@click.option(
+    "--at-min-isr-partitions",
+    "at_min_isr",
+    is_flag=True,
+    help=f"With --describe: only partitions with just as many as {MIN_ISR}.",
+)
+@click.option(
+    "--topics-with-overrides",
+    "with_overrides",
+    is_flag=True,
+    help="With --describe: only topics that have properties of their own.",
+)
+@output_option
+def kafka_topics(
+    cluster: ClusterOptions, output: Output, actions: tuple[str, ...], **given: Any
+) -> None:
+    """List, create, describe, alter and delete topics."""
+    if len(actions) != 1:
+        raise click.UsageError(
+            "Give exactly one of --list, --create, --describe, --alter and --delete."
+        )
+    options = Options(action=actions[0], **given)
+    _check(options)
+    with cluster.admin() as admin:
+        ACTIONS[options.action](admin, options, output)
+
+
+def _check(options: Options) -> None:
+    action = options.action
+    if action in ("create", "alter", "delete") and not options.topic:
+        raise click.UsageError(f"--{action} needs --topic.")
+    numbers = (options.partitions, options.replication_factor)
+    if action == "alter" and not (options.partitions or options.changes_configs):
+        raise click.UsageError("--alter needs --partitions, --config or --delete-config.")
+    if options.replica_assignment and action == "create" and numbers != (None, None):
+        raise click.UsageError(
+            "--replica-assignment goes without --partitions and --replication-factor."
+        )
+    if options.partitions is not None and options.partitions < 1:
+        raise click.UsageError("--partitions must be greater than 0.")
+    if options.replication_factor is not None and not (
+        1 <= options.replication_factor <= MAX_REPLICATION_FACTOR
+    ):
+        raise click.UsageError(f"--replication-factor must be 1 to {MAX_REPLICATION_FACTOR}.")
+    for name, allowed in ALLOWED.items():
+        if getattr(options, name) and action not in allowed:
+            flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+            raise click.UsageError(
+                f"{flag} goes with {' and '.join(f'--{each}' for each in allowed)}, "
+                f"not with --{action}."
+            )
+
+
+ALLOWED = {
+    "topic_id": ("describe",),
+    "partitions": ("create", "alter"),
+    "replication_factor": ("create",),
+    "replica_assignment": ("create", "alter"),
+    "configs": ("create", "alter"),
+    "delete_configs": ("alter",),
+    "if_exists": ("describe", "alter", "delete"),
+    "if_not_exists": ("create",),
+    "exclude_internal": ("list", "describe"),
+    "under_replicated": ("describe",),
+    "unavailable": ("describe",),
+    "under_min_isr": ("describe",),
+    "at_min_isr": ("describe",),
+    "with_overrides": ("describe",),
+}
+"""Option -> the actions that have it."""
+FLAGS = {
+    "configs": "--config",
+    "delete_configs": "--delete-config",
+    "under_replicated": "--under-replicated-partitions",
+    "unavailable": "--unavailable-partitions",
+    "under_min_isr": "--under-min-isr-partitions",
+    "at_min_isr": "--at-min-isr-partitions",
+    "with_overrides": "--topics-with-overrides",
+}
+
+
+# -------------------------------------------------------------------------------- the actions
+
+
+def _list(admin: Admin, options: Options, output: Output) -> None:
+    names = _names(admin, options)
+    output.show(names, lambda: names)
+
+
+def _create(admin: Admin, options: Options, output: Output) -> None:
+    from ottla.client.admin import NewTopic
+
+    assert options.topic is not None
+    assignment = parse_assignment(options.replica_assignment) if options.replica_assignment else []
+    topic = NewTopic(
+        options.topic,
+        -1 if options.partitions is None else options.partitions,
+        -1 if options.replication_factor is None else options.replication_factor,
+        parse_configs(options.configs),
+        assignment,
+    )
+    if "." in topic.name and "_" in topic.name:
+        output.note("Names with both '.' and '_' can collide in the names of metrics.")
+    try:
+        created = admin.create_topics(topic)[topic.name]
+    except KafkaError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+        if not options.if_not_exists:
+            raise UserError(f"Topic '{topic.name}' already exists.") from error
+        output.show({"topic": topic.name, "created": False}, list)
+        return
+    result = {"topic": topic.name, "created": True, **created._asdict()}
+    output.show(result, lambda: [f"Created topic {topic.name}."])
+
+
+def _alter(admin: Admin, options: Options, output: Output) -> None:
+    names = _existing(admin, options)
+    failed: dict[str, ClientError] = {}
+    if options.changes_configs:
+        failed |= _alter_configs(admin, options, names)
+    if options.partitions is not None:
+        wanted = dict.fromkeys((name for name in names if name not in failed), options.partitions)
+        assignments = {}
+        if options.replica_assignment:
+            assignment = parse_assignment(options.replica_assignment)
+            for name, topic in admin.describe_topics(*wanted).items():
+                assignments[name] = assignment[len(topic.partitions) :]
+        results = admin.create_partitions(wanted, assignments=assignments, return_errors=True)
+        failed |= results.errors
+    _report(output, "altered", [name for name in names if name not in failed], failed)
+
+
+def _alter_configs(admin: Admin, options: Options, names: list[str]) -> dict[str, ClientError]:
+    from ottla.client.admin import ConfigResource, ResourceType
+
+    changes: dict[str, str | None] = dict.fromkeys(options.delete_configs)
+    changes.update(parse_configs(options.configs))
+    results = admin.alter_configs(
+        {ConfigResource(ResourceType.TOPIC, name): changes for name in names}, return_errors=True
+    )
+    return {resource.name: error for resource, error in results.errors.items()}
+
+
+def _delete(admin: Admin, options: Options, output: Output) -> None:
+    results = admin.delete_topics(*_existing(admin, options), return_errors=True)
+    _report(output, "deleted", list(results), results.errors)
+
+
+def _report(output: Output, done: str, names: list[str], failed: Mapping[str, ClientError]) -> None:
+    """What was done, for machines; what failed, for both, and exit code 1."""
+    from ottla.cli.failure import sentence
+
+    reasons = {name: sentence(error) for name, error in failed.items()}
+    output.show({done: names, "errors": reasons}, list)
+    if reasons:
+        raise UserError("\n".join(reasons.values()))
+
+
+def _names(admin: Admin, options: Options) -> list[str]:
+    known = admin.list_topics(include_internal=not options.exclude_internal)
+    return matching(options.topic, known)
+
+
+def _existing(admin: Admin, options: Options) -> list[str]:
+    names = _names(admin, options)
+    if not names and options.topic and not options.if_exists:
+        raise UserError(f"Topic '{options.topic}' does not exist as expected.")
+    return names
+
+
+# ------------------------------------------------------------------------------------ describe
+
+
+def _describe(admin: Admin, options: Options, output: Output) -> None:
+    topics = _described(admin, options)
+    configs = _configs(admin, list(topics))
+    live = set(admin.describe_cluster().nodes) if options.unavailable else set()
+    shown = []
+    for topic in topics.values():
+        entries = configs.get(topic.name, {})
+        if options.with_overrides and not _overrides(entries):
+            continue
+        partitions = [
+            partition
+            for partition in topic.partitions
+            if not options.by_state or _is_wanted(partition, entries, live, options)
+        ]
+        if partitions or not options.by_state:
+            shown.append((topic, entries, partitions))
+    output.show(
+        [_as_value(topic, entries, partitions) for topic, entries, partitions in shown],
+        lambda: [
+            line
+            for topic, entries, partitions in shown
+            for line in _as_text(topic, entries, partitions, options)
+        ],
+    )
+
+
+def _described(admin: Admin, options: Options) -> dict[str, TopicDescription]:
+    if options.topic_id is None:
+        found = admin.describe_topics(*_existing(admin, options), return_errors=True)
+        for name, error in found.errors.items():
+            # Deleted between the list and the description.
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise UserError(f"Topic '{name}' cannot be described: {error}.") from error
+        return dict(sorted(found.items()))
+    try:
+        by_id = admin.describe_topics_by_id(options.topic_id, return_errors=True)
+    except ValueError:
+        raise click.UsageError(f"--topic-id {options.topic_id!r} is not a topic's id.") from None
+    if by_id.errors and not options.if_exists:
+        raise UserError(f"TopicId '{options.topic_id}' does not exist as expected.")
+    return {topic.name: topic for topic in by_id.values()}
+
+
+def _configs(admin: Admin, names: list[str]) -> dict[str, dict[str, ConfigEntry]]:
+    """None where we may not see them."""
+    from ottla.client.admin import ConfigResource, ResourceType
+
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    found = admin.describe_configs(*resources, return_errors=True)
+    return {resource.name: entries for resource, entries in found.items()}
+
+
+def _overrides(entries: Mapping[str, ConfigEntry]) -> dict[str, str | None]:
+    """The properties that are not the product's defaults, as Kafka's tool shows them."""
+    return {name: entry.value for name, entry in sorted(entries.items()) if not entry.is_default}
+
+
+def _is_wanted(
+    partition: PartitionDescription,
+    entries: Mapping[str, ConfigEntry],
+    live: set[int],
+    options: Options,
+) -> bool:
+    in_sync, leader = len(partition.isr), partition.leader
+    entry = entries.get(MIN_ISR)
+    min_isr = int(entry.value) if entry is not None and entry.value else 1
+    return bool(
+        (options.under_replicated and in_sync < len(partition.replicas))
+        or (options.unavailable and (leader is None or leader not in live))
+        or (options.under_min_isr and (leader is None or in_sync < min_isr))
+        or (options.at_min_isr and in_sync == min_isr)
+    )
+
+
+def _as_value(
+    topic: TopicDescription,
+    entries: Mapping[str, ConfigEntry],
+    partitions: list[PartitionDescription],
+) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partition_count": len(topic.partitions),
+        "replication_factor": topic.replication_factor,
+        "configs": _overrides(entries),
+        "partitions": partitions,
+    }
+
+
+def _as_text(
+    topic: TopicDescription,
+    entries: Mapping[str, ConfigEntry],
+    partitions: list[PartitionDescription],
+    options: Options,
+) -> Iterator[str]:
+    if not options.by_state:
+        configs = ",".join(f"{name}={value}" for name, value in _overrides(entries).items())
+        parts = [f"Topic: {topic.name}"]
+        if topic.topic_id is not None:
+            parts.append(f"TopicId: {topic.topic_id}")
+        parts.append(f"PartitionCount: {len(topic.partitions)}")
+        parts.append(f"ReplicationFactor: {topic.replication_factor}")
+        parts.append(f"Configs: {configs}")
+        yield "\t".join(parts)
+    if options.with_overrides:
+        return
+    for each in partitions:
+        yield "\t" + "\t".join(
+            (
+                f"Topic: {topic.name}",
+                f"Partition: {each.partition}",
+                f"Leader: {'none' if each.leader is None else each.leader}",
+                f"Replicas: {_numbers(each.replicas)}",
+                f"Isr: {_numbers(each.isr)}",
+                f"Elr: {_numbers(each.eligible_leader_replicas)}",
+                f"LastKnownElr: {_numbers(each.last_known_eligible_leader_replicas)}",
+            )
+        )
+
+
+def _numbers(numbers: tuple[int, ...] | None) -> str:
+    return "N/A" if numbers is None else ",".join(map(str, numbers))
+
+
+ACTIONS = {
+    "list": _list,
+    "create": _create,
+    "alter": _alter,
+    "delete": _delete,
+    "describe": _describe,
+}
+
+
+def main() -> NoReturn:
+    run_tool("kafka-topics", kafka_topics)

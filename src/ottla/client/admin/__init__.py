@@ -1,0 +1,60 @@
+"""Administration: topics, configs, groups, offsets, transactions, the cluster.
+
+admin      AsyncAdmin and Admin
+dispatch   which broker is asked, and when again
+topics, configs, nodes   one module per subject: requests, answers, values"""
+
+from ottla.client.admin.admin import Admin, AsyncAdmin
+from ottla.client.admin.config import AdminConfig
+from ottla.client.admin.configs import (
+    AlterOp,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ConfigSynonym,
+    ResourceType,
+)
+from ottla.client.admin.dispatch import Results
+from ottla.client.admin.nodes import (
+    BrokerNode,
+    ClusterDescription,
+    Features,
+    FinalizedFeature,
+    LogDirDescription,
+    ReplicaInfo,
+)
+from ottla.client.admin.topics import (
+    CreatedTopic,
+    ElectionType,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+    TopicListing,
+)
+
+__all__ = [
+    "Admin",
+    "AdminConfig",
+    "AlterOp",
+    "AsyncAdmin",
+    "BrokerNode",
+    "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "ConfigSynonym",
+    "CreatedTopic",
+    "ElectionType",
+    "Features",
+    "FinalizedFeature",
+    "LogDirDescription",
+    "NewTopic",
+    "PartitionDescription",
+    "ReplicaInfo",
+    "ResourceType",
+    "Results",
+    "TopicDescription",
+    "TopicListing",
+]

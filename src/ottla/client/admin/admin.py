@@ -1,0 +1,272 @@
+"""AsyncAdmin and Admin: everything an administrator asks of a cluster.
+
+The asyncio class does the work; the blocking one runs it on a loop of its own, method by method.
+
+Calls about many things return `Results`: a dict by what was asked about. If some of it failed, the
+first failure is raised, unless `return_errors=True`: then `results.errors` has them all."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from ottla.base.types import TopicPartition
+from ottla.client.admin import configs, nodes, topics
+from ottla.client.admin.config import AdminConfig
+from ottla.client.admin.configs import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from ottla.client.admin.dispatch import Results
+from ottla.client.admin.nodes import ClusterDescription, Features, LogDirDescription
+from ottla.client.admin.topics import (
+    CreatedTopic,
+    ElectionType,
+    NewTopic,
+    TopicDescription,
+    TopicListing,
+)
+from ottla.client.blocking import LoopThread
+from ottla.client.cluster import Cluster
+from ottla.client.config import Profile
+from ottla.client.connection import VersionRange
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncAdmin:
+    """`async with AsyncAdmin("localhost:9092") as admin: await admin.list_topics()`."""
+
+    def __init__(
+        self,
+        bootstrap: str | list[str] | None = None,
+        *,
+        profile: Profile | None = None,
+        **properties: Any,
+    ) -> None:
+        self.config = AdminConfig.of(bootstrap, profile, properties)
+        self._cluster = Cluster(self.config)
+
+    async def start(self) -> None:
+        await self._cluster.start()
+
+    async def close(self) -> None:
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # --------------------------------------------------------------------------------- topics
+
+    async def list_topics(self, *, include_internal: bool = False) -> dict[str, TopicListing]:
+        found = await topics.list_topics(self._cluster)
+        if include_internal:
+            return found
+        return {name: topic for name, topic in found.items() if not topic.is_internal}
+
+    async def describe_topics(
+        self, *names: str, return_errors: bool = False
+    ) -> Results[str, TopicDescription]:
+        found = await topics.describe_topics(self._cluster, names)
+        return found.checked(return_errors)
+
+    async def describe_topics_by_id(
+        self, *topic_ids: str, return_errors: bool = False
+    ) -> Results[str, TopicDescription]:
+        found = await topics.describe_topics_by_id(self._cluster, topic_ids)
+        return found.checked(return_errors)
+
+    async def create_topics(
+        self,
+        *new_topics: NewTopic | str,
+        validate_only: bool = False,
+        return_errors: bool = False,
+    ) -> Results[str, CreatedTopic]:
+        """A name alone is a topic with the broker's defaults."""
+        wanted = [NewTopic(each) if isinstance(each, str) else each for each in new_topics]
+        created = await topics.create_topics(self._cluster, wanted, validate_only=validate_only)
+        return created.checked(return_errors)
+
+    async def delete_topics(self, *names: str, return_errors: bool = False) -> Results[str, None]:
+        deleted = await topics.delete_topics(self._cluster, names)
+        return deleted.checked(return_errors)
+
+    async def delete_topics_by_id(
+        self, *topic_ids: str, return_errors: bool = False
+    ) -> Results[str, None]:
+        deleted = await topics.delete_topics(self._cluster, topic_ids, by_id=True)
+        return deleted.checked(return_errors)
+
+    async def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+        return_errors: bool = False,
+    ) -> Results[str, None]:
+        """Raise topics to these numbers of partitions; `assignments` has the brokers of each new
+        one."""
+        created = await topics.create_partitions(
+            self._cluster, counts, assignments or {}, validate_only=validate_only
+        )
+        return created.checked(return_errors)
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        kind: ElectionType = ElectionType.PREFERRED,
+        return_errors: bool = False,
+    ) -> Results[TopicPartition, None]:
+        """Of all partitions, unless some are given."""
+        elected = await topics.elect_leaders(self._cluster, kind, partitions)
+        return elected.checked(return_errors)
+
+    # -------------------------------------------------------------------------------- configs
+
+    async def describe_configs(
+        self,
+        *resources: ConfigResource,
+        names: Iterable[str] | None = None,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+        return_errors: bool = False,
+    ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
+        """`names`: only these properties."""
+        found = await configs.describe_configs(
+            self._cluster,
+            resources,
+            names=names,
+            include_synonyms=include_synonyms,
+            include_documentation=include_documentation,
+        )
+        return found.checked(return_errors)
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[ConfigChange] | Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+        return_errors: bool = False,
+    ) -> Results[ConfigResource, None]:
+        """Change some properties and leave the others; a mapping sets its values, and takes back
+        those that are None."""
+        listed = {resource: configs.as_changes(each) for resource, each in changes.items()}
+        done = await configs.alter_configs(self._cluster, listed, validate_only=validate_only)
+        return done.checked(return_errors)
+
+    async def list_config_resources(self, *types: ResourceType) -> list[ConfigResource]:
+        return await configs.list_config_resources(self._cluster, types)
+
+    # -------------------------------------------------------------------------------- cluster
+
+    async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
+        return await nodes.describe_cluster(self._cluster, include_fenced=include_fenced)
+
+    async def describe_features(self) -> Features:
+        return await nodes.describe_features(self._cluster)
+
+    async def api_versions(
+        self, *brokers: int, return_errors: bool = False
+    ) -> Results[int, dict[int, VersionRange]]:
+        """Of all brokers, unless some are given."""
+        found = await nodes.api_versions(self._cluster, brokers or self._brokers())
+        return found.checked(return_errors)
+
+    async def describe_log_dirs(
+        self,
+        *brokers: int,
+        partitions: Iterable[TopicPartition] | None = None,
+        return_errors: bool = False,
+    ) -> Results[int, dict[str, LogDirDescription]]:
+        """Of all brokers, unless some are given."""
+        found = await nodes.describe_log_dirs(self._cluster, brokers or self._brokers(), partitions)
+        return found.checked(return_errors)
+
+    def _brokers(self) -> list[int]:
+        return sorted(self._cluster.metadata.nodes)
+
+
+def _blocking(
+    method: Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Admin, P], T]:
+    def call(self: Admin, /, *arguments: P.args, **options: P.kwargs) -> T:
+        return self._thread.run(method(self._admin, *arguments, **options))
+
+    functools.update_wrapper(call, method)
+    return call
+
+
+class Admin:
+    """`with Admin("localhost:9092") as admin: admin.list_topics()`. Each method is AsyncAdmin's
+    of that name, and waits for the result."""
+
+    def __init__(
+        self,
+        bootstrap: str | list[str] | None = None,
+        *,
+        profile: Profile | None = None,
+        **properties: Any,
+    ) -> None:
+        self._admin = AsyncAdmin(bootstrap, profile=profile, **properties)
+        self._thread = LoopThread("ottla-admin")
+        try:
+            self._thread.run(self._admin.start())
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def config(self) -> AdminConfig:
+        return self._admin.config
+
+    def close(self) -> None:
+        if self._thread.is_running:
+            self._thread.run(self._admin.close())
+            self._thread.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    list_topics = _blocking(AsyncAdmin.list_topics)
+    describe_topics = _blocking(AsyncAdmin.describe_topics)
+    describe_topics_by_id = _blocking(AsyncAdmin.describe_topics_by_id)
+    create_topics = _blocking(AsyncAdmin.create_topics)
+    delete_topics = _blocking(AsyncAdmin.delete_topics)
+    delete_topics_by_id = _blocking(AsyncAdmin.delete_topics_by_id)
+    create_partitions = _blocking(AsyncAdmin.create_partitions)
+    elect_leaders = _blocking(AsyncAdmin.elect_leaders)
+    describe_configs = _blocking(AsyncAdmin.describe_configs)
+    alter_configs = _blocking(AsyncAdmin.alter_configs)
+    list_config_resources = _blocking(AsyncAdmin.list_config_resources)
+    describe_cluster = _blocking(AsyncAdmin.describe_cluster)
+    describe_features = _blocking(AsyncAdmin.describe_features)
+    api_versions = _blocking(AsyncAdmin.api_versions)
+    describe_log_dirs = _blocking(AsyncAdmin.describe_log_dirs)

@@ -1,0 +1,262 @@
+"""Configurations of topics, brokers, their loggers and groups.
+
+    DescribeConfigs 1+, IncrementalAlterConfigs 0+, ListConfigResources 0+
+
+A broker's own configuration, and its loggers', are asked of and changed at that broker; all others
+anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from ottla.client.admin.dispatch import AtBrokers, Results, dispatch, raise_for
+from ottla.client.cluster import ANY_NODE, Cluster
+from ottla.client.errors import ClientError, InvalidConfig, error_for
+from ottla.wire.api import Api
+
+
+class ResourceType(IntEnum):
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    type: ResourceType
+    name: str
+    """Empty for the defaults of all brokers."""
+
+    def __str__(self) -> str:
+        return f"{self.type.name.lower().replace('_', '-')} {self.name or '(default)'}"
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, the strongest first; Kafka's codes."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+class ValueType(IntEnum):
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSynonym(NamedTuple):
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+    """None where it is secret."""
+    source: ConfigSource
+    is_sensitive: bool
+    is_read_only: bool
+    type: ValueType
+    synonyms: tuple[ConfigSynonym, ...]
+    """Every place that has a value for it, the one that counts first."""
+    documentation: str | None
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+class AlterOp(IntEnum):
+    """What is done to one property; Kafka's codes."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    name: str
+    value: str | None = None
+    op: AlterOp = AlterOp.SET
+
+    @classmethod
+    def set(cls, name: str, value: object) -> ConfigChange:
+        return cls(name, str(value), AlterOp.SET)
+
+    @classmethod
+    def delete(cls, name: str) -> ConfigChange:
+        return cls(name, None, AlterOp.DELETE)
+
+    @classmethod
+    def append(cls, name: str, value: object) -> ConfigChange:
+        return cls(name, str(value), AlterOp.APPEND)
+
+    @classmethod
+    def subtract(cls, name: str, value: object) -> ConfigChange:
+        return cls(name, str(value), AlterOp.SUBTRACT)
+
+
+async def describe_configs(
+    cluster: Cluster,
+    resources: Iterable[ConfigResource],
+    *,
+    names: Iterable[str] | None,
+    include_synonyms: bool,
+    include_documentation: bool,
+) -> Results[ConfigResource, dict[str, ConfigEntry]]:
+    keys = None if names is None else list(names)
+
+    async def ask(
+        node: int, wanted: list[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, ConfigEntry] | ClientError]:
+        body = {
+            "resources": [
+                {
+                    "resource_type": int(resource.type),
+                    "resource_name": resource.name,
+                    "configuration_keys": keys,
+                }
+                for resource in wanted
+            ],
+            "include_synonyms": include_synonyms,
+            "include_documentation": include_documentation,
+        }
+        answer = await cluster.call(Api.DESCRIBE_CONFIGS, body, node=node)
+        return {
+            _resource(told): _failure(told)
+            if told.error_code
+            else {config.name: _entry(config) for config in told.configs}
+            for told in answer.results
+        }
+
+    return await dispatch(_placed(cluster), resources, ask, what="describing configs")
+
+
+async def alter_configs(
+    cluster: Cluster,
+    changes: Mapping[ConfigResource, Iterable[ConfigChange]],
+    *,
+    validate_only: bool,
+) -> Results[ConfigResource, None]:
+    async def ask(
+        node: int, wanted: list[ConfigResource]
+    ) -> dict[ConfigResource, ClientError | None]:
+        body = {
+            "resources": [
+                {
+                    "resource_type": int(resource.type),
+                    "resource_name": resource.name,
+                    "configs": [
+                        {"name": name, "config_operation": int(op), "value": value}
+                        for name, value, op in changes[resource]
+                    ],
+                }
+                for resource in wanted
+            ],
+            "validate_only": validate_only,
+        }
+        answer = await cluster.call(Api.INCREMENTAL_ALTER_CONFIGS, body, node=node)
+        return {
+            _resource(told): _failure(told) if told.error_code else None
+            for told in answer.responses
+        }
+
+    return await dispatch(_placed(cluster), changes, ask, what="changing configs")
+
+
+async def list_config_resources(
+    cluster: Cluster, types: Iterable[ResourceType]
+) -> list[ConfigResource]:
+    """Resources that have a configuration of their own. No types: all that the broker lists."""
+    wanted = [int(each) for each in types]
+
+    async def ask() -> list[ConfigResource]:
+        # Version 0 knows client metrics only.
+        min_version = 0 if wanted == [ResourceType.CLIENT_METRICS] else 1
+        answer = await cluster.call(
+            Api.LIST_CONFIG_RESOURCES, {"resource_types": wanted}, min_version=min_version
+        )
+        raise_for(answer.error_code)
+        return sorted(_resource(told) for told in answer.config_resources)
+
+    return await cluster.retrying(ask, what="listing configs")
+
+
+def _placed(cluster: Cluster) -> AtBrokers[ConfigResource]:
+    def place(resource: ConfigResource) -> int:
+        own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
+        if not own:
+            return ANY_NODE
+        try:
+            return int(resource.name)
+        except ValueError:
+            raise InvalidConfig(
+                f"{resource.name!r} names no broker: brokers are numbered."
+            ) from None
+
+    return AtBrokers(cluster, place)
+
+
+def _resource(told: Any) -> ConfigResource:
+    return ConfigResource(_enum(ResourceType, told.resource_type), told.resource_name)
+
+
+def _failure(told: Any) -> ClientError:
+    return error_for(told.error_code, told.error_message)
+
+
+def _entry(told: Any) -> ConfigEntry:
+    return ConfigEntry(
+        told.name,
+        told.value,
+        _enum(ConfigSource, told.config_source),
+        told.is_sensitive,
+        told.read_only,
+        _enum(ValueType, told.config_type),
+        tuple(
+            ConfigSynonym(each.name, each.value, _enum(ConfigSource, each.source))
+            for each in told.synonyms
+        ),
+        told.documentation,
+    )
+
+
+def _enum(kind: Any, code: int) -> Any:
+    """Newer brokers may know more than we do."""
+    try:
+        return kind(code)
+    except ValueError:
+        return kind.UNKNOWN
+
+
+def as_changes(
+    given: Iterable[ConfigChange] | Mapping[str, str | None],
+) -> list[ConfigChange]:
+    if not isinstance(given, Mapping):
+        return list(given)
+    return [
+        ConfigChange.delete(name) if value is None else ConfigChange.set(name, value)
+        for name, value in given.items()
+    ]

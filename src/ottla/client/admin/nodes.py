@@ -1,0 +1,184 @@
+"""The cluster itself: its brokers, its controller, its features, what each broker can do, and where
+it keeps its data.
+
+    DescribeCluster 0+ (before Kafka 2.8: Metadata), ApiVersions, DescribeLogDirs 1+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.client.admin.dispatch import AtBrokers, Results, dispatch, raise_for
+from ottla.client.admin.topics import by_topic
+from ottla.client.cluster import Cluster
+from ottla.client.connection import VersionRange
+from ottla.client.errors import ClientError, UnsupportedVersion, error_for
+from ottla.wire.api import Api
+
+
+class BrokerNode(NamedTuple):
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class ClusterDescription:
+    cluster_id: str | None
+    controller: int | None
+    nodes: Mapping[int, BrokerNode]
+
+
+class FinalizedFeature(NamedTuple):
+    min_version_level: int
+    max_version_level: int
+
+
+@dataclass(frozen=True)
+class Features:
+    finalized: Mapping[str, FinalizedFeature]
+    supported: Mapping[str, VersionRange]
+    finalized_epoch: int | None
+
+
+class ReplicaInfo(NamedTuple):
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True)
+class LogDirDescription:
+    error: ClientError | None
+    replicas: Mapping[TopicPartition, ReplicaInfo]
+    total_bytes: int | None
+    """None, like the next, where the broker does not tell."""
+    usable_bytes: int | None
+
+
+async def describe_cluster(cluster: Cluster, *, include_fenced: bool) -> ClusterDescription:
+    async def ask() -> ClusterDescription:
+        body = {"include_fenced_brokers": include_fenced}
+        try:
+            answer = await cluster.call(
+                Api.DESCRIBE_CLUSTER, body, min_version=2 if include_fenced else 0
+            )
+        except UnsupportedVersion:
+            if include_fenced:
+                raise
+            return _from_metadata(await cluster.call(Api.METADATA, {"topics": []}, min_version=1))
+        raise_for(answer.error_code, answer.error_message)
+        nodes = {
+            each.broker_id: BrokerNode(
+                each.broker_id, each.host, each.port, each.rack, each.is_fenced
+            )
+            for each in sorted(answer.brokers, key=lambda each: int(each.broker_id))
+        }
+        return ClusterDescription(answer.cluster_id, _or_none(answer.controller_id), nodes)
+
+    return await cluster.retrying(ask, what="describing the cluster")
+
+
+def _from_metadata(answer: Any) -> ClusterDescription:
+    nodes = {
+        each.node_id: BrokerNode(each.node_id, each.host, each.port, each.rack, False)
+        for each in sorted(answer.brokers, key=lambda each: int(each.node_id))
+    }
+    return ClusterDescription(answer.cluster_id, _or_none(answer.controller_id), nodes)
+
+
+def _or_none(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+async def describe_features(cluster: Cluster) -> Features:
+    async def ask() -> Features:
+        answer = await cluster.call(Api.API_VERSIONS, _software())
+        raise_for(answer.error_code)
+        epoch = answer.finalized_features_epoch
+        return Features(
+            {
+                each.name: FinalizedFeature(each.min_version_level, each.max_version_level)
+                for each in sorted(answer.finalized_features, key=lambda each: str(each.name))
+            },
+            {
+                each.name: VersionRange(each.min_version, each.max_version)
+                for each in sorted(answer.supported_features, key=lambda each: str(each.name))
+            },
+            _or_none(epoch),
+        )
+
+    return await cluster.retrying(ask, what="describing features")
+
+
+def _software() -> dict[str, str]:
+    from ottla import __version__
+
+    return {"client_software_name": "ottla", "client_software_version": __version__}
+
+
+async def api_versions(
+    cluster: Cluster, brokers: Iterable[int]
+) -> Results[int, dict[int, VersionRange]]:
+    """What each broker says it serves: API key -> versions."""
+
+    async def ask(node: int, keys: list[int]) -> dict[int, dict[int, VersionRange] | ClientError]:
+        connection = await cluster.connection(node)
+        return {node: dict(sorted(connection.api_versions.items()))}
+
+    lookup: AtBrokers[int] = AtBrokers(cluster, lambda broker: broker)
+    return await dispatch(lookup, brokers, ask, what="asking for API versions")
+
+
+async def describe_log_dirs(
+    cluster: Cluster, brokers: Iterable[int], partitions: Iterable[TopicPartition] | None
+) -> Results[int, dict[str, LogDirDescription]]:
+    """By broker and directory. No partitions given: all that the broker has."""
+    wanted = None if partitions is None else by_topic(partitions)
+
+    async def ask(
+        node: int, keys: list[int]
+    ) -> dict[int, dict[str, LogDirDescription] | ClientError]:
+        answer = await cluster.call(Api.DESCRIBE_LOG_DIRS, {"topics": wanted}, node=node)
+        raise_for(answer.error_code)
+        return {node: {told.log_dir: _log_dir(told) for told in answer.results}}
+
+    lookup: AtBrokers[int] = AtBrokers(cluster, lambda broker: broker)
+    return await dispatch(lookup, brokers, ask, what="describing log directories")
+
+
+def _log_dir(told: Any) -> LogDirDescription:
+    replicas = {
+        TopicPartition(topic.name, each.partition_index): ReplicaInfo(
+            each.partition_size, each.offset_lag, each.is_future_key
+        )
+        for topic in told.topics
+        for each in topic.partitions
+    }
+    return LogDirDescription(
+        error_for(told.error_code) if told.error_code else None,
+        dict(sorted(replicas.items())),
+        _or_none(told.total_bytes),
+        _or_none(told.usable_bytes),
+    )
+
+
+__all__ = [
+    "BrokerNode",
+    "ClusterDescription",
+    "Features",
+    "FinalizedFeature",
+    "LogDirDescription",
+    "ReplicaInfo",
+    "api_versions",
+    "describe_cluster",
+    "describe_features",
+    "describe_log_dirs",
+]

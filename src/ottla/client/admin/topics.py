@@ -1,0 +1,353 @@
+"""Topics and partitions: list, describe, create, delete, add partitions, elect leaders.
+
+CreateTopics 2+, DeleteTopics 1+ (by id: 6+), CreatePartitions 0+    at the controller
+Metadata 1+ (by id: 10+), DescribeTopicPartitions 0+                 at any broker
+ElectLeaders 0+                                                      at the controller"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import ZERO_UUID, TopicPartition, format_uuid, parse_uuid
+from ottla.client.admin.dispatch import (
+    AtBrokers,
+    AtController,
+    Results,
+    dispatch,
+    raise_for,
+)
+from ottla.client.cluster import ANY_NODE, Cluster
+from ottla.client.errors import ClientError, UnknownTopic, UnsupportedVersion, error_for
+from ottla.wire.api import Api
+
+BROKER_DEFAULT = -1
+"""For the number of partitions or replicas of a new topic: as the broker's configuration says."""
+PARTITIONS_PER_PAGE = 2_000
+
+
+@dataclass(frozen=True)
+class NewTopic:
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str] = field(default_factory=dict)
+    replica_assignment: Sequence[Sequence[int]] = ()
+    """The brokers of each partition, the preferred leader first; instead of the two numbers."""
+
+
+class CreatedTopic(NamedTuple):
+    topic_id: str | None
+    partitions: int
+    """-1, like the next, from brokers before Kafka 2.4, which do not tell."""
+    replication_factor: int
+    configs: Mapping[str, str | None]
+
+
+class TopicListing(NamedTuple):
+    name: str
+    topic_id: str | None
+    is_internal: bool
+
+
+class PartitionDescription(NamedTuple):
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    eligible_leader_replicas: tuple[int, ...] | None
+    """None, like the next, where the broker does not tell."""
+    last_known_eligible_leader_replicas: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    name: str
+    topic_id: str | None
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.partitions[0].replicas) if self.partitions else 0
+
+
+class ElectionType(IntEnum):
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+# ------------------------------------------------------------------------------ create, delete
+
+
+async def create_topics(
+    cluster: Cluster, topics: Iterable[NewTopic], *, validate_only: bool
+) -> Results[str, CreatedTopic]:
+    by_name = {topic.name: topic for topic in topics}
+
+    async def ask(node: int, names: list[str]) -> dict[str, CreatedTopic | ClientError]:
+        body = {
+            "topics": [_creatable(by_name[name]) for name in names],
+            "timeout_ms": cluster.config.request_timeout_ms,
+            "validate_only": validate_only,
+        }
+        answer = await cluster.call(Api.CREATE_TOPICS, body, node=node)
+        return {
+            told.name: error_for(told.error_code, told.error_message)
+            if told.error_code
+            else _created(told)
+            for told in answer.topics
+        }
+
+    return await dispatch(AtController(cluster), by_name, ask, what="creating topics")
+
+
+def _creatable(topic: NewTopic) -> dict[str, Any]:
+    assigned = bool(topic.replica_assignment)
+    return {
+        "name": topic.name,
+        "num_partitions": BROKER_DEFAULT if assigned else topic.partitions,
+        "replication_factor": BROKER_DEFAULT if assigned else topic.replication_factor,
+        "assignments": [
+            {"partition_index": number, "broker_ids": list(brokers)}
+            for number, brokers in enumerate(topic.replica_assignment)
+        ],
+        "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
+    }
+
+
+def _created(told: Any) -> CreatedTopic:
+    configs = {config.name: config.value for config in told.configs or ()}
+    return CreatedTopic(_uuid(told.topic_id), told.num_partitions, told.replication_factor, configs)
+
+
+async def delete_topics(
+    cluster: Cluster, names: Iterable[str], *, by_id: bool = False
+) -> Results[str, None]:
+    """`by_id`: what is given are topics' ids in Kafka's text form."""
+
+    async def ask(node: int, keys: list[str]) -> dict[str, ClientError | None]:
+        body: dict[str, Any] = {"timeout_ms": cluster.config.request_timeout_ms}
+        if by_id:
+            body["topics"] = [{"name": None, "topic_id": parse_uuid(key)} for key in keys]
+        else:
+            body["topics"] = [{"name": key, "topic_id": ZERO_UUID} for key in keys]
+            body["topic_names"] = keys
+        answer = await cluster.call(
+            Api.DELETE_TOPICS, body, node=node, min_version=6 if by_id else 0
+        )
+        return {
+            format_uuid(told.topic_id) if by_id else told.name: _failure(
+                told.error_code, told.error_message, None if by_id else told.name
+            )
+            for told in answer.responses
+        }
+
+    return await dispatch(AtController(cluster), names, ask, what="deleting topics")
+
+
+async def create_partitions(
+    cluster: Cluster,
+    counts: Mapping[str, int],
+    assignments: Mapping[str, Sequence[Sequence[int]]],
+    *,
+    validate_only: bool,
+) -> Results[str, None]:
+    async def ask(node: int, names: list[str]) -> dict[str, ClientError | None]:
+        topics = []
+        for name in names:
+            given = assignments.get(name)
+            brokers = None if not given else [{"broker_ids": list(each)} for each in given]
+            topics.append({"name": name, "count": counts[name], "assignments": brokers})
+        body = {
+            "topics": topics,
+            "timeout_ms": cluster.config.request_timeout_ms,
+            "validate_only": validate_only,
+        }
+        answer = await cluster.call(Api.CREATE_PARTITIONS, body, node=node)
+        return {
+            told.name: _failure(told.error_code, told.error_message, told.name)
+            for told in answer.results
+        }
+
+    return await dispatch(AtController(cluster), counts, ask, what="adding partitions")
+
+
+def _failure(code: int, message: str | None, topic: str | None) -> ClientError | None:
+    if not code:
+        return None
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic is not None:
+        return UnknownTopic(f"there is no topic {topic}", topic=topic)
+    return error_for(code, message) if message else error_for(code, topic=topic)
+
+
+# ------------------------------------------------------------------------------ list, describe
+
+
+async def list_topics(cluster: Cluster) -> dict[str, TopicListing]:
+    async def ask() -> dict[str, TopicListing]:
+        answer = await cluster.call(Api.METADATA, {"topics": None}, min_version=1)
+        return {
+            topic.name: TopicListing(topic.name, _uuid(topic.topic_id), topic.is_internal)
+            for topic in sorted(answer.topics, key=lambda topic: str(topic.name))
+        }
+
+    return await cluster.retrying(ask, what="listing topics")
+
+
+async def describe_topics(cluster: Cluster, names: Iterable[str]) -> Results[str, TopicDescription]:
+    async def ask(node: int, keys: list[str]) -> dict[str, TopicDescription | ClientError]:
+        try:
+            return await _describe_in_pages(cluster, keys)
+        except UnsupportedVersion:  # before Kafka 3.8
+            return await _describe_by_metadata(cluster, [{"name": key} for key in keys])
+
+    return await dispatch(_anywhere(cluster), names, ask, what="describing topics")
+
+
+async def describe_topics_by_id(
+    cluster: Cluster, topic_ids: Iterable[str]
+) -> Results[str, TopicDescription]:
+    async def ask(node: int, keys: list[str]) -> dict[str, TopicDescription | ClientError]:
+        wanted = [{"name": None, "topic_id": parse_uuid(key)} for key in keys]
+        found = await _describe_by_metadata(cluster, wanted, by_id=True)
+        for key in keys:
+            found.setdefault(key, UnknownTopic(f"there is no topic with id {key}"))
+        return found
+
+    return await dispatch(_anywhere(cluster), topic_ids, ask, what="describing topics")
+
+
+def _anywhere(cluster: Cluster) -> AtBrokers[str]:
+    return AtBrokers(cluster, lambda key: ANY_NODE)
+
+
+async def _describe_in_pages(
+    cluster: Cluster, names: list[str]
+) -> dict[str, TopicDescription | ClientError]:
+    wanted = [{"name": name} for name in sorted(names)]
+    found: dict[str, TopicDescription | ClientError] = {}
+    cursor: dict[str, Any] | None = None
+    while True:
+        body = {
+            "topics": wanted,
+            "response_partition_limit": PARTITIONS_PER_PAGE,
+            "cursor": cursor,
+        }
+        answer = await cluster.call(Api.DESCRIBE_TOPIC_PARTITIONS, body)
+        for told in answer.topics:
+            _add_page(found, told)
+        following = answer.next_cursor
+        if following is None:
+            return found
+        after = {"topic_name": following.topic_name, "partition_index": following.partition_index}
+        if after == cursor:
+            raise ClientError("the broker's description of the topics does not end")
+        cursor = after
+        wanted = [topic for topic in wanted if topic["name"] >= following.topic_name]
+
+
+def _add_page(found: dict[str, TopicDescription | ClientError], told: Any) -> None:
+    before = found.get(told.name)
+    if told.error_code:
+        found[told.name] = _failure(told.error_code, None, told.name) or ClientError()
+    elif isinstance(before, TopicDescription):
+        page = _description(told)
+        found[told.name] = TopicDescription(
+            page.name, page.topic_id, page.is_internal, before.partitions + page.partitions
+        )
+    else:
+        found[told.name] = _description(told)
+
+
+async def _describe_by_metadata(
+    cluster: Cluster, topics: list[dict[str, Any]], *, by_id: bool = False
+) -> dict[str, TopicDescription | ClientError]:
+    body = {"topics": topics, "allow_auto_topic_creation": False}
+    # Version 10 has ids, but only from 12 on brokers answer to them.
+    answer = await cluster.call(Api.METADATA, body, min_version=12 if by_id else 4)
+    found: dict[str, TopicDescription | ClientError] = {}
+    for told in answer.topics:
+        key = format_uuid(told.topic_id) if by_id else told.name
+        if told.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+            found[key] = _description(told)
+        elif told.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+            found[key] = UnknownTopic(f"there is no topic with id {key}")
+        else:
+            found[key] = _failure(told.error_code, None, told.name) or ClientError()
+    return found
+
+
+def _description(told: Any) -> TopicDescription:
+    partitions = sorted(told.partitions, key=lambda each: int(each.partition_index))
+    return TopicDescription(
+        told.name,
+        _uuid(told.topic_id),
+        told.is_internal,
+        tuple(
+            PartitionDescription(
+                each.partition_index,
+                each.leader_id if each.leader_id >= 0 else None,
+                each.leader_epoch,
+                tuple(each.replica_nodes),
+                tuple(each.isr_nodes),
+                tuple(each.offline_replicas),
+                _tuple_or_none(getattr(each, "eligible_leader_replicas", None)),
+                _tuple_or_none(getattr(each, "last_known_elr", None)),
+            )
+            for each in partitions
+        ),
+    )
+
+
+def _tuple_or_none(values: Iterable[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def _uuid(raw: bytes) -> str | None:
+    return None if raw == ZERO_UUID else format_uuid(raw)
+
+
+# ------------------------------------------------------------------------------- elect leaders
+
+
+async def elect_leaders(
+    cluster: Cluster, kind: ElectionType, partitions: Iterable[TopicPartition] | None
+) -> Results[TopicPartition, None]:
+    """Of all partitions where None are given. One whose leader is right already is a success."""
+    wanted = None if partitions is None else list(partitions)
+    results: Results[TopicPartition, None] = Results()
+
+    async def ask() -> Any:
+        body = {
+            "election_type": int(kind),
+            "topic_partitions": None if wanted is None else by_topic(wanted),
+            "timeout_ms": cluster.config.request_timeout_ms,
+        }
+        answer = await cluster.call_controller(Api.ELECT_LEADERS, body)
+        raise_for(answer.error_code)
+        return answer
+
+    answer = await cluster.retrying(ask, what="electing leaders")
+    for topic in answer.replica_election_results:
+        for told in topic.partition_result:
+            key = TopicPartition(topic.topic, told.partition_id)
+            if told.error_code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
+                results[key] = None
+            else:
+                results.errors[key] = error_for(
+                    told.error_code, told.error_message, topic=key.topic, partition=key.partition
+                )
+    return results
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return [{"topic": topic, "partitions": numbers} for topic, numbers in grouped.items()]
