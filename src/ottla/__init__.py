@@ -11,6 +11,10 @@ _PUBLIC = {
         "ProducerFenced", "RecordTooLarge", "SerializationFailed", "TransactionAborted",
         "UnknownTopic", "UnsupportedVersion",
     ),
+    "ottla.client.producer.blocking": ("Producer",),
+    "ottla.client.producer.future": ("RecordFuture", "RecordMetadata"),
+    "ottla.client.producer.partitioners": ("PriorityPartitioner", "RoundRobinPartitioner"),
+    "ottla.client.producer.producer": ("AsyncProducer",),
 }  # fmt: skip
 """Module -> the names that `ottla` has from it. They are loaded when first used, so that importing
 `ottla` costs nothing."""

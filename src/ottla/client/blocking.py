@@ -39,6 +39,10 @@ class LoopThread:
             future.cancel()
             raise
 
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         if self.loop.is_closed() or not self._thread.is_alive():
             coroutine.close()

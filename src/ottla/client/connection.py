@@ -214,6 +214,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._closed_by is None
 
     @property
+    def can_write(self) -> bool:
+        """Open, and the socket takes what is written."""
+        return self._closed_by is None and self._writable is None
+
+    @property
     def in_flight(self) -> int:
         return len(self._waiting)
 

@@ -1,0 +1,301 @@
+"""Records of one partition that travel together, and what becomes of them.
+
+    open     records are encoded into the buffer as they come, behind room for the header
+    closed   no more records; compressed once, sealed (header, CRC) before each attempt
+    done     acknowledged, failed, or split into smaller batches that live on
+
+Invariant: the buffer is written to by whoever holds the accumulator's lock while the batch is open,
+and by the sender alone afterwards, never while a connection may still read it: a batch is sealed
+anew only after its last request was answered or its connection was closed."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+
+from ottla.client.errors import ClientError
+from ottla.wire.records.batch import (
+    CHECKED_FROM,
+    CRC_AT,
+    HEADER_SIZE,
+    HEADER_STRUCT,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    read_header,
+)
+from ottla.wire.records.compression import NONE, compress
+from ottla.wire.records.crc import crc32c
+from ottla.wire.records.record import iter_records
+from ottla.wire.records.varint import encode_varint
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+MAX_RECORD_OVERHEAD = 36
+"""The most that a record without headers has besides its key and value: its length (5 bytes),
+attributes (1), deltas of time (10) and offset (5), lengths (5 each), the number of headers (5)."""
+MAX_HEADER_OVERHEAD = 10
+
+_TWO_BYTES = 1 << 13
+VARINTS = tuple(encode_varint(number) for number in range(_TWO_BYTES))
+"""Lengths and deltas as they are written, where that takes at most two bytes."""
+_NULL = encode_varint(-1)
+_NO_HEADERS = encode_varint(0)
+_callbacks_lock = threading.Lock()
+"""Held for moments, and only where somebody waits for a record."""
+
+
+class ProducerBatch:
+    __slots__ = (
+        "topic", "partition", "buffer", "limit", "reserved_bytes", "created_s", "count",
+        "base_timestamp", "max_timestamp", "attempts", "not_before_s", "was_retried", "in_request",
+        "producer_id", "producer_epoch", "base_sequence", "sequence_was_reset", "fate_was_unknown",
+        "is_transactional", "sealed", "is_done", "base_offset", "append_time_ms", "error",
+        "record_errors", "parts", "_callbacks",
+    )  # fmt: skip
+
+    def __init__(
+        self, topic: str, partition: int, limit: int, reserved_bytes: int, now_s: float
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.buffer = bytearray(HEADER_SIZE)
+        self.limit = limit
+        """Bytes that the buffer should not outgrow; a single record may."""
+        self.reserved_bytes = reserved_bytes
+        self.created_s = now_s
+        self.count = 0
+        self.base_timestamp = -1
+        self.max_timestamp = -1
+        self.attempts = 0
+        self.not_before_s = 0.0
+        self.was_retried = False
+        self.in_request = False
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = -1
+        self.base_sequence = NO_SEQUENCE
+        self.sequence_was_reset = False
+        """Since it was last sent."""
+        self.fate_was_unknown = False
+        """An attempt ended without an answer: it may have been written then."""
+        self.is_transactional = False
+        self.sealed: bytearray | None = None
+        """The whole batch as it is sent, once it is closed."""
+        self.is_done = False
+        self.base_offset = -1
+        self.append_time_ms = -1
+        self.error: BaseException | None = None
+        self.record_errors: Mapping[int, BaseException] = {}
+        self.parts: list[tuple[int, ProducerBatch]] | None = None
+        """(index of its first record here, the smaller batch)."""
+        self._callbacks: list[tuple[int, Callable[[], None]]] | None = None
+
+    # -------------------------------------------------------------------------------- records
+
+    def append(
+        self, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int
+    ) -> int:
+        """Encode a record behind the others; its index."""
+        index = self.count
+        if index == 0:
+            self.base_timestamp = self.max_timestamp = timestamp
+            delta = 0
+        else:
+            delta = timestamp - self.base_timestamp
+            if timestamp > self.max_timestamp:
+                self.max_timestamp = timestamp
+        parts = [
+            b"\0",
+            VARINTS[delta] if 0 <= delta < _TWO_BYTES else encode_varint(delta),
+            VARINTS[index] if index < _TWO_BYTES else encode_varint(index),
+        ]
+        if key is None:
+            parts.append(_NULL)
+        else:
+            parts += (_length(key), key)
+        if value is None:
+            parts.append(_NULL)
+        else:
+            parts += (_length(value), value)
+        if headers:
+            _append_headers(parts, headers)
+        else:
+            parts.append(_NO_HEADERS)
+        body = b"".join(parts)
+        piece = _length(body) + body
+        # These two belong together: no call lies between them, so that no signal handler that
+        # raises can part them.
+        self.buffer += piece
+        self.count = index + 1
+        return index
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.buffer if self.sealed is None else self.sealed)
+
+    # ------------------------------------------------------------------------ sending
+
+    @property
+    def has_sequence(self) -> bool:
+        return self.base_sequence != NO_SEQUENCE
+
+    def set_producer_state(self, producer_id: int, epoch: int, base_sequence: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = epoch
+        self.base_sequence = base_sequence
+
+    def seal(self, codec: int, level: int | None) -> bytearray:
+        """The batch as it goes out: compressed at the first time, with its header and CRC at every
+        time, because producer and sequence may have changed."""
+        if self.sealed is None:
+            if codec != NONE:
+                with memoryview(self.buffer) as view:
+                    packed = bytearray(HEADER_SIZE)
+                    packed += compress(codec, view[HEADER_SIZE:], level)
+                self.sealed = packed
+            else:
+                self.sealed = self.buffer
+        sealed = self.sealed
+        self.sequence_was_reset = False
+        attributes = codec | (TRANSACTIONAL_BIT if self.is_transactional else 0)
+        HEADER_STRUCT.pack_into(
+            sealed, 0, 0, len(sealed) - LOG_OVERHEAD, -1, MAGIC, 0, attributes, self.count - 1,
+            self.base_timestamp, self.max_timestamp, self.producer_id, self.producer_epoch,
+            self.base_sequence, self.count,
+        )  # fmt: skip
+        with memoryview(sealed) as view:
+            checksum = crc32c(view[CHECKED_FROM:])
+        sealed[CRC_AT : CRC_AT + 4] = checksum.to_bytes(4, "big")
+        return sealed
+
+    def split(self, limit: int, now_s: float) -> list[ProducerBatch]:
+        """The same records in batches of at most `limit` bytes, with the same sequences. Whoever
+        waits for a record here waits for it there."""
+        HEADER_STRUCT.pack_into(
+            self.buffer, 0, 0, len(self.buffer) - LOG_OVERHEAD, -1, MAGIC, 0, 0, self.count - 1,
+            self.base_timestamp, self.max_timestamp, -1, -1, -1, self.count,
+        )  # fmt: skip
+        whole = bytes(self.buffer)
+        parts: list[tuple[int, ProducerBatch]] = []
+        current: ProducerBatch | None = None
+        for index, record in enumerate(iter_records(whole, read_header(whole))):
+            bound = record_bound(record.key, record.value, record.headers)
+            if current is None or len(current.buffer) + bound > limit:
+                current = ProducerBatch(self.topic, self.partition, limit, 0, self.created_s)
+                current.is_transactional = self.is_transactional
+                current.fate_was_unknown = self.fate_was_unknown
+                parts.append((index, current))
+            current.append(record.key, record.value, record.headers, record.timestamp)
+        smaller = [part for _, part in parts]
+        # What was reserved for the whole is now held by its parts.
+        share, rest = divmod(self.reserved_bytes, len(smaller))
+        for part in smaller:
+            part.reserved_bytes = share
+        smaller[0].reserved_bytes += rest
+        self.reserved_bytes = 0
+        if self.has_sequence:
+            for first, part in parts:
+                sequence = advance(self.base_sequence, first)
+                part.set_producer_state(self.producer_id, self.producer_epoch, sequence)
+        self._hand_over(parts)
+        return smaller
+
+    def _hand_over(self, parts: list[tuple[int, ProducerBatch]]) -> None:
+        with _callbacks_lock:
+            waiting, self._callbacks = self._callbacks or [], None
+            self.parts = parts
+            self.is_done = True
+            for index, callback in waiting:
+                part, there = self.part_of(index)
+                part._callbacks = [*(part._callbacks or ()), (there, callback)]
+
+    def part_of(self, index: int) -> tuple[ProducerBatch, int]:
+        assert self.parts is not None
+        position = bisect_right(self.parts, index, key=lambda part: part[0]) - 1
+        first, part = self.parts[position]
+        return part, index - first
+
+    # ---------------------------------------------------------------------------------- fate
+
+    def acknowledge(self, base_offset: int, append_time_ms: int) -> None:
+        self.base_offset = base_offset
+        self.append_time_ms = append_time_ms
+        self._finish()
+
+    def fail(
+        self, error: BaseException, record_errors: Mapping[int, BaseException] | None = None
+    ) -> None:
+        self.error = error
+        self.record_errors = record_errors or {}
+        self._finish()
+
+    def error_of(self, index: int) -> BaseException | None:
+        return self.record_errors.get(index, self.error)
+
+    def add_callback(self, index: int, callback: Callable[[], None]) -> bool:
+        """Call it when the fate is known. False, and not called: it is known already."""
+        with _callbacks_lock:
+            if self.parts is None:
+                if self.is_done:
+                    return False
+                if self._callbacks is None:
+                    self._callbacks = []
+                self._callbacks.append((index, callback))
+                return True
+        part, there = self.part_of(index)
+        return part.add_callback(there, callback)
+
+    def _finish(self) -> None:
+        with _callbacks_lock:
+            waiting, self._callbacks = self._callbacks, None
+            self.is_done = True
+        self.buffer = bytearray()
+        self.sealed = None
+        for _, callback in waiting or ():
+            callback()
+
+
+def record_bound(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """No more bytes than these does a record take."""
+    bound = MAX_RECORD_OVERHEAD
+    if key is not None:
+        bound += len(key)
+    if value is not None:
+        bound += len(value)
+    for name, content in headers:
+        bound += MAX_HEADER_OVERHEAD + len(name.encode()) + len(content or b"")
+    return bound
+
+
+def advance(sequence: int, count: int) -> int:
+    """The sequence `count` records later; after 2^31-1 comes 0."""
+    return (sequence + count) & 0x7FFFFFFF
+
+
+def part_of_failed_batch(cause: ClientError) -> ClientError:
+    """For a good record among bad ones: the broker takes a batch whole or not at all."""
+    return ClientError(
+        f"the record was in a batch with records that were refused: {cause}",
+        code=cause.code,
+        topic=cause.topic,
+        partition=cause.partition,
+    )
+
+
+def _length(content: bytes) -> bytes:
+    size = len(content)
+    return VARINTS[size] if size < _TWO_BYTES else encode_varint(size)
+
+
+def _append_headers(parts: list[bytes], headers: Headers) -> None:
+    parts.append(encode_varint(len(headers)))
+    for name, content in headers:
+        encoded = name.encode()
+        parts += (_length(encoded), encoded)
+        if content is None:
+            parts.append(_NULL)
+        else:
+            parts += (_length(content), content)

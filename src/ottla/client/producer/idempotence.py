@@ -1,0 +1,282 @@
+"""Producer id, epoch and sequences: exactly-once delivery to a partition, decided here.
+
+Each batch carries the producer's id and epoch and the sequence of its first record; a broker takes
+a batch only if its sequence follows the last one, and knows a repetition by it. What a failure
+means follows from that:
+
+    error                       while the batch is …               then
+    retriable                   –                                  the same batch again
+    OUT_OF_ORDER_SEQUENCE       behind one that is being retried   the same batch again, in order
+                                next in line                       new epoch, all from sequence 0
+    UNKNOWN_PRODUCER_ID         –                                  new epoch, all from sequence 0
+    any other                   –                                  it fails; the rest go on in a
+                                                                   new epoch from sequence 0
+    expired without an answer   –                                  nothing new until the others are
+                                                                   answered; then as above
+
+Transactions cannot begin a new epoch on their own: there sequences are shifted down where the
+broker is known not to have taken the batch, and the transaction must be aborted otherwise.
+
+A batch has a sequence from its first attempt to its end, and only the oldest of them may be
+attempted again; so whatever happens, batches arrive in order. A partition moves to a new epoch when
+nothing of the old one is in flight, or when it asked for that epoch (KIP-360). Pure: no I/O, no
+clock. Touched by the sender alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from ottla.base.errors import RETRIABLE, ErrorCode
+from ottla.client.producer.batch import advance
+from ottla.wire.records.batch import NO_PRODUCER_ID, NO_SEQUENCE
+
+MAX_EPOCH = 0x7FFF
+FIRST_SEQUENCE = 0
+
+
+class SequencedBatch(Protocol):
+    """What a batch is here."""
+
+    count: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    sequence_was_reset: bool
+
+    @property
+    def has_sequence(self) -> bool: ...
+
+    def set_producer_state(self, producer_id: int, epoch: int, base_sequence: int) -> None: ...
+
+
+class PartitionSequences:
+    """Of one partition."""
+
+    __slots__ = (
+        "producer_id", "producer_epoch", "next_sequence", "last_acked_sequence",
+        "last_acked_offset", "in_flight", "unresolved_sequence",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = -1
+        self.next_sequence = FIRST_SEQUENCE
+        self.last_acked_sequence = NO_SEQUENCE
+        self.last_acked_offset = -1
+        self.in_flight: list[SequencedBatch] = []
+        """Batches with a sequence whose fate is open, in order; some may wait to be sent again."""
+        self.unresolved_sequence: int | None = None
+        """The sequence behind a batch that was given up without knowing whether it arrived."""
+
+    def is_next(self, sequence: int) -> bool:
+        if self.last_acked_sequence == NO_SEQUENCE:
+            return sequence == FIRST_SEQUENCE
+        return sequence == advance(self.last_acked_sequence, 1)
+
+    def restart(self, producer_id: int, epoch: int) -> None:
+        """Everything from sequence 0, in a new epoch or of a new producer id."""
+        self.producer_id = producer_id
+        self.producer_epoch = epoch
+        sequence = FIRST_SEQUENCE
+        for batch in self.in_flight:
+            batch.set_producer_state(producer_id, epoch, sequence)
+            batch.sequence_was_reset = True
+            sequence = advance(sequence, batch.count)
+        self.next_sequence = sequence
+        self.last_acked_sequence = NO_SEQUENCE
+        self.unresolved_sequence = None
+
+    def close_gap(self, failed: SequencedBatch) -> None:
+        """A batch that the broker surely did not take is gone: those behind it move up."""
+        for batch in self.in_flight:
+            behind = advance(batch.base_sequence, -failed.base_sequence)
+            if 0 < behind < 1 << 30:
+                sequence = advance(batch.base_sequence, -failed.count)
+                batch.set_producer_state(batch.producer_id, batch.producer_epoch, sequence)
+                batch.sequence_was_reset = True
+        self.next_sequence = advance(self.next_sequence, -failed.count)
+
+
+class Idempotence:
+    """Of one producer."""
+
+    def __init__(self, *, is_transactional: bool = False) -> None:
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = -1
+        self.is_transactional = is_transactional
+        self._to_restart: dict[PartitionSequences, None] = {}
+        """Partitions for which a new epoch was asked."""
+
+    # ----------------------------------------------------------------------- id and epoch
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id != NO_PRODUCER_ID
+
+    def set_producer_id(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = epoch
+        self._restart_asked()
+
+    def ask_for_epoch(self, partition: PartitionSequences) -> None:
+        self._to_restart[partition] = None
+
+    def begin_epoch_if_asked(self) -> None:
+        """To be called before batches are drained. After the last epoch the id is given up: a new
+        one must be got (`has_producer_id`)."""
+        if not self._to_restart or not self.has_producer_id:
+            return
+        if self.producer_epoch >= MAX_EPOCH:
+            self.producer_id, self.producer_epoch = NO_PRODUCER_ID, -1
+            return
+        self.producer_epoch += 1
+        self._restart_asked()
+
+    def _restart_asked(self) -> None:
+        for partition in self._to_restart:
+            partition.restart(self.producer_id, self.producer_epoch)
+        self._to_restart.clear()
+
+    def _is_stale(self, partition: PartitionSequences) -> bool:
+        return (
+            partition.producer_id != self.producer_id
+            or partition.producer_epoch != self.producer_epoch
+        )
+
+    # ---------------------------------------------------------------------------- sending
+
+    def may_send(self, partition: PartitionSequences, batch: SequencedBatch) -> bool:
+        """Whether the first batch that waits for a partition may go out now."""
+        if not self.has_producer_id or partition in self._to_restart:
+            return False
+        if batch.has_sequence:
+            return partition.in_flight[0] is batch
+        if partition.unresolved_sequence is not None:
+            return False
+        return not (partition.in_flight and self._is_stale(partition))
+
+    def assign(self, partition: PartitionSequences, batch: SequencedBatch) -> None:
+        """A sequence for a batch that goes out for the first time."""
+        if self._is_stale(partition):
+            partition.restart(self.producer_id, self.producer_epoch)
+        sequence = partition.next_sequence
+        batch.set_producer_state(self.producer_id, self.producer_epoch, sequence)
+        partition.next_sequence = advance(sequence, batch.count)
+        partition.in_flight.append(batch)
+
+    # ---------------------------------------------------------------------------- answers
+
+    def acknowledged(
+        self, partition: PartitionSequences, batch: SequencedBatch, base_offset: int
+    ) -> None:
+        last = advance(batch.base_sequence, batch.count - 1)
+        if partition.last_acked_sequence == NO_SEQUENCE or _is_later(
+            last, partition.last_acked_sequence
+        ):
+            partition.last_acked_sequence = last
+        if base_offset >= 0:
+            last_offset = base_offset + batch.count - 1
+            partition.last_acked_offset = max(partition.last_acked_offset, last_offset)
+        _remove(partition, batch)
+
+    def may_retry(
+        self,
+        partition: PartitionSequences,
+        batch: SequencedBatch,
+        code: int,
+        log_start_offset: int = -1,
+    ) -> bool:
+        """Whether a batch that came back with an error is to be sent again."""
+        if code == ErrorCode.UNKNOWN_PRODUCER_ID:
+            return self._may_retry_unknown(partition, batch, log_start_offset)
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return self._may_retry_out_of_order(partition, batch)
+        return code in RETRIABLE
+
+    def _may_retry_unknown(
+        self, partition: PartitionSequences, batch: SequencedBatch, log_start_offset: int
+    ) -> bool:
+        if log_start_offset == -1 or batch.sequence_was_reset:
+            return True
+        if not self.is_transactional:
+            self.ask_for_epoch(partition)
+            return True
+        if partition.last_acked_offset < log_start_offset:
+            # All that this producer wrote is deleted, and so the broker forgot it: no loss.
+            partition.restart(self.producer_id, self.producer_epoch)
+            return True
+        return False
+
+    def _may_retry_out_of_order(self, partition: PartitionSequences, batch: SequencedBatch) -> bool:
+        is_resolved = partition.unresolved_sequence is None
+        if batch.sequence_was_reset:
+            return True
+        is_first = bool(partition.in_flight) and partition.in_flight[0] is batch
+        if is_resolved and not is_first and not partition.is_next(batch.base_sequence):
+            return True
+        if self.is_transactional:
+            return False
+        if is_resolved or partition.unresolved_sequence == batch.base_sequence:
+            self.ask_for_epoch(partition)
+        return True
+
+    def failed(
+        self,
+        partition: PartitionSequences,
+        batch: SequencedBatch,
+        code: int,
+        *,
+        surely_not_written: bool,
+    ) -> None:
+        """A batch failed for good."""
+        _remove(partition, batch)
+        if not batch.has_sequence:
+            return
+        if code == ErrorCode.UNKNOWN_PRODUCER_ID:
+            if self.is_transactional:
+                partition.next_sequence = FIRST_SEQUENCE
+                partition.last_acked_sequence = NO_SEQUENCE
+            else:
+                self.ask_for_epoch(partition)
+        elif not surely_not_written:
+            partition.unresolved_sequence = advance(batch.base_sequence, batch.count)
+        elif self.is_transactional:
+            partition.close_gap(batch)
+        else:
+            self.ask_for_epoch(partition)
+
+    def split(
+        self,
+        partition: PartitionSequences,
+        batch: SequencedBatch,
+        parts: Iterable[SequencedBatch],
+    ) -> None:
+        """A batch was too large; its parts take its place."""
+        position = partition.in_flight.index(batch)
+        partition.in_flight[position : position + 1] = parts
+
+    def resolve(self, partition: PartitionSequences) -> bool:
+        """Find out what became of a batch that was given up, once the others are answered. False:
+        it is not known, and a transaction cannot go on."""
+        if partition.unresolved_sequence is None or partition.in_flight:
+            return True
+        if partition.is_next(partition.next_sequence):
+            partition.unresolved_sequence = None
+            return True
+        if self.is_transactional:
+            partition.unresolved_sequence = None
+            return False
+        self.ask_for_epoch(partition)
+        return True
+
+
+def _remove(partition: PartitionSequences, batch: SequencedBatch) -> None:
+    for position, other in enumerate(partition.in_flight):
+        if other is batch:
+            del partition.in_flight[position]
+            return
+
+
+def _is_later(sequence: int, than: int) -> bool:
+    return 0 < advance(sequence, -than) < 1 << 30

@@ -1,0 +1,121 @@
+"""Who the producer is to brokers: its id and epoch, got from them, and what may be sent under it.
+
+`idempotence` decides about sequences; this asks brokers (InitProducerId), keeps a failure that ends
+the producer, and joins both to queues and batches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ottla.base.errors import ErrorCode
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError, error_for
+from ottla.client.producer.accumulator import PartitionQueue
+from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.config import ProducerConfig
+from ottla.client.producer.idempotence import Idempotence
+from ottla.wire.api import Api
+
+logger = logging.getLogger(__name__)
+
+_FATAL = frozenset(
+    {
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+
+
+class Identity:
+    """Of an idempotent producer."""
+
+    is_old_transaction = False
+
+    def __init__(self, config: ProducerConfig, cluster: Cluster) -> None:
+        self.sequences = Idempotence(is_transactional=bool(config.transactional_id))
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_fatal: Callable[[ClientError], None] = lambda error: None
+        self._config = config
+        self._cluster = cluster
+        self._asking: asyncio.Task[None] | None = None
+        self._unresolved: dict[PartitionQueue, None] = {}
+
+    # -------------------------------------------------------------------------------- sending
+
+    def prepare(self) -> bool:
+        """Before batches are drained. False: nothing may be sent now."""
+        for queue in list(self._unresolved):
+            self._resolve(queue)
+        self.sequences.begin_epoch_if_asked()
+        if self.sequences.has_producer_id:
+            return True
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask())
+        return False
+
+    def may_send(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        return self.sequences.may_send(queue.sequences, batch)
+
+    def _resolve(self, queue: PartitionQueue) -> None:
+        self.sequences.resolve(queue.sequences)
+        if queue.sequences.unresolved_sequence is None:
+            del self._unresolved[queue]
+
+    async def _ask(self) -> None:
+        try:
+            producer_id, epoch = await self._cluster.retrying(
+                self._init_producer_id,
+                timeout_ms=self._config.delivery_timeout_ms,
+                what="getting a producer id",
+            )
+        except ClientError as error:
+            if error.retriable:
+                logger.warning("no producer id yet: %s", error)
+            else:
+                self.on_fatal(error)
+        else:
+            self.sequences.set_producer_id(producer_id, epoch)
+        finally:
+            self._asking = None
+        self.on_change()
+
+    async def _init_producer_id(self) -> tuple[int, int]:
+        body = {"transactional_id": None, "transaction_timeout_ms": 0x7FFFFFFF}
+        answer = await self._cluster.call(Api.INIT_PRODUCER_ID, body)
+        if answer.error_code:
+            raise error_for(answer.error_code)
+        return answer.producer_id, answer.producer_epoch
+
+    # -------------------------------------------------------------------------------- answers
+
+    def may_retry(
+        self, queue: PartitionQueue, batch: ProducerBatch, code: int, log_start_offset: int
+    ) -> bool:
+        return self.sequences.may_retry(queue.sequences, batch, code, log_start_offset)
+
+    def failed(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: ClientError,
+        *,
+        surely_not_written: bool,
+    ) -> None:
+        self.sequences.failed(
+            queue.sequences, batch, error.code, surely_not_written=surely_not_written
+        )
+        if queue.sequences.unresolved_sequence is not None:
+            self._unresolved[queue] = None
+        if error.code in _FATAL:
+            self.on_fatal(error)
+
+    def settled(self, queue: PartitionQueue) -> None:
+        """A batch of the queue has met its fate."""
+
+    async def close(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)

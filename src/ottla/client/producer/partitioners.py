@@ -1,0 +1,152 @@
+"""Which partition a record goes to.
+
+Without a choice of the user's: the partition that the record names; else by its key, where Java's
+clients put it; else the one that has its turn (`StickyPartition`). A partitioner of the user's is
+asked for every record that names no partition: a `Partitioner`, one by name, or a plain function
+of topic, key, value (as they were given to `send`) and the number of partitions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ottla.client.errors import InvalidConfig
+from ottla.client.metadata import TopicMetadata
+from ottla.client.murmur2 import partition_of
+from ottla.client.priority import check_ranges, priority_ranges
+
+PartitionFunction = Callable[[str, Any, Any, int], int]
+"""(topic, key, value, number of partitions) -> partition"""
+
+
+class Partitioner(Protocol):
+    def partition(
+        self,
+        topic: TopicMetadata,
+        key: Any,
+        value: Any,
+        key_bytes: bytes | None,
+        priority: int | None,
+    ) -> int:
+        """`key` and `value` as they were given to `send`, `key_bytes` as it is sent."""
+
+
+class RoundRobinPartitioner:
+    """Each record to the next partition, those without a leader passed over."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, int] = {}
+
+    def partition(
+        self,
+        topic: TopicMetadata,
+        key: Any,
+        value: Any,
+        key_bytes: bytes | None,
+        priority: int | None,
+    ) -> int:
+        turn = self._turns.get(topic.name, -1) + 1
+        self._turns[topic.name] = turn
+        choices = topic.available or range(topic.partition_count)
+        return choices[turn % len(choices)]
+
+
+class FunctionPartitioner:
+    def __init__(self, function: PartitionFunction) -> None:
+        self._function = function
+
+    def partition(
+        self,
+        topic: TopicMetadata,
+        key: Any,
+        value: Any,
+        key_bytes: bytes | None,
+        priority: int | None,
+    ) -> int:
+        return self._function(topic.name, key, value, topic.partition_count)
+
+
+class PriorityPartitioner:
+    """A record's priority (0 is the highest) chooses a range of partitions; within it the key
+    chooses, or the turn. A consumer that drains higher priorities first knows the ranges too
+    (`client/priority.py`). Records without a priority have the lowest."""
+
+    def __init__(self, levels: int | None = None, *, ranges: Sequence[range] | None = None) -> None:
+        if (levels is None) == (ranges is None):
+            raise InvalidConfig("A PriorityPartitioner needs either levels or ranges.")
+        self._levels = levels
+        self._ranges = None if ranges is None else list(ranges)
+        self._known: dict[tuple[str, int], list[range]] = {}
+        self._turns: dict[range, int] = {}
+
+    def partition(
+        self,
+        topic: TopicMetadata,
+        key: Any,
+        value: Any,
+        key_bytes: bytes | None,
+        priority: int | None,
+    ) -> int:
+        ranges = self._ranges_of(topic)
+        if priority is None:
+            priority = len(ranges) - 1
+        if not 0 <= priority < len(ranges):
+            raise InvalidConfig(f"There is no priority {priority}: 0 to {len(ranges) - 1} exist.")
+        choices = ranges[priority]
+        if key_bytes is not None:
+            return choices[partition_of(key_bytes, len(choices))]
+        turn = self._turns.get(choices, -1) + 1
+        self._turns[choices] = turn
+        available = [each for each in choices if each in topic.available] or choices
+        return available[turn % len(available)]
+
+    def _ranges_of(self, topic: TopicMetadata) -> list[range]:
+        which = (topic.name, topic.partition_count)
+        known = self._known.get(which)
+        if known is None:
+            if self._ranges is not None:
+                check_ranges(self._ranges, topic.partition_count)
+                known = self._ranges
+            else:
+                assert self._levels is not None
+                known = priority_ranges(topic.partition_count, self._levels)
+            self._known[which] = known
+        return known
+
+
+NAMED: dict[str, Callable[[], Partitioner] | None] = {
+    "murmur2": None,
+    "round_robin": RoundRobinPartitioner,
+}
+
+
+def partitioner(given: Partitioner | PartitionFunction | str | None) -> Partitioner | None:
+    """A user's choice as a Partitioner; None is the default."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        if given not in NAMED:
+            raise InvalidConfig(f"There is no partitioner {given!r}; there are {', '.join(NAMED)}.")
+        make = NAMED[given]
+        return None if make is None else make()
+    if hasattr(given, "partition"):
+        return given
+    if callable(given):
+        return FunctionPartitioner(given)
+    raise InvalidConfig(f"{given!r} is no partitioner: a function or an object with `partition`.")
+
+
+def next_sticky(
+    topic: TopicMetadata, current: int, queue_sizes: Sequence[int] | None, chance: random.Random
+) -> int:
+    """The next partition for records without key: any that has a leader, and rather one where
+    fewer batches wait (KIP-794). `queue_sizes` None: all alike."""
+    choices: Sequence[int] = topic.available or range(topic.partition_count)
+    if len(choices) > 1:
+        choices = [each for each in choices if each != current]
+    if queue_sizes is None:
+        return chance.choice(choices)
+    sizes = [queue_sizes[each] for each in choices]
+    longest = max(sizes)
+    return chance.choices(choices, [longest + 1 - size for size in sizes])[0]

@@ -1,0 +1,126 @@
+"""Produce requests from batches, and answers back to batches.
+
+From version 13 on topics go by id; a topic whose id nobody told goes by name, in an older one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import ZERO_UUID
+from ottla.client.connection import Connection
+from ottla.client.errors import ClientError, error_for
+from ottla.client.metadata import ClusterMetadata
+from ottla.client.producer.batch import ProducerBatch, part_of_failed_batch
+from ottla.wire.api import Api
+from ottla.wire.records.compression import ZSTD
+
+FIRST_WITH_TOPIC_IDS = 13
+FIRST_WITH_IMPLICIT_TRANSACTIONS = 12
+FIRST_WITH_ZSTD = 7
+
+
+class PartitionAnswer(NamedTuple):
+    error_code: int
+    message: str | None = None
+    base_offset: int = -1
+    append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Mapping[int, str | None] = {}
+    leader: int = -1
+    leader_epoch: int = -1
+
+
+def version_for(
+    connection: Connection,
+    batches: Iterable[ProducerBatch],
+    metadata: ClusterMetadata,
+    codec: int,
+    *,
+    old_transaction: bool,
+) -> int:
+    maximum: int | None = None
+    for batch in batches:
+        topic = metadata.topics.get(batch.topic)
+        if topic is None or topic.topic_id == ZERO_UUID:
+            maximum = FIRST_WITH_TOPIC_IDS - 1
+    if old_transaction:
+        maximum = FIRST_WITH_IMPLICIT_TRANSACTIONS - 1
+    minimum = FIRST_WITH_ZSTD if codec == ZSTD else 0
+    return connection.version_of(Api.PRODUCE, minimum, maximum)
+
+
+def body_for(
+    batches: Iterable[ProducerBatch],
+    metadata: ClusterMetadata,
+    *,
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None,
+) -> dict[str, Any]:
+    """A request with batches that are sealed."""
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for batch in batches:
+        entry = {"index": batch.partition, "records": batch.sealed}
+        by_topic.setdefault(batch.topic, []).append(entry)
+    topics = []
+    for name, partitions in by_topic.items():
+        known = metadata.topics.get(name)
+        topic_id = ZERO_UUID if known is None else known.topic_id
+        topics.append({"name": name, "topic_id": topic_id, "partition_data": partitions})
+    return {
+        "transactional_id": transactional_id,
+        "acks": acks,
+        "timeout_ms": timeout_ms,
+        "topic_data": topics,
+    }
+
+
+def read_answer(
+    answer: Any, version: int, metadata: ClusterMetadata
+) -> dict[tuple[str, int], PartitionAnswer]:
+    found: dict[tuple[str, int], PartitionAnswer] = {}
+    for topic in answer.responses:
+        if version >= FIRST_WITH_TOPIC_IDS:
+            name = metadata.names_by_id.get(topic.topic_id)
+            if name is None:
+                continue
+        else:
+            name = topic.name
+        for told in topic.partition_responses:
+            if not told.error_code:
+                found[name, told.index] = PartitionAnswer(
+                    0, None, told.base_offset, told.log_append_time_ms, told.log_start_offset
+                )
+                continue
+            found[name, told.index] = PartitionAnswer(
+                told.error_code,
+                told.error_message,
+                told.base_offset,
+                told.log_append_time_ms,
+                told.log_start_offset,
+                {each.batch_index: each.batch_index_error_message for each in told.record_errors},
+                told.current_leader.leader_id,
+                told.current_leader.leader_epoch,
+            )
+    return found
+
+
+def errors_from(
+    answer: PartitionAnswer, batch: ProducerBatch
+) -> tuple[ClientError, dict[int, BaseException]]:
+    """What a batch fails with, and what single records fail with instead."""
+    where = {"topic": batch.topic, "partition": batch.partition}
+    error = error_for(answer.error_code, answer.message, **where)  # type: ignore[arg-type]
+    if not answer.record_errors:
+        return error, {}
+    singly: dict[int, BaseException] = {
+        index: error_for(answer.error_code, message or answer.message, **where)  # type: ignore[arg-type]
+        for index, message in answer.record_errors.items()
+        if 0 <= index < batch.count
+    }
+    return part_of_failed_batch(error), singly
+
+
+NO_ANSWER = PartitionAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer leaves it out")

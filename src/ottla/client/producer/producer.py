@@ -1,0 +1,245 @@
+"""AsyncProducer: records to topics.
+
+    async with AsyncProducer("localhost:9092") as producer:
+        future = await producer.send("topic", b"value", key=b"key")
+        print(await future)          # RecordMetadata(topic, partition, offset, timestamp)
+
+`send` waits only while the topic is not known or `buffer.memory` is full (`max.block.ms`); the
+future it returns is the record's fate, and need not be looked at. Errors in the record itself
+(too large, a serialiser that raises) are raised by `send`; no other record is touched by them."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self
+
+from ottla.base.errors import ErrorCode
+from ottla.client.cluster import Cluster
+from ottla.client.config import Profile
+from ottla.client.errors import (
+    BrokersUnreachable,
+    ClientClosed,
+    ClientError,
+    KafkaTimeout,
+    UnknownTopic,
+)
+from ottla.client.metadata import PartitionMetadata
+from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.config import ProducerConfig
+from ottla.client.producer.future import RecordFuture
+from ottla.client.producer.identity import Identity
+from ottla.client.producer.intake import HeadersGiven, Intake, NeedMemory, NeedTopic
+from ottla.client.producer.partitioners import Partitioner, PartitionFunction, partitioner
+from ottla.client.producer.sender import Sender
+from ottla.client.serializers import Serializer, serializer
+
+
+class AsyncProducer:
+    def __init__(
+        self,
+        bootstrap: str | list[str] | None = None,
+        *,
+        profile: Profile | None = None,
+        key_serializer: Serializer | str | None = None,
+        value_serializer: Serializer | str | None = None,
+        partitioner: Partitioner | PartitionFunction | str | None = None,
+        **properties: Any,
+    ) -> None:
+        self.config = ProducerConfig.of(bootstrap, profile, properties)
+        self._cluster = Cluster(self.config)
+        self._cluster.allow_auto_create()
+        self._accumulator = Accumulator(
+            batch_size=self.config.batch_size,
+            linger_s=self.config.linger_ms / 1000,
+            buffer_memory=self.config.buffer_memory,
+        )
+        self._identity = Identity(self.config, self._cluster) if self.config.is_idempotent else None
+        self._sender = Sender(self.config, self._cluster, self._accumulator, self._identity)
+        self._intake = Intake(
+            self.config,
+            self._cluster,
+            self._accumulator,
+            self._sender.wake,
+            key_serializer=serializer(key_serializer),
+            value_serializer=serializer(value_serializer),
+            partitioner=_partitioner(partitioner),
+        )
+        if self._identity is not None:
+            self._identity.on_fatal = self._end
+        self._is_started = False
+
+    # -------------------------------------------------------------------------- start and close
+
+    async def start(self) -> Self:
+        """Reach the cluster. Raises BrokersUnreachable, which names the servers."""
+        assert not self._is_started, "the producer was started already"
+        await self._cluster.start(timeout_ms=self.config.max_block_ms)
+        self._is_started = True
+        self._intake.refusal = None
+        self._sender.start()
+        return self
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Send what waits, for at most `timeout_s` (as long as it takes), and end. What could not
+        be sent fails with ClientClosed."""
+        if isinstance(self._intake.refusal, ClientClosed) and self._is_started:
+            return
+        self._intake.refusal = ClientClosed("the producer is closed")
+        if self._is_started:
+            try:
+                await self.flush(timeout_s)
+            except KafkaTimeout:
+                pass
+            finally:
+                await self._sender.close()
+                if self._identity is not None:
+                    await self._identity.close()
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await self.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _end(self, error: ClientError) -> None:
+        """A failure after which this producer can send nothing more."""
+        if self._intake.refusal is None:
+            self._intake.refusal = error
+        self._sender.fail_all(error)
+
+    # --------------------------------------------------------------------------------- records
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        headers: HeadersGiven | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        priority: int | None = None,
+    ) -> RecordFuture:
+        """Hand over a record. `timestamp` is in milliseconds since 1970; now, unless given."""
+        intake = self._intake
+        while True:
+            outcome = intake.offer(topic, value, key, headers, partition, timestamp, priority)
+            if type(outcome) is RecordFuture:
+                if intake.woke_sender:
+                    # A batch is full: let it go before the next is filled.
+                    intake.woke_sender = False
+                    await asyncio.sleep(0)
+                return outcome
+            if isinstance(outcome, NeedTopic):
+                await self.find_topic(outcome)
+            elif isinstance(outcome, NeedMemory):
+                return await self._wait_for_memory(outcome)
+
+    async def find_topic(self, need: NeedTopic) -> None:
+        """Ask brokers for a topic until it is there, or a partition of it once."""
+        if need.partition is None:
+            try:
+                await self._cluster.topic(need.topic, timeout_ms=self.config.max_block_ms)
+            except BrokersUnreachable:
+                raise
+            except KafkaTimeout as error:
+                raise KafkaTimeout(
+                    f"topic {need.topic} was not found in max.block.ms: {error}", topic=need.topic
+                ) from error
+            return
+        known = self._cluster.metadata.topics.get(need.topic)
+        await self._cluster.refresh([need.topic], timeout_ms=self.config.max_block_ms)
+        known = self._cluster.metadata.topics.get(need.topic)
+        count = 0 if known is None else known.partition_count
+        if not 0 <= need.partition < count:
+            raise UnknownTopic(
+                f"there is no partition {need.partition} of topic {need.topic}: it has {count}",
+                code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                topic=need.topic,
+                partition=need.partition,
+            )
+
+    async def _wait_for_memory(self, record: NeedMemory) -> RecordFuture:
+        loop = asyncio.get_running_loop()
+        granted = loop.create_future()
+
+        def notify() -> None:
+            if not granted.done():
+                granted.set_result(None)
+
+        reservation = self._intake.reserve(record, lambda: _from_anywhere(loop, notify))
+        try:
+            async with asyncio.timeout(self.config.max_block_ms / 1000):
+                await granted
+        except TimeoutError:
+            if not reservation.granted:
+                raise self._intake.give_up(record, reservation, self.config.max_block_ms) from None
+        except BaseException:
+            self._accumulator.cancel(reservation)
+            raise
+        return self._intake.place(record, reservation)
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Send everything that waits now, and wait until its fate is known; KafkaTimeout after
+        `timeout_s`. Failures are told by the records' futures."""
+        with self._accumulator.lock:
+            batches = list(self._accumulator.incomplete)
+            self._accumulator.flushing += 1
+        try:
+            self._sender.wake()
+            async with asyncio.timeout(timeout_s):
+                for batch in batches:
+                    await _end_of(batch)
+        except TimeoutError:
+            raise KafkaTimeout(f"not everything was sent in {timeout_s:g} s") from None
+        finally:
+            with self._accumulator.lock:
+                self._accumulator.flushing -= 1
+
+    async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
+        """The partitions of a topic, by their number."""
+        await self.find_topic(NeedTopic(topic, None))
+        return list(self._cluster.metadata.topics[topic].partitions)
+
+
+async def _end_of(batch: ProducerBatch) -> None:
+    """Wait until the fate of every record is known; batches may be split on the way."""
+    while batch.parts is None and not batch.is_done:
+        # A handle on the last record follows it into the part that it is moved to.
+        await _settled(RecordFuture(batch, max(batch.count - 1, 0), 0))
+    for _, part in batch.parts or ():
+        await _end_of(part)
+
+
+async def _settled(future: RecordFuture) -> None:
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    future.add_done_callback(lambda _: _from_anywhere(loop, wake))
+    await waiter
+
+
+def _from_anywhere(loop: asyncio.AbstractEventLoop, callback: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(callback)
+    except RuntimeError:
+        pass  # the loop was closed: nobody waits any more
+
+
+_partitioner = partitioner

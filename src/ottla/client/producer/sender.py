@@ -1,0 +1,443 @@
+"""Takes batches to the leaders of their partitions, and brings back what became of them.
+
+Everything here runs on one event loop. `wake` asks for a turn, from any thread; a turn gives up
+what has expired, sends what is ready as far as brokers have room
+(`max.in.flight.requests.per.connection`) and asks for the next turn at the time when something will
+be ready. Answers ask for one too.
+
+A failed request is a failed attempt of each of its batches; `idempotence` decides whether a batch
+is sent again, and in what order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from ottla.base.errors import RETRIABLE, ErrorCode, KafkaError
+from ottla.client.cluster import STALE_METADATA, Cluster
+from ottla.client.connection import Connection
+from ottla.client.errors import (
+    AuthenticationFailed,
+    ClientClosed,
+    ClientError,
+    ConnectionLost,
+    KafkaTimeout,
+    UnsupportedVersion,
+)
+from ottla.client.metadata import ClusterMetadata
+from ottla.client.producer import produce_request
+from ottla.client.producer.accumulator import NEVER_S, Accumulator, PartitionQueue
+from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.config import ProducerConfig
+from ottla.client.producer.identity import Identity
+from ottla.client.producer.produce_request import PartitionAnswer
+from ottla.wire.api import Api
+
+logger = logging.getLogger(__name__)
+
+MAX_BACKOFF_DOUBLINGS = 20
+MIN_TIMER_S = 0.0005
+
+
+class _Request(NamedTuple):
+    node: int
+    version: int
+    metadata: ClusterMetadata
+    """As it was when the request went out: what its topic ids mean."""
+    batches: list[tuple[PartitionQueue, ProducerBatch]]
+
+
+class Sender:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        identity: Identity | None,
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._identity = identity
+        self._acks = config.required_acks
+        self._codec = config.compression_codec
+        self._level = config.compression_level
+        self._max_in_flight = config.max_in_flight_requests_per_connection
+        self._in_flight: dict[int, int] = {}
+        self._not_before_s: dict[int, float] = {}
+        """Brokers that asked for a pause."""
+        self._connecting: dict[int, asyncio.Task[None]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_id = 0
+        self._wake_lock = threading.Lock()
+        self._turn_asked = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._rotation = 0
+
+    # ----------------------------------------------------------------------------------- turns
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
+        self._cluster.on_metadata.append(lambda _: self.wake())
+        if self._identity is not None:
+            self._identity.on_change = self.wake
+        self.wake()
+
+    def wake(self) -> None:
+        if self._turn_asked or self._loop is None or self._closed:
+            return
+        self._turn_asked = True
+        if threading.get_ident() == self._thread_id:
+            self._loop.call_soon(self._turn)
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._turn)
+        except RuntimeError:
+            pass  # the loop was closed under us: a daemon thread at the interpreter's end
+
+    def _turn(self) -> None:
+        self._turn_asked = False
+        if self._closed:
+            return
+        try:
+            next_s = self._work(time.monotonic())
+        except Exception as error:
+            logger.exception("the producer's sender failed")
+            self.fail_all(ClientError(f"the producer failed: {error!r}"))
+            return
+        self._arm(next_s)
+
+    def _arm(self, next_s: float) -> None:
+        assert self._loop is not None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if next_s != NEVER_S:
+            delay_s = max(next_s - time.monotonic(), MIN_TIMER_S)
+            self._timer = self._loop.call_later(delay_s, self.wake)
+
+    def _work(self, now_s: float) -> float:
+        """One turn; when the next is due."""
+        timeout_s = self._config.delivery_timeout_ms / 1000
+        for batch in self._accumulator.expired(now_s - timeout_s):
+            self._expire(batch)
+        if self._identity is not None and not self._identity.prepare():
+            return self._accumulator.oldest_s() + timeout_s
+        next_s = self._accumulator.oldest_s() + timeout_s
+        ready, ready_s, is_leader_missing = self._ready(now_s)
+        if is_leader_missing:
+            self._cluster.request_refresh()
+        for node, queues in ready.items():
+            self._send_to(node, queues, now_s)
+        return min(next_s, ready_s)
+
+    def _ready(self, now_s: float) -> tuple[dict[int, list[PartitionQueue]], float, bool]:
+        """Queues whose first batch may go, by their leader; when the next will be; whether leaders
+        are missing."""
+        ready: dict[int, list[PartitionQueue]] = {}
+        next_s = NEVER_S
+        is_leader_missing = False
+        metadata = self._cluster.metadata
+        with self._accumulator.lock:
+            for queue in self._accumulator.queues:
+                at_s = self._accumulator.ready_at_s(queue)
+                if at_s > now_s:
+                    next_s = min(next_s, at_s)
+                    continue
+                leader = metadata.leader(queue.topic, queue.partition)
+                if leader < 0:
+                    is_leader_missing = True
+                    continue
+                ready.setdefault(leader, []).append(queue)
+        for node, at_s in list(self._not_before_s.items()):
+            if at_s > now_s:
+                next_s = min(next_s, at_s)
+            else:
+                del self._not_before_s[node]
+        if is_leader_missing:
+            next_s = min(next_s, now_s + self._config.retry_backoff_ms / 1000)
+        return ready, next_s, is_leader_missing
+
+    # --------------------------------------------------------------------------------- sending
+
+    def _send_to(self, node: int, queues: list[PartitionQueue], now_s: float) -> None:
+        if self._in_flight.get(node, 0) >= self._max_in_flight or node in self._not_before_s:
+            return
+        connection = self._cluster.open_connection(node)
+        if connection is None:
+            self._connect(node)
+            return
+        # Not always the same partition first: a request may be full before the last.
+        self._rotation += 1
+        start = self._rotation % len(queues)
+        queues = queues[start:] + queues[:start]
+        while self._in_flight.get(node, 0) < self._max_in_flight and connection.can_write:
+            batches = self._drain(queues, now_s)
+            if not batches or not self._send(connection, node, batches):
+                return
+
+    def _drain(
+        self, queues: Iterable[PartitionQueue], now_s: float
+    ) -> list[tuple[PartitionQueue, ProducerBatch]]:
+        """At most one batch of each queue, together at most `max.request.size`."""
+        drained: list[tuple[PartitionQueue, ProducerBatch]] = []
+        size = 0
+        accumulator = self._accumulator
+        with accumulator.lock:
+            for queue in queues:
+                if accumulator.ready_at_s(queue) > now_s or not self._may_send(queue):
+                    continue
+                batch = queue.batches[0]
+                if drained and size + batch.size_bytes > self._config.max_request_size:
+                    continue
+                size += batch.size_bytes
+                accumulator.take(queue)
+                batch.in_request = True
+                queue.in_requests += 1
+                drained.append((queue, batch))
+        return drained
+
+    def _may_send(self, queue: PartitionQueue) -> bool:
+        if self._identity is not None:
+            return self._identity.may_send(queue, queue.batches[0])
+        # One at a time keeps the order, however often something is repeated.
+        return self._max_in_flight > 1 or queue.in_requests == 0
+
+    def _send(
+        self,
+        connection: Connection,
+        node: int,
+        batches: list[tuple[PartitionQueue, ProducerBatch]],
+    ) -> bool:
+        """False: nothing was sent, and the batches have failed or wait for another time."""
+        identity = self._identity
+        for queue, batch in batches:
+            if identity is not None and not batch.has_sequence:
+                identity.sequences.assign(queue.sequences, batch)
+            batch.attempts += 1
+            batch.seal(self._codec, self._level)
+        metadata = self._cluster.metadata
+        try:
+            version = produce_request.version_for(
+                connection,
+                [batch for _, batch in batches],
+                metadata,
+                self._codec,
+                old_transaction=identity is not None and identity.is_old_transaction,
+            )
+            body = produce_request.body_for(
+                [batch for _, batch in batches],
+                metadata,
+                acks=self._acks,
+                timeout_ms=self._config.request_timeout_ms,
+                transactional_id=self._config.transactional_id or None,
+            )
+            if self._acks == 0:
+                connection.send_unanswered(Api.PRODUCE, version, body)
+                for queue, batch in batches:
+                    self._returned(queue, batch)
+                    self._acknowledge(queue, batch, PartitionAnswer(0))
+                return True
+            timeout_s = self._config.request_timeout_ms / 1000
+            answer = connection.send(Api.PRODUCE, version, body, timeout_s)
+        except ClientError as error:
+            self._failed(batches, error)
+            return False
+        self._in_flight[node] = self._in_flight.get(node, 0) + 1
+        request = _Request(node, version, metadata, batches)
+        answer.add_done_callback(partial(self._answered, request))
+        return True
+
+    def _connect(self, node: int) -> None:
+        if node not in self._connecting:
+            self._connecting[node] = asyncio.create_task(self._open(node))
+
+    async def _open(self, node: int) -> None:
+        try:
+            await self._cluster.connection(node)
+        except (AuthenticationFailed, UnsupportedVersion) as error:
+            self._fail_for(node, error)
+        except ClientClosed:
+            return
+        except ClientError as error:
+            logger.debug("broker %d cannot be reached: %s", node, error)
+            self._cluster.request_refresh()
+            await asyncio.sleep(self._config.reconnect_backoff_ms / 1000)
+        finally:
+            del self._connecting[node]
+        self.wake()
+
+    # --------------------------------------------------------------------------------- answers
+
+    def _answered(self, request: _Request, answer: asyncio.Future[Any]) -> None:
+        self._in_flight[request.node] -= 1
+        if self._closed or answer.cancelled():
+            return
+        error = answer.exception()
+        if error is not None:
+            if not isinstance(error, ClientError):
+                error = ConnectionLost(str(error))
+            self._failed(request.batches, error)
+        else:
+            self._take_answer(request, answer.result())
+        self.wake()
+
+    def _take_answer(self, request: _Request, answer: Any) -> None:
+        if answer.throttle_time_ms > 0:
+            pause_s = answer.throttle_time_ms / 1000
+            self._not_before_s[request.node] = time.monotonic() + pause_s
+        told = produce_request.read_answer(answer, request.version, request.metadata)
+        for queue, batch in request.batches:
+            self._returned(queue, batch)
+            each = told.get((batch.topic, batch.partition), produce_request.NO_ANSWER)
+            if batch.is_done:  # it was given up before
+                continue
+            if each.error_code in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self._acknowledge(queue, batch, each)
+            else:
+                self._refused(queue, batch, each)
+
+    def _failed(
+        self, batches: list[tuple[PartitionQueue, ProducerBatch]], error: ClientError
+    ) -> None:
+        """A request that was never answered. Its batches may have been written all the same."""
+        is_unknown = isinstance(error, ConnectionLost | KafkaTimeout)
+        code = ErrorCode.NETWORK_EXCEPTION if is_unknown else error.code
+        for queue, batch in batches:
+            self._returned(queue, batch)
+            if batch.is_done:
+                continue
+            if is_unknown:
+                batch.fate_was_unknown = True
+            self._refused(queue, batch, PartitionAnswer(code, str(error)))
+
+    def _returned(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        batch.in_request = False
+        queue.in_requests -= 1
+
+    def _refused(self, queue: PartitionQueue, batch: ProducerBatch, told: PartitionAnswer) -> None:
+        code = told.error_code
+        if told.leader >= 0:
+            self._cluster.set_leader(batch.topic, batch.partition, told.leader, told.leader_epoch)
+        if code in STALE_METADATA:
+            self._cluster.request_refresh()
+        if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
+            self._split(queue, batch)
+        elif self._may_retry(queue, batch, told):
+            self._put_back(queue, batch, code)
+        else:
+            error, record_errors = produce_request.errors_from(told, batch)
+            self._fail(queue, batch, error, record_errors)
+
+    def _may_retry(
+        self, queue: PartitionQueue, batch: ProducerBatch, told: PartitionAnswer
+    ) -> bool:
+        if batch.attempts > self._config.retries:
+            return False
+        if self._identity is not None:
+            return self._identity.may_retry(queue, batch, told.error_code, told.log_start_offset)
+        return told.error_code in RETRIABLE
+
+    def _put_back(self, queue: PartitionQueue, batch: ProducerBatch, code: int) -> None:
+        logger.debug(
+            "%s-%d: attempt %d failed (%s)", batch.topic, batch.partition, batch.attempts, code
+        )
+        doublings = min(batch.attempts - 1, MAX_BACKOFF_DOUBLINGS)
+        pause_ms = min(
+            self._config.retry_backoff_ms << doublings, self._config.retry_backoff_max_ms
+        )
+        batch.was_retried = True
+        batch.not_before_s = time.monotonic() + pause_ms / 1000
+        self._accumulator.put_back(queue, [batch])
+
+    def _split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """In halves at least, until a part is small enough or a single record."""
+        limit = max(len(batch.buffer) // 2, 1)
+        parts = batch.split(limit, time.monotonic())
+        logger.debug(
+            "%s-%d: a batch of %d records is too large: split in %d",
+            batch.topic, batch.partition, batch.count, len(parts),
+        )  # fmt: skip
+        if self._identity is not None:
+            self._identity.sequences.split(queue.sequences, batch, parts)
+        self._accumulator.replace(batch, parts)
+        self._accumulator.put_back(queue, parts)
+
+    # ------------------------------------------------------------------------------------ fate
+
+    def _acknowledge(
+        self, queue: PartitionQueue, batch: ProducerBatch, told: PartitionAnswer
+    ) -> None:
+        base_offset = -1 if told.error_code else told.base_offset
+        if self._identity is not None:
+            self._identity.sequences.acknowledged(queue.sequences, batch, base_offset)
+            self._identity.settled(queue)
+        self._accumulator.finish(batch)
+        batch.acknowledge(base_offset, told.append_time_ms)
+
+    def _fail(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: ClientError,
+        record_errors: dict[int, BaseException] | None = None,
+        *,
+        is_fate_known: bool = True,
+    ) -> None:
+        if self._identity is not None:
+            is_known = is_fate_known and not batch.fate_was_unknown
+            self._identity.failed(queue, batch, error, surely_not_written=is_known)
+            self._identity.settled(queue)
+        self._accumulator.finish(batch)
+        batch.fail(error, record_errors)
+
+    def _expire(self, batch: ProducerBatch) -> None:
+        queue = self._accumulator.incomplete.get(batch)
+        if queue is None:
+            return
+        error = KafkaTimeout(
+            f"{batch.topic}-{batch.partition}: {batch.count} records were not acknowledged in "
+            f"delivery.timeout.ms ({self._config.delivery_timeout_ms}) after {batch.attempts} "
+            "attempts",
+            topic=batch.topic,
+            partition=batch.partition,
+        )
+        self._fail(queue, batch, error, is_fate_known=batch.attempts == 0)
+
+    def _fail_for(self, node: int, error: ClientError) -> None:
+        """Everything that only this broker could take."""
+        metadata = self._cluster.metadata
+        with self._accumulator.lock:
+            concerned = [
+                (queue, batch)
+                for batch, queue in self._accumulator.incomplete.items()
+                if metadata.leader(queue.topic, queue.partition) == node and not batch.in_request
+            ]
+        for queue, batch in concerned:
+            self._fail(queue, batch, error)
+
+    def fail_all(self, error: KafkaError) -> None:
+        """Every batch whose fate is open."""
+        with self._accumulator.lock:
+            batches = list(self._accumulator.incomplete)
+        for batch in batches:
+            self._accumulator.finish(batch)
+            batch.fail(error)
+
+    # ----------------------------------------------------------------------------------- close
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._connecting.values()):
+            task.cancel()
+        await asyncio.gather(*self._connecting.values(), return_exceptions=True)
+        self.fail_all(ClientClosed("the producer was closed before the record was acknowledged"))
