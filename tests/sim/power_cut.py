@@ -58,12 +58,11 @@ class Story:
     """Histories that were truncated, while that may not have reached the disk."""
     safe_offset: int = 0
     is_clean: bool = False
-    is_deleting: bool = False
-    """Segments were removed, and that may not have reached the disk."""
-    is_forgetful: bool = False
-    """After a power cut then, some files were back and others not: producers may be forgotten."""
     sequences: dict[int, int] = field(default_factory=dict)
     open_txns: set[int] = field(default_factory=set)
+    vague: set[int] = field(default_factory=set)
+    """Producers of whom records were deleted before they were safe, and were lost with the power:
+    the log goes by what it found."""
     epoch: int = 0
     said: list[str] = field(default_factory=list)
 
@@ -150,7 +149,6 @@ class Story:
         self.log.flush(NOW, with_indexes=self.rng.random() < 0.4)
         self.safe_offset = self.log.recovery_point
         assert self.safe_offset == self.log.log_end_offset
-        self.is_deleting = False
         self.undone.clear()
 
     def flush_late(self) -> None:
@@ -165,7 +163,6 @@ class Story:
         self.log.flushed(job, NOW)
         assert self.log.recovery_point == end_offset
         self.safe_offset = end_offset
-        self.is_deleting = False
         self.undone.clear()
 
     def roll(self) -> None:
@@ -184,7 +181,7 @@ class Story:
         self.undone.append(list(self.history))
         del self.history[kept:]
         self.safe_offset = min(self.safe_offset, offset)
-        safe_offset = min(self.log.recovery_point, offset)
+        safe_offset = min(self.log.recovery_point, self.log.kept_below(offset))
         write_offsets(self.disk, CHECKPOINT, {PARTITION: safe_offset})
         self.log.truncate_to(offset, NOW)
         self.epoch += 1
@@ -195,7 +192,6 @@ class Story:
         offset = self.rng.randint(self.log.log_start_offset, self.log.log_end_offset)
         self.log.advance_start_offset(offset)
         self.checkpoint()
-        self.is_deleting = True
         count = sum(later.base_offset <= offset for later in self.log.segments[1:])
         for segment in self.log.detach_head(count, NOW) if count else []:
             segment.remove()
@@ -241,8 +237,7 @@ class Story:
                 break
         else:
             raise AssertionError(f"{self}: not what was appended")
-        is_new = not self.log.epochs.entries and end_offset == self.log.log_start_offset
-        self.history = [] if is_new else history
+        self.history = history
         self.undone.clear()
 
     def check_indexes(self) -> None:
@@ -269,17 +264,29 @@ class Story:
                 aborted.append(aborted_txn(completed, expected))
         if self.log.log_end_offset > start_offset:
             assert self.log.epochs.entries == epochs, f"{self}: epochs"
-        self.is_forgetful = self.is_forgetful or self.is_deleting
-        if self.is_forgetful:
-            return
+        self.find_vague()
         found = self.log.aborted_transactions(start_offset, FOREVER)
-        assert readable(found, start_offset) == readable(aborted, start_offset), f"{self}: aborts"
+        assert self.readable(found) == self.readable(aborted), f"{self}: aborts"
         known, wanted = described(self.log.producers), described(expected)
-        for producer_id, entry in expected.producers.items():
-            batches, txn_start = entry.batches, entry.txn_first_offset
-            is_deleted = not batches or batches[-1].last_offset < start_offset
-            if not is_deleted and not 0 <= txn_start < start_offset:
+        for producer_id in expected.producers:
+            if producer_id not in self.vague:
                 assert known.get(producer_id) == wanted[producer_id], f"{self}: producers"
+
+    def find_vague(self) -> None:
+        for batch in self.history:
+            header = read_header(batch)
+            is_deleted = header.last_offset < self.log.log_start_offset
+            if is_deleted and header.last_offset >= self.safe_offset:
+                self.vague.add(header.producer_id)
+
+    def readable(self, txns: list[AbortedTxn]) -> list[tuple[int, int, int]]:
+        """What a reader needs to know; nothing of the deleted records of a transaction."""
+        start_offset = self.log.log_start_offset
+        return [
+            (txn.producer_id, max(txn.first_offset, start_offset), txn.last_offset)
+            for txn in txns
+            if txn.last_offset >= start_offset and txn.producer_id not in self.vague
+        ]
 
     def go_on_from_what_is_there(self) -> None:
         self.history = between(self.history, 0, self.log.log_end_offset)
@@ -339,15 +346,6 @@ def check_segment(segment: Segment, story: str) -> None:
         assert max(h.max_timestamp for h in before) == timestamp, story
     newest = max((h.max_timestamp for h in headers), default=-1)
     assert segment.max_timestamp == newest, story
-
-
-def readable(txns: list[AbortedTxn], start_offset: int) -> list[tuple[int, int, int]]:
-    """What a reader needs to know; nothing of the deleted records of a transaction."""
-    return [
-        (txn.producer_id, max(txn.first_offset, start_offset), txn.last_offset)
-        for txn in txns
-        if txn.last_offset >= start_offset
-    ]
 
 
 def described(state: ProducerState) -> dict[int, tuple[object, ...]]:

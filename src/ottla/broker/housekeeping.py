@@ -81,6 +81,8 @@ class Housekeeping:
             if removed:
                 logger.info("%s: %d segments are removed (%s)", partition.key, len(removed), reason)
                 self.remove_segments_later(removed, partition.log.config.file_delete_delay_ms)
+            if partition.log.wants_flush:
+                broker.flusher.request(partition)  # it was rolled; its old segment waits for that
             await asyncio.sleep(0)
 
     def remove_segments_later(self, segments: list[Segment], delay_ms: int) -> None:

@@ -60,6 +60,7 @@ class Log:
     __slots__ = (
         "_clean_end",
         "_config",
+        "_gap",
         "_job",
         "_max_index_entries",
         "_max_segment_bytes",
@@ -119,6 +120,9 @@ class Log:
         self._new_files = not is_on_disk
         self._clean_end = log_end_offset if is_on_disk else None
         """Where the log ends as long as nothing has changed since a clean shutdown."""
+        self._gap = (log_end_offset, log_end_offset)
+        """(To where the log was truncated last, where the last batch before that ended): a follower
+        may be told to forget what lies behind a gap."""
         self.gate = FlushGate()
         self._job: FlushJob | None = None
         self._reader = LogReader(self)
@@ -250,8 +254,14 @@ class Log:
         """Where a segment for a batch begins: where the last one ends, even if the batch (of a
         compacted log that is followed) begins later, because recovery takes a gap between segments
         for a loss. Unless the gap is too large for indexes."""
-        end_offset = self.log_end_offset
+        end_offset = self._written_end
         return end_offset if last_offset - end_offset <= MAX_RELATIVE_OFFSET else base_offset
+
+    @property
+    def _written_end(self) -> int:
+        """Where the last batch ends."""
+        truncated_to, written_end = self._gap
+        return written_end if self.log_end_offset == truncated_to else self.log_end_offset
 
     def _update_producer(
         self, header: BatchHeader, base_offset: int, marker: tuple[bool, int] | None
@@ -263,7 +273,7 @@ class Log:
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """Begin a new segment at the end of the log. A producer snapshot is taken for it."""
         if base_offset is None:
-            base_offset = self.log_end_offset
+            base_offset = self._written_end
         old = self.segments[-1]
         if old.base_offset == base_offset and not old.size:
             return old
@@ -328,7 +338,7 @@ class Log:
         else:
             active.txn_index.flush()
         job = FlushJob(
-            self.log_end_offset,
+            self._written_end,
             self.fs,
             self.directory,
             self._unsynced_segments()[:-1],
@@ -387,16 +397,17 @@ class Log:
         """Write all that is only in memory, and close. It survives a power cut only when the files
         have been synced: `close` does, and who closes many logs syncs them all at once and then
         tells each (`synced`)."""
+        end_offset = self._written_end
         if not self._is_written_out:
             if self.producers.producers or self.size > UNINDEXED_BYTES:
-                self._pending_snapshots[self.log_end_offset] = self.producers.encode()
+                self._pending_snapshots[end_offset] = self.producers.encode()
             self.active.seal()
             for segment in self._unsynced_segments():
                 segment.flush_indexes()
             # No others: a snapshot of a segment says that all before it is synced.
-            snapshot = self._pending_snapshots.get(self.log_end_offset)
+            snapshot = self._pending_snapshots.get(end_offset)
             if snapshot is not None:
-                path = snapshot_path(self.directory, self.log_end_offset)
+                path = snapshot_path(self.directory, end_offset)
                 write_unsynced(self.fs, path, snapshot)
             self.epochs.flush(sync=False)
         for segment in self.segments:
@@ -406,9 +417,9 @@ class Log:
         """All that was written out is on disk for good. Now the snapshots of segments follow, which
         say so. They are worth another sync: where records were deleted, only they remember their
         producers."""
-        self.recovery_point = self.log_end_offset
+        self.recovery_point = self._written_end
         for offset, snapshot in self._pending_snapshots.items():
-            if offset != self.log_end_offset:
+            if offset != self.recovery_point:
                 with suppress(OSError):
                     write_unsynced(self.fs, snapshot_path(self.directory, offset), snapshot)
         self._pending_snapshots = {}
@@ -432,14 +443,25 @@ class Log:
 
     def detach_head(self, count: int, now_ms: int) -> list[Segment]:
         """Take the oldest `count` segments out of the log and mark their files `.deleted`. The
-        caller removes them once no reader can need them."""
+        caller removes them once no reader can need them. Fewer are taken if the first that stays
+        has no snapshot on disk yet: without it, a power cut would leave nothing to tell the
+        producers of the deleted records from. They can go after the next flush."""
         if count >= len(self.segments):
             self.roll(now_ms)
             count = min(count, len(self.segments) - 1)
+        unwritten = self._unwritten_snapshots()
+        while count and self.segments[count].base_offset in unwritten:
+            count -= 1
+        if not count:
+            return []
         removed = self.segments[:count]
         self._forget(removed)
         self.advance_start_offset(self.segments[0].base_offset)
         return self._mark_deleted(removed)
+
+    def _unwritten_snapshots(self) -> dict[int, bytes]:
+        """Those that a flush has yet to write, or is just writing."""
+        return {**(self._job.snapshots if self._job else {}), **self._pending_snapshots}
 
     def _forget(self, removed: Sequence[Segment]) -> None:
         gone = {segment.base_offset for segment in removed}
@@ -495,14 +517,16 @@ class Log:
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drop everything from `offset` on (a follower that disagrees with its leader). When this
-        begins, the checkpoint of the recovery point must not be above `offset`: what a power cut
-        leaves of a truncation is not safe."""
+        begins, the checkpoint of the recovery point must not be above `kept_below(offset)`: what a
+        power cut leaves of a truncation is not safe."""
         if offset >= self.log_end_offset:
             return
-        removed = [segment for segment in self.segments if segment.base_offset >= offset]
-        if len(removed) == len(self.segments):
+        if offset < self.segments[0].base_offset:
             self.truncate_fully(offset, now_ms)
             return
+        written_end = self.kept_below(offset)
+        # The first stays, even if nothing of it does: its snapshot knows the producers before it.
+        removed = [segment for segment in self.segments[1:] if segment.base_offset >= offset]
         with self.gate.truncation():
             self._forget(removed)
             self._remove_behind(offset, removed)
@@ -511,15 +535,27 @@ class Log:
                 self.active.truncate_to_position(position, offset)
                 self.active.file.sync()
             self.log_start_offset = min(self.log_start_offset, offset)
-            self._ended_at(offset)
+            self._ended_at(offset, written_end)
+
+    def kept_below(self, offset: int) -> int:
+        """Where the last batch that a truncation to `offset` leaves ends. Compaction leaves gaps,
+        so that may be before `offset`."""
+        segment = segments_from(self.segments, offset - 1)[0]
+        end_offset = segment.base_offset
+        for header in segment.headers_near(offset - 1, wait=True):
+            if header.last_offset >= offset:
+                break
+            end_offset = header.next_offset
+        return end_offset
 
     def truncate_fully(self, offset: int, now_ms: int) -> None:
         """Empty the log; the next record gets `offset`."""
         with self.gate.truncation():
             self._remove_behind(-1, self.segments)
             self.segments = [self._new_segment(offset, now_ms)]
+            self.fs.sync_directory(self.directory)  # the log may not begin with a later one instead
             self.log_start_offset = offset
-            self._ended_at(offset)
+            self._ended_at(offset, offset)
             self.epochs.clear()
             self.producers.clear()
 
@@ -537,14 +573,22 @@ class Log:
         if segments:
             self.fs.sync_directory(self.directory)
 
-    def _ended_at(self, offset: int) -> None:
+    def _ended_at(self, offset: int, written_end: int) -> None:
         self._reader.forget()
         self._clean_end = None
         self.log_end_offset = offset
-        self.recovery_point = min(self.recovery_point, offset)
+        self._gap = offset, written_end
+        self.recovery_point = min(self.recovery_point, written_end)
         self.epochs.truncate_from_end(offset)
         self._new_files = True
-        restore_producers(self.fs, self.directory, self.segments, offset, self.producers)
+        restore_producers(
+            self.fs,
+            self.directory,
+            self.segments,
+            offset,
+            self.producers,
+            unwritten=self._unwritten_snapshots(),
+        )
 
 
 def aborted_txn(completed: CompletedTxn, producers: ProducerState) -> AbortedTxn:

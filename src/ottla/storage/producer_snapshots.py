@@ -1,9 +1,13 @@
 """Finding a partition's producer state again: the newest snapshot that can be trusted, then the
-batches behind it."""
+batches behind it.
+
+So the state is never lost as long as, of the snapshots at or below the log's first segment, one is
+as new as that segment: a log lets go of its oldest segments only when the snapshot of the first one
+that stays is on disk (`Log.detach_head`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ottla.base.ports import FileSystem, ReadableBuffer
 from ottla.storage.producer_state import MalformedSnapshot, ProducerState
@@ -34,13 +38,15 @@ def restore_producers(
     end_offset: int,
     state: ProducerState,
     *,
+    unwritten: Mapping[int, bytes] | None = None,
     newest: int | None = None,
 ) -> int:
     """Make `state` what it was when the log ended at `end_offset`. Batches that are damaged are
-    passed over: their reads will be refused, but the log must open. A later snapshot, up to the
-    offset `newest`, will do too. Returns how far the state goes."""
+    passed over: their reads will be refused, but the log must open. `unwritten` are snapshots that
+    no flush has written yet. A later snapshot, up to the offset `newest`, will do too. Returns how
+    far the state goes."""
     limit = end_offset if newest is None else max(end_offset, newest)
-    start_offset = _restore_newest_snapshot(fs, directory, limit, state)
+    start_offset = _restore_newest_snapshot(fs, directory, limit, unwritten or {}, state)
     if start_offset >= end_offset:
         return start_offset
     for number, segment in enumerate(segments):
@@ -72,15 +78,20 @@ def _replay(segment: Segment, start_offset: int, end_offset: int, state: Produce
 
 
 def _restore_newest_snapshot(
-    fs: FileSystem, directory: str, end_offset: int, state: ProducerState
+    fs: FileSystem,
+    directory: str,
+    end_offset: int,
+    unwritten: Mapping[int, bytes],
+    state: ProducerState,
 ) -> int:
     state.clear()
-    for offset in sorted(snapshot_offsets(fs, directory), reverse=True):
+    for offset in sorted({*snapshot_offsets(fs, directory), *unwritten}, reverse=True):
         if offset <= end_offset:
+            path = snapshot_path(directory, offset)
             try:
-                state.restore(fs.read_bytes(snapshot_path(directory, offset)))
+                state.restore(unwritten[offset] if offset in unwritten else fs.read_bytes(path))
             except MalformedSnapshot:
-                fs.remove(snapshot_path(directory, offset))
+                fs.remove(path)
             else:
                 return offset
     return 0

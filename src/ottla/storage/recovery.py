@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ottla.base.config.topic import TopicConfig
-from ottla.base.ports import FileSystem
+from ottla.base.ports import FileSystem, write_atomically
 from ottla.base.types import TopicPartition
 from ottla.storage.checkpoint import MalformedCheckpoint
 from ottla.storage.epoch_cache import NO_EPOCH, LeaderEpochCache
@@ -25,7 +25,7 @@ from ottla.storage.producer_snapshots import (
     restore_producers,
     snapshot_path,
 )
-from ottla.storage.producer_state import CompletedTxn, ProducerState
+from ottla.storage.producer_state import CompletedTxn, MalformedSnapshot, ProducerState
 from ottla.storage.segment import Segment, segment_path
 from ottla.storage.segment_recovery import (
     Recovered,
@@ -66,6 +66,7 @@ def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
     if not segments:
         segments = [_first_segment(fs, known)]
         end_offset = segments[0].base_offset
+        restore_producers(fs, known.directory, segments, end_offset, producers)
     elif known.is_clean and _is_as_left(segments, known.recovery_point):
         is_on_disk, end_offset = True, known.recovery_point
         restore_producers(fs, known.directory, segments, end_offset, producers)
@@ -74,14 +75,22 @@ def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
         recovery = _Recovery(fs, known, segments, epochs, producers, report, safe_epochs)
         end_offset = recovery.run()
         snapshots = recovery.snapshots
-    if not has_epochs and end_offset > segments[0].base_offset:
+    if known.log_start_offset > end_offset:
+        report(
+            f"{known.partition}: begins again at offset {known.log_start_offset}; the log ended at "
+            f"{end_offset}, and everything before its start offset was deleted"
+        )
+        segments = [_begin_again(fs, known, segments, producers)]
+        is_on_disk, end_offset, snapshots = False, known.log_start_offset, {}
+        epochs.clear()
+    elif not has_epochs and end_offset > segments[0].base_offset:
         _rebuild_epochs(epochs, segments)
     remove_stray_snapshots(fs, known.directory, segments)
     _ = segments[-1].max_timestamp  # known before readers in other threads ask for it
     start_offset = min(max(known.log_start_offset, segments[0].base_offset), end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
-    log = Log(
+    return Log(
         fs,
         known.directory,
         known.partition,
@@ -97,18 +106,32 @@ def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
         is_on_disk=is_on_disk,
         snapshots={offset: data for offset, data in snapshots.items() if offset <= end_offset},
     )
-    if known.log_start_offset > end_offset:
-        report(
-            f"{known.partition}: begins again at offset {known.log_start_offset}; the log ended at "
-            f"{end_offset}, and everything before its start offset was deleted"
-        )
-        log.truncate_fully(known.log_start_offset, known.now_ms)
-    return log
 
 
 def _first_segment(fs: FileSystem, known: OpenLog) -> Segment:
     start = max(known.log_start_offset, 0)
     return Segment(fs, known.directory, start, new=True, created_ms=known.now_ms)
+
+
+def _begin_again(
+    fs: FileSystem, known: OpenLog, segments: list[Segment], producers: ProducerState
+) -> Segment:
+    """The first segment of a log that goes on at its start offset, because a power cut took the
+    last of its deleted records. Their producers are remembered: the snapshot for the new beginning
+    is on disk before anything goes, and if the power is cut again, it tells more than what is
+    left."""
+    path = snapshot_path(known.directory, known.log_start_offset)
+    found = producers.encode()
+    try:
+        producers.restore(fs.read_bytes(path))
+    except (FileNotFoundError, MalformedSnapshot):
+        producers.restore(found)
+        write_atomically(fs, path, found)
+    for segment in reversed(segments):
+        segment.remove()
+    first = _first_segment(fs, known)
+    fs.sync_directory(known.directory)
+    return first
 
 
 def _is_as_left(segments: list[Segment], end_offset: int) -> bool:
@@ -248,7 +271,9 @@ class _Recovery:
         self.safe_epochs.entries = list(self.epochs.entries)
         self.epochs.truncate_from_end(known.recovery_point)  # later ones are learned again
         self._recover_from(first)
-        remove_snapshots_behind(self.fs, known.directory, self.end_offset)
+        # One up to the start offset is of a log that begins there again (`_begin_again`).
+        end_offset = max(self.end_offset, known.log_start_offset)
+        remove_snapshots_behind(self.fs, known.directory, end_offset)
         self.fs.sync_directory(known.directory)
         return self.end_offset
 

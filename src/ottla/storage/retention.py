@@ -8,7 +8,8 @@ A segment goes when it is the oldest and one of these holds, looked at in this o
 
 Bounds: nothing at or behind the high watermark goes, so the log never starts behind what consumers
 may read. Only whole segments go, from the oldest on without a gap. The active segment goes too
-when it has expired and holds anything; the log rolls to a new one first.
+when it has expired and holds anything; the log rolls to a new one first, and lets go of it when the
+snapshot of its producers has been flushed (`Log.detach_head`), at a later look.
 
 A segment whose records have no timestamps is as old as its file."""
 
@@ -82,9 +83,8 @@ def apply_retention(log: Log, high_watermark: int, now_ms: int) -> Retired:
     bounds = LogBounds(log.log_start_offset, log.log_end_offset, high_watermark)
     facts = [_LogSegment(segment, segment is log.active) for segment in log.segments]
     count, reason = expired_segments(facts, bounds, log.config, now_ms)
-    if not count:
-        return Retired([], "")
-    return Retired(log.detach_head(count, now_ms), reason)
+    removed = log.detach_head(count, now_ms) if count else []
+    return Retired(removed, reason if removed else "")
 
 
 def largest_timestamp(segment: Segment) -> int:

@@ -2,7 +2,8 @@
 
 What lies below the safe offset (the log's recovery point) had reached the disk once. Damage there
 is not an unfinished write, and cutting would throw away the good batches behind it: it stays, to be
-refused when it is read. Behind the safe offset the first batch that is not good ends the log.
+refused when it is read. So do the bytes just behind a damaged batch, if they are no batch: it may
+be its length that is damaged. Behind the safe offset the first batch that is not good ends the log.
 
 A batch is good if its CRC matches and what the CRC does not cover is in line. Its offsets go on
 where the last good batch ended; compaction leaves gaps, so a batch may also begin later, but then
@@ -71,7 +72,7 @@ def recover_segment(
     segment begins; None for the last. `is_known` says whether a batch's epoch can be right."""
     expected, position = recovery_start(segment, safe_offset)
     segment.truncate_indexes(position, expected)
-    good, damaged = position, 0
+    good, damaged, ends_whole = position, 0, True
     batches = chain(_batches(segment, position), [None])
     for found, successor in pairwise(batches):
         assert found is not None
@@ -93,10 +94,12 @@ def recover_segment(
             damaged += 1
             if _is_believable(header, expected, successor, safe_offset):
                 expected = header.next_offset
+            is_whole = False
         else:
             break
-        good = header.end
-    if expected < safe_offset and (good < segment.size or damaged):
+        good, ends_whole = header.end, is_whole
+    is_lost = expected < safe_offset and (good < segment.size or damaged)
+    if is_lost or (good < segment.size and not ends_whole):
         _save_indexes(segment)
         return Recovered(expected, 0, damaged + (good < segment.size), is_whole=False)
     cut = segment.size - good

@@ -237,7 +237,7 @@ def test_a_log_that_lost_its_head_meanwhile_is_not_swapped(tmp_path: Path) -> No
         async def run(
             self, job: CompactionJob, on_cleaned: OnCleaned, is_wanted: IsWanted
         ) -> CompactionResult:
-            log.detach_head(1, NOW_MS)
+            assert log.detach_head(1, NOW_MS)
             return await LocalCompactor(broker.fs).run(job, on_cleaned, is_wanted)
 
     table = latest_values(data_records(log))
