@@ -1,0 +1,688 @@
+"""The consumer for asyncio, which does all the work; `consumer.Consumer` drives it from a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Self
+
+from ottla.base.types import TopicPartition
+from ottla.client.cluster import Cluster
+from ottla.client.config import Profile
+from ottla.client.consumer.buffer import Deserializer, RecordBuffer
+from ottla.client.consumer.classic import ClassicMember
+from ottla.client.consumer.commits import GroupOffsets
+from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.consumer.fetcher import Fetcher
+from ottla.client.consumer.membership import PollProgress
+from ottla.client.consumer.offsets import OffsetLookup
+from ottla.client.consumer.positions import Positions
+from ottla.client.consumer.rebalance import Change, Rebalances
+from ottla.client.consumer.record import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    Record,
+)
+from ottla.client.consumer.subscription import EARLIEST, LATEST, Mode, Subscription
+from ottla.client.errors import (
+    ClientClosed,
+    ClientError,
+    InvalidConfig,
+    KafkaError,
+    KafkaTimeout,
+    UnknownTopic,
+)
+from ottla.client.metadata import ClusterMetadata
+
+logger = logging.getLogger(__name__)
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+Timestamp = int | datetime
+"""Milliseconds since the epoch, or a datetime (without a zone: local time)."""
+
+DEFAULT_POLL_S = 1.0
+DEFAULT_CLOSE_S = 30.0
+UNKNOWN_TOPIC_GRACE_MS = 5_000
+"""A topic that was only just created may not have reached every broker."""
+FOREVER_S = 1e9
+
+
+class AsyncConsumer:
+    """Reads topics, alone or as a member of a group.
+
+        async with AsyncConsumer("localhost:9092", group_id="billing") as consumer:
+            consumer.subscribe("orders")
+            async for record in consumer:
+                ...
+
+    Not to be used by several tasks at once."""
+
+    def __init__(
+        self,
+        bootstrap: str | list[str] | None = None,
+        *,
+        profile: Profile | None = None,
+        topics: str | Iterable[str] | re.Pattern[str] | None = None,
+        listener: Any = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        **properties: Any,
+    ) -> None:
+        self.config = ConsumerConfig.of(bootstrap, profile, properties)
+        self.attention = False
+        """Something other than records waits for the user to poll. Read by the user's thread."""
+        self._first_topics = topics
+        self._first_listener = listener
+        self._subscription = Subscription()
+        self._buffer = RecordBuffer(self._subscription, key_deserializer, value_deserializer)
+        self._failures: deque[ClientError] = deque()
+        self._fatal: ClientError | None = None
+        self._member: Any = None
+        self._background: set[asyncio.Task[Any]] = set()
+        self._is_started = self._is_closed = False
+
+    # ---------------------------------------------------------------------------- start and close
+
+    async def start(self) -> Self:
+        """Raises BrokersUnreachable, which names them, after `default.api.timeout.ms`."""
+        if self._is_started:
+            return self
+        config = self.config
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._committing = asyncio.Lock()
+        self._progress = PollProgress(self._loop.time())
+        self._cluster = Cluster(config)
+        if config.allow_auto_create_topics:
+            self._cluster.allow_auto_create()
+        self._lookup = OffsetLookup(self._cluster, config.isolation)
+        self._group = GroupOffsets(self._cluster, config.group_id) if config.group_id else None
+        self._rebalances = Rebalances(
+            self._subscription, self._buffer, self._call_for_attention, self._before_revocation
+        )
+        self._positions = Positions(
+            self._cluster, config, self._subscription, self._lookup, self._group,
+            self._assignment_changed, self._fail,
+        )  # fmt: skip
+        self._fetcher = Fetcher(
+            self._cluster, config, self._subscription, self._buffer,
+            self._changed.set, self._fail, self._positions.out_of_range,
+        )  # fmt: skip
+        self._buffer.on_room = self._fetcher.pump
+        try:
+            await self._cluster.start(timeout_ms=config.default_api_timeout_ms)
+        except BaseException:
+            await self._cluster.close()
+            raise
+        self._cluster.on_metadata.append(self._metadata_changed)
+        self._is_started = True
+        self._auto_commit_timer: asyncio.TimerHandle | None = None
+        self._is_auto_commit_due = False
+        self._plan_auto_commit()
+        if self._first_topics is not None:
+            self.subscribe(self._first_topics, listener=self._first_listener)
+        return self
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        await self.close(is_failed=error is not None)
+
+    async def close(
+        self, timeout_s: float | None = DEFAULT_CLOSE_S, *, is_failed: bool = False
+    ) -> None:
+        """Commits what was handed out (auto-commit), tells the listener, leaves the group.
+        `is_failed`: what was handed out last was not dealt with, and is not committed."""
+        if not self._is_started or self._is_closed:
+            self._is_closed = True
+            return
+        change = await self._begin_close(timeout_s, is_failed=is_failed)
+        try:
+            if change is not None:
+                await self._tell(change)
+        finally:
+            await self._finish_close()
+
+    async def _begin_close(self, timeout_s: float | None, *, is_failed: bool) -> Change | None:
+        """Up to what a listener has to be told."""
+        self._is_closed = True
+        self._buffer.let_go() if is_failed else self._buffer.settle()
+        if self._auto_commit_timer is not None:
+            self._auto_commit_timer.cancel()
+        await self._fetcher.close()
+        await self._positions.close()
+        timeout_ms = self._timeout_ms(timeout_s)
+        owned = sorted(self._subscription.assignment)
+        if self.config.enable_auto_commit and self._group is not None:
+            await self._commit_quietly(self._subscription.positions(), timeout_ms)
+        if self._subscription.is_of_group and owned and self._rebalances.listener is not None:
+            return self._rebalances.revocation(owned)
+        return None
+
+    async def _finish_close(self) -> None:
+        self._rebalances.clear()
+        for task in list(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        try:
+            if self._member is not None:
+                await self._member.close()
+        finally:
+            await self._cluster.close()
+            self._buffer.clear()
+
+    # -------------------------------------------------------------------------------- subscribing
+
+    def subscribe(
+        self, topics: str | Iterable[str] | re.Pattern[str], *, listener: Any = None
+    ) -> None:
+        """Share these topics with the other members of the group. A compiled pattern, or a text
+        that begins with ^, stands for all topics that match, also those that come later. The
+        partitions arrive while polling. `listener`: see RebalanceListener."""
+        self._check_open()
+        if not self.config.group_id:
+            raise InvalidConfig("Subscribing needs a group: set group.id (or use assign).")
+        if isinstance(topics, str):
+            topics = re.compile(topics) if topics.startswith("^") else [topics]
+        if isinstance(topics, re.Pattern):
+            self._subscription.subscribe_pattern(topics)
+            self._cluster.topics_of_interest = None
+            self._spawn(self._refresh_for_pattern())
+        else:
+            names = list(topics)
+            if not all(isinstance(name, str) and name for name in names):
+                raise ValueError("Topics are names, and none is empty.")
+            self._subscription.subscribe(names)
+            self._cluster.topics_of_interest = set(names)
+            self._spawn(self._find_topics(names))
+        self._rebalances.listener = listener
+        self._join()
+
+    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Read exactly these partitions, whatever a group does."""
+        self._check_open()
+        self._buffer.settle()
+        wanted = [TopicPartition(*each) for each in partitions]
+        self._subscription.assign(wanted)
+        topics = sorted({tp.topic for tp in wanted})
+        self._cluster.topics_of_interest = set(topics)
+        self._spawn(self._find_topics(topics))
+        self._assignment_changed()
+
+    async def unsubscribe(self) -> None:
+        """Give everything back, and leave the group."""
+        self._check_open()
+        change = await self._begin_unsubscribe()
+        if change is not None:
+            await self._tell(change)
+        await self._finish_unsubscribe()
+
+    async def _begin_unsubscribe(self) -> Change | None:
+        self._buffer.settle()
+        owned = sorted(self._subscription.assignment)
+        if self.config.enable_auto_commit and self._group is not None:
+            await self._commit_quietly(self._subscription.positions(), None)
+        if self._subscription.is_of_group and owned and self._rebalances.listener is not None:
+            return self._rebalances.revocation(owned)
+        return None
+
+    async def _finish_unsubscribe(self) -> None:
+        member, self._member = self._member, None
+        if member is not None:
+            await member.close()
+        self._rebalances.clear()
+        self._rebalances.listener = None
+        self._buffer.clear()
+        self._subscription.unsubscribe()
+
+    def subscription(self) -> set[str]:
+        return set(self._subscription.topics)
+
+    def assignment(self) -> set[TopicPartition]:
+        return self._subscription.assignment
+
+    def _join(self) -> None:
+        if self._member is not None:
+            self._member.subscription_changed()
+        elif self._subscription.mode is not Mode.PATTERN or self._subscription.topics:
+            self._member = self._new_member()
+
+    def _new_member(self) -> Any:
+        return ClassicMember(
+            self._cluster, self.config, self._subscription, self._rebalances,
+            self._progress, self._fail_for_good,
+        )  # fmt: skip
+
+    async def _refresh_for_pattern(self) -> None:
+        await self._cluster.refresh(None)
+        self._match_pattern()
+
+    def _match_pattern(self) -> None:
+        known = self._cluster.metadata.topics
+        skip_internal = self.config.exclude_internal_topics
+        names = [name for name, topic in known.items() if not (skip_internal and topic.is_internal)]
+        if self._subscription.match(names):
+            self._join()
+
+    async def _find_topics(self, names: Iterable[str]) -> None:
+        """Tell the user, once, of topics that are not there or not for us."""
+        await asyncio.gather(*map(self._find_topic, names))
+        self._assignment_changed()
+
+    async def _find_topic(self, name: str) -> None:
+        timeout_ms = min(UNKNOWN_TOPIC_GRACE_MS, self.config.default_api_timeout_ms)
+        try:
+            await self._cluster.topic(name, timeout_ms=timeout_ms)
+        except ClientError as error:
+            if isinstance(error, UnknownTopic) or not error.retriable:
+                self._fail(error)
+
+    # ------------------------------------------------------------------------------------ polling
+
+    async def poll(
+        self, timeout_s: float | None = DEFAULT_POLL_S, max_records: int | None = None
+    ) -> list[Record]:
+        """The next records, as soon as there are any; none after the timeout (None: wait for
+        ever). Those of the last poll count as consumed."""
+        records = await self._poll(timeout_s, max_records)
+        self._buffer.is_delivered = True
+        return records
+
+    async def _poll(self, timeout_s: float | None, max_records: int | None) -> list[Record]:
+        records = self.poll_now(max_records)
+        if records:
+            return records
+        deadline = self._deadline(timeout_s)
+        while isinstance(outcome := await self._step(deadline, max_records), Change):
+            await self._tell(outcome)
+        return outcome
+
+    def poll_now(self, max_records: int | None = None) -> list[Record]:
+        """What is at hand, if nothing else is to be done. May be called by the user's thread."""
+        if self.attention or self._is_closed:
+            return []
+        self._buffer.settle()
+        self._progress.polls += 1
+        return self._buffer.take(self._limit(max_records))
+
+    async def _step(self, deadline: float, max_records: int | None) -> list[Record] | Change:
+        """Records, none at the deadline, or a change that the listener must be told of."""
+        self._check_open()
+        self._progress.is_in_poll = True
+        try:
+            self._buffer.settle()
+            if self._member is not None:
+                self._member.polled()
+            while True:
+                self.attention = False
+                if self._rebalances.has_pending:
+                    change = await self._rebalances.begin()
+                    if change is not None:
+                        self.attention = True
+                        return change
+                self._raise_failure()
+                self._auto_commit()
+                self._changed.clear()
+                records = self._buffer.take(self._limit(max_records))
+                if records or self._loop.time() >= deadline:
+                    return records
+                self._buffer.settle()
+                await self._wait(deadline)
+                self._check_open()
+        finally:
+            self._progress.is_in_poll = False
+            self._progress.polls += 1
+
+    async def _wait(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _limit(self, max_records: int | None) -> int:
+        if max_records is None:
+            return self.config.max_poll_records
+        if max_records < 1:
+            raise ValueError("max_records must be at least 1.")
+        return max_records
+
+    async def _tell(self, change: Change) -> None:
+        """Run the listener here."""
+        try:
+            answer = self._rebalances.callback(change)()
+            if asyncio.iscoroutine(answer):
+                await answer
+        finally:
+            self._rebalances.finish(change)
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self._iterate()
+
+    async def _iterate(self) -> AsyncIterator[Record]:
+        progress, buffer = self._progress, self._buffer
+        while True:
+            for record in buffer.hand_out_singly(await self._poll(None, None)):
+                progress.last = record
+                yield record
+                if self.attention:
+                    break
+
+    def _raise_failure(self) -> None:
+        if self._fatal is not None:
+            raise self._fatal
+        if self._failures:
+            raise self._failures.popleft()
+        for state in self._subscription:
+            if state.failure is not None:
+                raise state.failure
+
+    # ----------------------------------------------------------------------------------- committing
+
+    async def commit(
+        self, offsets: Offsets | None = None, *, wait: bool = True, timeout_s: float | None = None
+    ) -> None:
+        """Commit these offsets, or the positions: all that was handed out counts as consumed.
+        Raises CommitFailed if the group has moved on. Not waiting, a failure is only logged."""
+        self._check_open()
+        self._buffer.settle()
+        group = self._need_group()
+        wanted = self._subscription.positions() if offsets is None else _offsets(offsets)
+        if not wait:
+            self._spawn(self._commit_quietly(wanted, None))
+            return
+        async with self._committing:
+            await group.commit(
+                wanted, self.group_metadata(), timeout_ms=self._timeout_ms(timeout_s)
+            )
+
+    def commit_async(
+        self,
+        offsets: Offsets | None = None,
+        callback: Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], Any]
+        | None = None,
+    ) -> None:
+        """Commit in the background; `callback(offsets, error)` is told how it went."""
+        self._check_open()
+        self._buffer.settle()
+        self._need_group()
+        wanted = self._subscription.positions() if offsets is None else _offsets(offsets)
+        self._spawn(self._commit_quietly(wanted, None, callback))
+
+    async def _commit_quietly(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        timeout_ms: int | None,
+        callback: Callable[..., Any] | None = None,
+    ) -> None:
+        group = self._need_group()
+        failure: KafkaError | None = None
+        try:
+            async with self._committing:
+                await group.commit(offsets, self.group_metadata(), timeout_ms=timeout_ms)
+        except KafkaError as error:
+            failure = error
+            if callback is None:
+                logger.warning("offsets were not committed: %s", error)
+        if callback is not None:
+            callback(offsets, failure)
+
+    async def _before_revocation(self, partitions: Sequence[TopicPartition]) -> None:
+        self._buffer.settle()
+        if self.config.enable_auto_commit:
+            timeout_ms = min(self.config.default_api_timeout_ms, self.config.max_poll_interval_ms)
+            await self._commit_quietly(self._subscription.positions(partitions), timeout_ms)
+
+    def _plan_auto_commit(self) -> None:
+        if self.config.enable_auto_commit and self.config.group_id:
+            pause_s = self.config.auto_commit_interval_ms / 1000
+            self._auto_commit_timer = self._loop.call_later(pause_s, self._auto_commit_is_due)
+
+    def _auto_commit_is_due(self) -> None:
+        self._is_auto_commit_due = True
+        self._call_for_attention()
+
+    def _auto_commit(self) -> None:
+        if self._is_auto_commit_due:
+            self._is_auto_commit_due = False
+            self._plan_auto_commit()
+            positions = self._subscription.positions()
+            if positions:
+                self._spawn(self._commit_quietly(positions, None))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group: for a transaction that commits its offsets."""
+        self._need_group()
+        if self._member is not None:
+            metadata: GroupMetadata = self._member.metadata
+            return metadata
+        return GroupMetadata(self.config.group_id)
+
+    # ------------------------------------------------------------------------------------ positions
+
+    async def position(self, tp: TopicPartition, *, timeout_s: float | None = None) -> int:
+        """The offset of the next record that will be handed out."""
+        tp = TopicPartition(*tp)
+        state = self._subscription.state(tp)
+        deadline = self._deadline(self._timeout_ms(timeout_s) / 1000)
+        while True:
+            in_hand = self._buffer.in_hand_position(tp)
+            if in_hand is not None:
+                return in_hand
+            if state.position is not None and state.reset is None:
+                return state.position
+            if state.failure is not None:
+                raise state.failure
+            if self._loop.time() >= deadline:
+                raise KafkaTimeout(f"the position of {tp} was not found in time")
+            self._changed.clear()
+            await self._wait(min(deadline, self._loop.time() + 0.05))
+
+    def seek(
+        self, tp: TopicPartition | tuple[str, int], offset: int | OffsetAndMetadata
+    ) -> None:
+        """Go on from this offset."""
+        if isinstance(offset, OffsetAndMetadata):
+            number, epoch = offset.offset, offset.leader_epoch
+        else:
+            number, epoch = offset, -1
+        if number < 0:
+            raise ValueError(f"An offset is at least 0, not {number}.")
+        state = self._subscription.state(TopicPartition(*tp))
+        self._buffer.settle()
+        state.seek(number, epoch)
+        self._moved([state.tp])
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Of these, or of all that are assigned."""
+        self._seek_to(partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        self._seek_to(partitions, LATEST)
+
+    def seek_to_timestamp(self, timestamp: Timestamp, *partitions: TopicPartition) -> None:
+        """To the first record at or after this time; where there is none, to the end."""
+        self._seek_to(partitions, _milliseconds(timestamp))
+
+    def _seek_to(self, partitions: Sequence[TopicPartition], timestamp: int) -> None:
+        wanted = partitions or sorted(self._subscription.assignment)
+        states = [self._subscription.state(TopicPartition(*tp)) for tp in wanted]
+        self._buffer.settle()
+        for state in states:
+            state.want_reset(timestamp)
+        self._moved([state.tp for state in states])
+
+    def _moved(self, partitions: Iterable[TopicPartition]) -> None:
+        self._buffer.drop(partitions)
+        self._call_for_attention()
+        self._assignment_changed()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these until they are resumed."""
+        self._set_paused(partitions, True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self._set_paused(partitions, False)
+
+    def _set_paused(self, partitions: Sequence[TopicPartition], is_paused: bool) -> None:
+        states = [self._subscription.state(TopicPartition(*tp)) for tp in partitions]
+        for state in states:
+            state.is_paused = is_paused
+        self._call_for_attention()
+        self._assignment_changed()
+
+    def paused(self) -> set[TopicPartition]:
+        return self._subscription.paused
+
+    async def committed(
+        self, *partitions: TopicPartition, timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for these, or for all that are assigned; None: nothing."""
+        self._check_open()
+        wanted = [TopicPartition(*tp) for tp in partitions] or sorted(self.assignment())
+        found = await self._need_group().fetch(wanted, timeout_ms=self._timeout_ms(timeout_s))
+        return {tp: found.get(tp) for tp in wanted}
+
+    async def lag(self, tp: TopicPartition, *, timeout_s: float | None = None) -> int:
+        """How many offsets lie between the position and the end of what may be read."""
+        position = await self.position(tp, timeout_s=timeout_s)
+        state = self._subscription.state(TopicPartition(*tp))
+        end = state.last_stable_offset if self.config.isolation else state.high_watermark
+        if end < position:
+            end = (await self.end_offsets(tp, timeout_s=timeout_s))[TopicPartition(*tp)]
+        return max(end - position, 0)
+
+    async def beginning_offsets(
+        self, *partitions: TopicPartition, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        return await self._ends(partitions, EARLIEST, timeout_s)
+
+    async def end_offsets(
+        self, *partitions: TopicPartition, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Where the next records will be written; with read_committed, where the first open
+        transaction begins."""
+        return await self._ends(partitions, LATEST, timeout_s)
+
+    async def _ends(
+        self, partitions: Sequence[TopicPartition], which: int, timeout_s: float | None
+    ) -> dict[TopicPartition, int]:
+        wanted = [TopicPartition(*tp) for tp in partitions] or sorted(self.assignment())
+        found = await self._look_up(dict.fromkeys(wanted, which), timeout_s)
+        return {tp: found[tp].offset for tp in wanted}
+
+    async def offsets_for_times(
+        self,
+        timestamps: Mapping[TopicPartition, Timestamp],
+        *,
+        timeout_s: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time; None where there is none."""
+        wanted = {TopicPartition(*tp): _milliseconds(at) for tp, at in timestamps.items()}
+        found = await self._look_up(wanted, timeout_s)
+        return {tp: found[tp] if found[tp].offset >= 0 else None for tp in wanted}
+
+    async def _look_up(
+        self, timestamps: Mapping[TopicPartition, int], timeout_s: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        self._check_open()
+        return await self._lookup.list(timestamps, timeout_ms=self._timeout_ms(timeout_s))
+
+    async def partitions_for(
+        self, topic: str, *, timeout_s: float | None = None
+    ) -> list[TopicPartition]:
+        """Raises UnknownTopic."""
+        self._check_open()
+        known = await self._cluster.topic(topic, timeout_ms=self._timeout_ms(timeout_s))
+        return [TopicPartition(topic, number) for number in range(known.partition_count)]
+
+    # ----------------------------------------------------------------------------------- insides
+
+    def _call_for_attention(self) -> None:
+        self.attention = True
+        self._changed.set()
+        self._assignment_changed()
+
+    def _assignment_changed(self) -> None:
+        self._positions.wake()
+        self._fetcher.pump()
+        self._changed.set()
+
+    def _metadata_changed(self, metadata: ClusterMetadata) -> None:
+        if self._subscription.mode is Mode.PATTERN:
+            self._match_pattern()
+        if self._member is not None:
+            self._member.metadata_changed()
+        for state in self._subscription:
+            epoch = metadata.leader_epoch(*state.tp)
+            if 0 <= state.leader_epoch < epoch:
+                state.leader_epoch = epoch
+                self._positions.leader_changed(state)
+        self._assignment_changed()
+
+    def _fail(self, error: ClientError) -> None:
+        """The user is told with the next poll."""
+        if error.fatal:
+            self._fail_for_good(error)
+        elif not any(str(error) == str(known) for known in self._failures):
+            self._failures.append(error)
+            self._call_for_attention()
+
+    def _fail_for_good(self, error: ClientError) -> None:
+        """The user is told with every poll."""
+        self._fatal = error
+        self._call_for_attention()
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background_done)
+
+    def _background_done(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and isinstance(error := task.exception(), ClientError):
+            self._fail(error)
+
+    def _need_group(self) -> GroupOffsets:
+        if self._group is None:
+            raise InvalidConfig("Offsets are committed for a group: set group.id.")
+        return self._group
+
+    def _check_open(self) -> None:
+        if self._is_closed or not self._is_started:
+            what = "is closed" if self._is_closed else "was not started"
+            raise ClientClosed(f"the consumer {what}")
+
+    def _timeout_ms(self, timeout_s: float | None) -> int:
+        return self.config.default_api_timeout_ms if timeout_s is None else int(timeout_s * 1000)
+
+    def _deadline(self, timeout_s: float | None) -> float:
+        return self._loop.time() + (FOREVER_S if timeout_s is None else max(timeout_s, 0.0))
+
+
+def _offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    found = {
+        TopicPartition(*tp): value if isinstance(value, OffsetAndMetadata)
+        else OffsetAndMetadata(value)
+        for tp, value in offsets.items()
+    }  # fmt: skip
+    for tp, value in found.items():
+        if value.offset < 0:
+            raise ValueError(f"An offset is at least 0, not {value.offset} (for {tp}).")
+    return found
+
+
+def _milliseconds(timestamp: Timestamp) -> int:
+    if isinstance(timestamp, datetime):
+        return int(timestamp.timestamp() * 1000)
+    if timestamp < 0:
+        raise ValueError(f"A timestamp is at least 0, not {timestamp}.")
+    return int(timestamp)
+
+

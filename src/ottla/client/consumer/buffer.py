@@ -1,0 +1,233 @@
+"""What was fetched and not handed out yet, and what was handed out last.
+
+    fetched ─ take ─► in hand ─ settle ─► positions
+
+Records in hand are with the user, who may be busy with them. They count as consumed, that is, the
+positions move beyond them, when the user comes back: with the next poll, a commit, or close. An
+exception that ends the user's `with` leaves them unconsumed, and they will be delivered again.
+
+Threads: the event loop adds, the user's thread takes. Neither counts on the other standing still:
+each change is one operation of a deque or one assignment. Everything else happens on the loop, and
+only while the user's thread waits for it.
+
+Ctrl-C may strike anywhere in between. `is_delivered` is unset while something is being taken, and
+set by whoever hands it to the user as the last thing before returning it. If it is found unset,
+nobody has seen what was taken, and all is fetched again from the positions."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ottla.base.types import TopicPartition
+from ottla.client.consumer.fetched import FetchedPartition
+from ottla.client.consumer.record import Record
+from ottla.client.consumer.subscription import PartitionState, Subscription
+from ottla.client.errors import ClientError, DeserializationFailed
+
+Deserializer = Callable[[bytes], Any]
+Handed = dict[TopicPartition, tuple[PartitionState, int, int, int]]
+"""By partition: its state and the version that it had, the position after, the epoch."""
+Order = Callable[[list[FetchedPartition]], list[FetchedPartition]]
+
+
+class RecordBuffer:
+    def __init__(
+        self,
+        subscription: Subscription,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+    ) -> None:
+        self._subscription = subscription
+        self._key = key_deserializer
+        self._value = value_deserializer
+        self._fetches: deque[FetchedPartition] = deque()
+        self._handed: Handed = {}
+        self._rest: Iterator[Record] | None = None
+        self.is_delivered = True
+        self.on_room: Callable[[], None] = lambda: None
+        """Called when something is used up: there is room for more."""
+        self.order: Order | None = None
+        """Which of the fetched are handed out now, and in which order; None: first come, first."""
+
+    # ---------------------------------------------------------------------------- on the loop
+
+    def add(self, fetched: FetchedPartition) -> None:
+        self._fetches.append(fetched)
+
+    def sizes(self) -> dict[TopicPartition, int]:
+        """Bytes that wait, by partition."""
+        found: dict[TopicPartition, int] = {}
+        for fetched in tuple(self._fetches):
+            if fetched.is_current:
+                found[fetched.state.tp] = found.get(fetched.state.tp, 0) + fetched.size
+        return found
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what was fetched of these."""
+        gone = set(partitions)
+        for fetched in tuple(self._fetches):
+            if fetched.state.tp in gone:
+                self._remove(fetched)
+
+    def clear(self) -> None:
+        self._fetches.clear()
+        self._handed = {}
+        self._rest = None
+        self.is_delivered = True
+
+    # ------------------------------------------------------------------------- handing it out
+
+    def has_records(self) -> bool:
+        return any(self._is_ready(fetched) for fetched in tuple(self._fetches))
+
+    def _is_ready(self, fetched: FetchedPartition) -> bool:
+        state = fetched.state
+        return fetched.is_current and not state.is_paused and not state.is_held
+
+    def ready(self) -> list[FetchedPartition]:
+        """What may be handed out now, in its order; what is of no use any more is removed."""
+        found: list[FetchedPartition] = []
+        for fetched in tuple(self._fetches):
+            if not fetched.is_current or self._subscription.get(fetched.state.tp) is not (
+                fetched.state
+            ):
+                self._remove(fetched)
+            elif not fetched.state.is_paused and not fetched.state.is_held:
+                found.append(fetched)
+        return found if self.order is None else self.order(found)
+
+    def take(self, limit: int) -> list[Record]:
+        """Up to `limit` records, which are then in hand: set `is_delivered` when they are with the
+        user. Call `settle` first."""
+        self.is_delivered = False
+        records: list[Record] = []
+        handed: Handed = {}
+        for fetched in self.ready():
+            try:
+                found = self._take_from(fetched, limit - len(records))
+            except ClientError:
+                if records:
+                    break  # those before it first
+                self.is_delivered = True
+                raise
+            state = fetched.state
+            handed[state.tp] = (state, fetched.version, fetched.next_offset, fetched.next_epoch)
+            records = records + found if records else found
+            if fetched.is_exhausted:
+                self._remove(fetched)
+                self.on_room()
+            if len(records) >= limit:
+                break
+        self._handed = handed
+        if not records:
+            self.is_delivered = True
+        return records
+
+    def _take_from(self, fetched: FetchedPartition, limit: int) -> list[Record]:
+        taken: list[Record] = []
+        while limit > len(taken):
+            try:
+                found = fetched.peek(limit - len(taken))
+                good = found if fetched.is_final else self._deserialized(found)
+            except ClientError:
+                if taken:
+                    return taken
+                raise
+            if not good:
+                break
+            fetched.advance(good)
+            taken = taken + good if taken else good
+        return taken
+
+    def _deserialized(self, records: list[Record]) -> list[Record]:
+        """As many as can be; raises DeserializationFailed if it is not even the first."""
+        if self._key is None and self._value is None:
+            return records
+        made: list[Record] = []
+        for record in records:
+            try:
+                key, value = record.key, record.value
+                if self._key is not None and key is not None:
+                    key = self._key(key)
+                if self._value is not None and value is not None:
+                    value = self._value(value)
+            except Exception as error:
+                if made:
+                    break
+                where = f"{record.topic}-{record.partition} at offset {record.offset}"
+                raise DeserializationFailed(
+                    f"the record of {where} could not be deserialised: {error!r}",
+                    topic=record.topic, partition=record.partition, offset=record.offset,
+                ) from error  # fmt: skip
+            made.append(record._replace(key=key, value=value))
+        return made
+
+    def _remove(self, fetched: FetchedPartition) -> None:
+        try:
+            self._fetches.remove(fetched)
+        except ValueError:
+            pass
+
+    # --------------------------------------------------------------------------- what is in hand
+
+    def hand_out_singly(self, records: list[Record]) -> Iterator[Record]:
+        """An iterator over what `take` gave; what is left in it is not in hand."""
+        self._rest = rest = iter(records)
+        self.is_delivered = True
+        return rest
+
+    @property
+    def has_in_hand(self) -> bool:
+        return bool(self._handed)
+
+    def in_hand_position(self, tp: TopicPartition) -> int | None:
+        """Where a partition goes on, if what is in hand is counted; None: nothing of it is."""
+        self._return_rest()
+        handed = self._handed.get(tp)
+        return handed[2] if handed is not None and handed[0].version == handed[1] else None
+
+    def settle(self) -> None:
+        """What is in hand has been consumed."""
+        if not self.is_delivered:
+            self.recover()
+        self._return_rest()
+        handed, self._handed = self._handed, {}
+        for state, version, position, epoch in handed.values():
+            if state.version == version:
+                state.position = position
+                if epoch >= 0:
+                    state.position_epoch = epoch
+
+    def let_go(self) -> None:
+        """What is in hand has not been consumed: an exception came between. It is fetched again
+        if anybody asks."""
+        self.recover()
+
+    def recover(self) -> None:
+        """Whatever was taken since the positions were last moved went to nobody."""
+        self._handed = {}
+        self._rest = None
+        self._fetches.clear()
+        for state in self._subscription:
+            if state.is_known:
+                state.rewind()
+        self.is_delivered = True
+        self.on_room()
+
+    def _return_rest(self) -> None:
+        """Records of an iterator that nobody asked for go back to where they were taken from."""
+        if self._rest is None:
+            return
+        self.is_delivered = False
+        rest, self._rest = list(self._rest), None
+        by_partition: dict[TopicPartition, list[Record]] = {}
+        for record in rest:
+            tp = TopicPartition(record.topic, record.partition)
+            by_partition.setdefault(tp, []).append(record)
+        for tp, records in reversed(list(by_partition.items())):
+            state, version, end, _ = self._handed[tp]
+            self._handed[tp] = (state, version, records[0].offset, -1)
+            self._fetches.appendleft(FetchedPartition.of_records(state, version, records, end))
+        self.is_delivered = True

@@ -1,0 +1,142 @@
+"""What a group has committed, and committing: OffsetFetch and OffsetCommit.
+
+Versions with topic ids (10) are not used: names are what users give, and every broker takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.cluster import LOST_COORDINATOR, Cluster, CoordinatorType
+from ottla.client.consumer.offsets import by_topic
+from ottla.client.consumer.record import GroupMetadata, OffsetAndMetadata
+from ottla.client.errors import CommitFailed, error_for
+from ottla.wire.api import Api
+
+MAX_VERSION = 9
+_MOVED_ON = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+    }
+)
+
+
+class GroupOffsets:
+    def __init__(self, cluster: Cluster, group_id: str) -> None:
+        self._cluster = cluster
+        self._group_id = group_id
+
+    async def fetch(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        timeout_ms: int | None = None,
+        require_stable: bool = True,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is committed; partitions without are left out."""
+        topics = by_topic(partitions)
+        if not topics:
+            return {}
+        asked = [{"name": name, "partition_indexes": indexes} for name, indexes in topics]
+        body = {
+            "group_id": self._group_id,
+            "topics": asked,
+            "groups": [{"group_id": self._group_id, "topics": asked}],
+            "require_stable": require_stable,
+        }
+        return await self._cluster.retrying(
+            lambda: self._fetch_once(body),
+            timeout_ms=timeout_ms,
+            what=f"asking what group {self._group_id} has committed",
+        )
+
+    async def _fetch_once(self, body: dict[str, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
+        answer = await self._call(Api.OFFSET_FETCH, body)
+        group = answer.groups[0] if answer.groups else answer
+        self._raise(group.error_code)
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for topic in group.topics:
+            for partition in topic.partitions:
+                self._raise(partition.error_code, topic.name, partition.partition_index)
+                if partition.committed_offset >= 0:
+                    found[TopicPartition(topic.name, partition.partition_index)] = (
+                        OffsetAndMetadata(
+                            partition.committed_offset,
+                            partition.metadata or "",
+                            partition.committed_leader_epoch,
+                        )
+                    )
+        return found
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        member: GroupMetadata,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Raises CommitFailed when the group has moved on without this member."""
+        if not offsets:
+            return
+        body = {
+            "group_id": self._group_id,
+            "generation_id_or_member_epoch": member.generation_id,
+            "member_id": member.member_id,
+            "group_instance_id": member.group_instance_id,
+            "retention_time_ms": -1,
+            "topics": [
+                {
+                    "name": topic,
+                    "partitions": [
+                        _committed(partition, offsets[TopicPartition(topic, partition)])
+                        for partition in partitions
+                    ],
+                }
+                for topic, partitions in by_topic(offsets)
+            ],
+        }
+        await self._cluster.retrying(
+            lambda: self._commit_once(body),
+            timeout_ms=timeout_ms,
+            what=f"committing offsets of group {self._group_id}",
+        )
+
+    async def _commit_once(self, body: dict[str, Any]) -> None:
+        answer = await self._call(Api.OFFSET_COMMIT, body)
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                self._raise(partition.error_code, topic.name, partition.partition_index)
+
+    async def _call(self, api: Api, body: dict[str, Any]) -> Any:
+        return await self._cluster.call_coordinator(
+            CoordinatorType.GROUP, self._group_id, api, body, max_version=MAX_VERSION
+        )
+
+    def _raise(self, code: int, topic: str | None = None, partition: int | None = None) -> None:
+        if not code:
+            return
+        if code in LOST_COORDINATOR:
+            self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
+        if code in _MOVED_ON:
+            raise CommitFailed(
+                f"group {self._group_id} has moved on without this member "
+                f"({ErrorCode(code).name}): its partitions are no longer its own to commit",
+                code=ErrorCode(code), topic=topic, partition=partition,
+            )  # fmt: skip
+        raise error_for(code, topic=topic, partition=partition)
+
+
+def _committed(partition: int, offset: OffsetAndMetadata) -> dict[str, Any]:
+    return {
+        "partition_index": partition,
+        "committed_offset": offset.offset,
+        "committed_leader_epoch": offset.leader_epoch,
+        "committed_metadata": offset.metadata,
+    }

@@ -1,0 +1,202 @@
+"""A fetched partition's bytes, turned into records batch by batch as they are handed out. Pure.
+
+The first batch may begin before the offset that was asked for, the last may be cut off. Control
+batches are never handed out; under read_committed neither are those of aborted transactions, which
+the answer names as (producer id, first offset): from there on the producer's transactional batches
+are void until its abort marker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.base.errors import ErrorCode
+from ottla.client.consumer.decode import decode_batch
+from ottla.client.consumer.record import Record
+from ottla.client.consumer.subscription import PartitionState
+from ottla.client.errors import ClientError, RecordTooLarge
+from ottla.wire.records.batch import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LAST_COMPRESSION,
+    BatchHeader,
+    iter_headers,
+    read_header,
+    validate,
+)
+from ottla.wire.records.builder import ControlType, control_type
+from ottla.wire.records.crc import Buffer
+from ottla.wire.records.errors import BatchError, CorruptBatch, InvalidBatch
+
+MAGIC = 2
+
+
+class FetchedPartition:
+    """What one answer held of a partition, from `next_offset` on. Each `take` moves that."""
+
+    __slots__ = (
+        "state", "version", "records", "aborted", "next_offset", "next_epoch", "at", "is_final",
+        "_check_crcs", "_pending", "_pending_at", "_batch_end", "_void", "_coming",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        state: PartitionState,
+        version: int,
+        records: Buffer,
+        offset: int,
+        aborted: Iterable[tuple[int, int]] | None = None,
+        check_crcs: bool = True,
+    ) -> None:
+        self.state = state
+        self.version = version
+        self.records = records
+        self.aborted = None if aborted is None else tuple(aborted)
+        """(producer id, first offset) of aborted transactions; None: read them all."""
+        self.next_offset = offset
+        self.next_epoch = -1
+        """Of the last record that was handed out."""
+        self.at = 0
+        """Where in `records` the next batch begins."""
+        self.is_final = False
+        """Deserialised already."""
+        self._check_crcs = check_crcs
+        self._pending: list[Record] = []
+        self._pending_at = 0
+        self._batch_end = offset
+        """The offset after the batch whose records are pending."""
+        self._void: set[int] = set()
+        self._coming = sorted(self.aborted or (), key=lambda each: each[1], reverse=True)
+
+    @classmethod
+    def of_records(
+        cls, state: PartitionState, version: int, records: list[Record], end: int
+    ) -> FetchedPartition:
+        """Records that were taken and not handed out, to be handed out after all."""
+        made = cls(state, version, b"", records[0].offset)
+        made.is_final = True
+        made._pending = records
+        made._batch_end = end
+        return made
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nobody has set the partition's position since this was fetched."""
+        return self.state.version == self.version
+
+    @property
+    def size(self) -> int:
+        """Bytes that are left."""
+        return len(self.records) - self.at
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self._pending_at >= len(self._pending) and len(self.records) - self.at < HEADER_SIZE
+
+    def end_offset(self) -> int:
+        """The offset after the last whole batch, by its header alone."""
+        end = self.next_offset
+        try:
+            for header in iter_headers(self.records):
+                end = max(end, header.next_offset)
+        except BatchError:
+            pass  # whoever reads it is told
+        return end
+
+    def peek(self, limit: int) -> list[Record]:
+        """The next records, at least one unless this is exhausted. Raises ClientError at a batch
+        that is damaged; as long as nobody seeks beyond it, again each time."""
+        while self._pending_at >= len(self._pending):
+            if not self._read_batch():
+                return []
+        at = self._pending_at
+        if not at and limit >= len(self._pending):
+            return self._pending
+        return self._pending[at : at + limit]
+
+    def advance(self, records: list[Record]) -> None:
+        """These, which `peek` gave, or the first of them, are handed out."""
+        self._pending_at += len(records)
+        self.next_epoch = records[-1].leader_epoch
+        if self._pending_at >= len(self._pending):
+            self.next_offset = self._batch_end
+            self._pending, self._pending_at = [], 0  # the list is the user's now
+            self._skip_unwanted()
+        else:
+            self.next_offset = records[-1].offset + 1
+
+    def _skip_unwanted(self) -> None:
+        """Batches without records to hand out count as read as soon as what is before them is."""
+        try:
+            while self._pending_at >= len(self._pending) and self._read_batch():
+                pass
+        except ClientError:
+            pass  # whoever asks for what follows is told
+
+    def _read_batch(self) -> bool:
+        """Decode the next batch into `_pending`, which stays empty if it is not wanted. False at
+        the end."""
+        if len(self.records) - self.at < HEADER_SIZE:
+            return False
+        tp = self.state.tp
+        try:
+            header = read_header(self.records, self.at)
+            if HEADER_SIZE <= header.size > len(self.records) - self.at:
+                return self._cut_off(header)
+            self._check(header)
+            found = self._decode(header) if self._is_wanted(header) else []
+        except BatchError as error:
+            raise ClientError(
+                f"{tp}: what was fetched at offset {self.next_offset} cannot be read: {error}",
+                code=error.code, topic=tp.topic, partition=tp.partition,
+            ) from error  # fmt: skip
+        self.at += header.size
+        self._pending, self._pending_at = found, 0
+        self._batch_end = max(self._batch_end, header.next_offset)
+        if not found:
+            self.next_offset = self._batch_end
+        return True
+
+    def _cut_off(self, header: BatchHeader) -> bool:
+        if self.at == 0:
+            tp = self.state.tp
+            raise RecordTooLarge(
+                f"{tp}: the batch at offset {header.base_offset} has {header.size} bytes, and the "
+                f"broker sent {len(self.records)}: raise max.partition.fetch.bytes",
+                topic=tp.topic, partition=tp.partition,
+            )  # fmt: skip
+        self.at = len(self.records)
+        return False
+
+    def _check(self, header: BatchHeader) -> None:
+        if self._check_crcs:
+            validate(self.records, header.position, header)
+        elif header.magic != MAGIC or header.size < HEADER_SIZE:
+            raise CorruptBatch(f"a batch of {header.size} bytes with magic {header.magic}")
+        elif header.attributes & COMPRESSION_MASK > LAST_COMPRESSION:
+            raise InvalidBatch(f"unknown compression {header.attributes & COMPRESSION_MASK}")
+        if header.base_offset < 0 or header.last_offset_delta < 0:
+            raise CorruptBatch("a batch with impossible offsets", ErrorCode.CORRUPT_MESSAGE)
+
+    def _is_wanted(self, header: BatchHeader) -> bool:
+        return not (
+            (self.aborted is not None and self._is_void(header))
+            or header.is_control
+            or header.last_offset < self.next_offset
+        )
+
+    def _is_void(self, header: BatchHeader) -> bool:
+        while self._coming and self._coming[-1][1] <= header.last_offset:
+            self._void.add(self._coming.pop()[0])
+        if header.producer_id not in self._void:
+            return False
+        if header.is_control:
+            if control_type(self.records, header) is ControlType.ABORT:
+                self._void.discard(header.producer_id)
+            return False
+        return header.is_transactional
+
+    def _decode(self, header: BatchHeader) -> list[Record]:
+        found = decode_batch(self.records, header, *self.state.tp)
+        if header.base_offset < self.next_offset:
+            return [record for record in found if record.offset >= self.next_offset]
+        return found

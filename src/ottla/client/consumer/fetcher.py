@@ -1,0 +1,258 @@
+"""Keeps one fetch under way at every leader while there is room for what it brings.
+
+A partition is asked for while at most `max.partition.fetch.bytes` of it wait, so that while the user
+works on one answer the next is on its way; nothing is while `fetch.max.bytes` wait in all. `pump`
+looks at all of this and is called after every change; there is no task that waits for anything.
+
+A fetch that leaves out partitions because enough of them waits must not keep the connection for the
+whole of `fetch.max.wait.ms`: they may be wanted at any moment. It waits briefly, and longer each
+time that nothing comes.
+
+Errors of a partition: stale metadata is renewed, and the partition left alone for a moment; an
+offset that is out of range is looked up anew; the rest is the user's to know.
+
+Deviations: no fetch sessions (KIP-227); each request names all its partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import ZERO_UUID, TopicPartition
+from ottla.client.cluster import STALE_METADATA, Cluster
+from ottla.client.consumer.buffer import RecordBuffer
+from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.consumer.fetched import FetchedPartition
+from ottla.client.consumer.subscription import PartitionState, Subscription
+from ottla.client.errors import ClientError, KafkaError, error_for
+from ottla.wire.api import Api
+
+logger = logging.getLogger(__name__)
+
+LAST_VERSION_WITH_NAMES = 12
+BRIEF_WAIT_MS = 5
+_WAITS = STALE_METADATA | {ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR}
+
+_Asked = dict[TopicPartition, tuple[PartitionState, int, int]]
+"""The state, the version that it had, and the offset that was asked for."""
+
+
+class Fetcher:
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        subscription: Subscription,
+        buffer: RecordBuffer,
+        on_change: Callable[[], None],
+        on_failure: Callable[[ClientError], None],
+        on_out_of_range: Callable[[PartitionState], None],
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._subscription = subscription
+        self._buffer = buffer
+        self._on_change = on_change
+        self._on_failure = on_failure
+        self._on_out_of_range = on_out_of_range
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._brief_wait_ms: dict[int, int] = {}
+        self._again: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self.is_wanted: Callable[[PartitionState], bool] = lambda state: True
+        """Whether to fetch a partition that could be fetched."""
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._again is not None:
+            self._again.cancel()
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def is_fetching(self, tp: TopicPartition) -> bool:
+        return self._cluster.metadata.leader(*tp) in self._under_way
+
+    def pump(self) -> None:
+        """Send what can be sent now."""
+        if self._is_closed:
+            return
+        waiting = self._buffer.sizes()
+        if sum(waiting.values()) >= max(self._config.fetch_max_bytes, 1):
+            return
+        now = asyncio.get_running_loop().time()
+        wanted: defaultdict[int, list[PartitionState]] = defaultdict(list)
+        crowded: set[int] = set()
+        for state in self._subscription:
+            if not state.is_known or state.is_paused or state.is_held or state.wants_validation:
+                continue
+            node = self._node_for(state)
+            if node < 0 or state.retry_at > now:
+                self._pump_at(max(state.retry_at, now + self._config.retry_backoff_ms / 1000))
+                if node < 0:
+                    self._cluster.request_refresh()
+            elif node in self._under_way:
+                continue
+            elif waiting.get(state.tp, 0) > self._config.max_partition_fetch_bytes:
+                crowded.add(node)
+            elif self.is_wanted(state):
+                wanted[node].append(state)
+        for node, states in wanted.items():
+            self._fetch(node, states, node in crowded)
+
+    def _node_for(self, state: PartitionState) -> int:
+        if state.preferred_replica in self._cluster.metadata.nodes:
+            return state.preferred_replica
+        return self._cluster.metadata.leader(*state.tp)
+
+    def _pump_at(self, when: float) -> None:
+        if self._again is None or self._again.cancelled() or self._again.when() > when:
+            if self._again is not None:
+                self._again.cancel()
+            self._again = asyncio.get_running_loop().call_at(when, self._pump_again)
+
+    def _pump_again(self) -> None:
+        self._again = None
+        self.pump()
+
+    # ---------------------------------------------------------------------------------- fetching
+
+    def _fetch(self, node: int, states: list[PartitionState], is_crowded: bool) -> None:
+        wait_ms = self._config.fetch_max_wait_ms
+        if is_crowded:
+            brief = self._brief_wait_ms.get(node, BRIEF_WAIT_MS)
+            self._brief_wait_ms[node] = min(2 * brief, wait_ms or BRIEF_WAIT_MS)
+            wait_ms = min(brief, wait_ms)
+        else:
+            self._brief_wait_ms.pop(node, None)
+        task = asyncio.create_task(self._run(node, states, wait_ms))
+        self._under_way[node] = task
+        task.add_done_callback(lambda _: self._done(node))
+
+    def _done(self, node: int) -> None:
+        self._under_way.pop(node, None)
+        self.pump()
+
+    async def _run(self, node: int, states: list[PartitionState], wait_ms: int) -> None:
+        asked: _Asked = {}
+        for state in states:
+            assert state.fetch_position is not None
+            asked[state.tp] = (state, state.version, state.fetch_position)
+        try:
+            body, has_ids = self._request(asked, wait_ms)
+            answer = await self._cluster.call(
+                Api.FETCH,
+                body,
+                node=node,
+                timeout_ms=self._config.request_timeout_ms + wait_ms,
+                max_version=None if has_ids else LAST_VERSION_WITH_NAMES,
+            )
+            if answer.error_code:
+                raise error_for(answer.error_code)
+        except KafkaError as error:
+            logger.debug("a fetch from broker %d failed: %s", node, error)
+            self._leave_alone(states)
+            for state in states:
+                state.preferred_replica = -1
+            self._cluster.request_refresh()
+            if isinstance(error, ClientError) and error.fatal:
+                self._on_failure(error)
+            return
+        self._take(answer, asked)
+
+    def _request(self, asked: _Asked, wait_ms: int) -> tuple[dict[str, Any], bool]:
+        config, topics = self._config, self._cluster.metadata.topics
+        by_topic: dict[str, list[dict[str, Any]]] = {}
+        for (topic, partition), (_, _, offset) in asked.items():
+            by_topic.setdefault(topic, []).append({
+                "partition": partition,
+                "current_leader_epoch": self._cluster.metadata.leader_epoch(topic, partition),
+                "fetch_offset": offset,
+                "partition_max_bytes": config.max_partition_fetch_bytes,
+            })  # fmt: skip
+        ids = {name: topics[name].topic_id if name in topics else ZERO_UUID for name in by_topic}
+        body = {
+            "replica_id": -1,
+            "max_wait_ms": wait_ms,
+            "min_bytes": config.fetch_min_bytes,
+            "max_bytes": config.fetch_max_bytes,
+            "isolation_level": config.isolation,
+            "topics": [
+                {"topic": name, "topic_id": ids[name], "partitions": partitions}
+                for name, partitions in by_topic.items()
+            ],
+            "rack_id": config.client_rack,
+        }
+        return body, ZERO_UUID not in ids.values()
+
+    def _take(self, answer: Any, asked: _Asked) -> None:
+        names = self._cluster.metadata.names_by_id
+        arrived = False
+        for topic in answer.responses:
+            name = topic.topic or names.get(topic.topic_id)
+            for told in topic.partitions:
+                known = asked.get(TopicPartition(name or "", told.partition_index))
+                if known is None:
+                    continue
+                state, version, offset = known
+                if state.version != version or self._subscription.get(state.tp) is not state:
+                    continue  # sought, or given back, while the fetch was under way
+                if told.error_code:
+                    self._failed(state, told, offset)
+                else:
+                    arrived |= self._arrived(state, version, told, offset)
+        if arrived:
+            self._brief_wait_ms.clear()
+            self._on_change()
+
+    def _arrived(self, state: PartitionState, version: int, told: Any, offset: int) -> bool:
+        state.high_watermark = told.high_watermark
+        state.last_stable_offset = told.last_stable_offset
+        state.log_start_offset = told.log_start_offset
+        state.leader_epoch = self._cluster.metadata.leader_epoch(*state.tp)
+        if told.preferred_read_replica >= 0 and not told.records:
+            state.preferred_replica = told.preferred_read_replica
+            return False
+        if not told.records:
+            return False
+        aborted = None
+        if self._config.isolation:
+            aborted = [(each.producer_id, each.first_offset)
+                       for each in told.aborted_transactions or ()]  # fmt: skip
+        fetched = FetchedPartition(
+            state, version, told.records, offset, aborted, self._config.check_crcs
+        )
+        end = fetched.end_offset()
+        if end > offset:
+            state.fetch_position = end
+        self._buffer.add(fetched)
+        return True
+
+    def _failed(self, state: PartitionState, told: Any, offset: int) -> None:
+        code, tp = told.error_code, state.tp
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if state.preferred_replica >= 0:
+                state.preferred_replica = -1  # the follower may be behind; ask the leader
+            else:
+                self._on_out_of_range(state)
+            return
+        state.preferred_replica = -1
+        leader = told.current_leader
+        if leader.leader_id >= 0:
+            self._cluster.set_leader(*tp, leader.leader_id, leader.leader_epoch)
+        if code in _WAITS:
+            logger.debug("%s: %s", tp, ErrorCode(code).name)
+            self._cluster.request_refresh()
+        else:
+            self._on_failure(error_for(code, topic=tp.topic, partition=tp.partition))
+        self._leave_alone([state])
+
+    def _leave_alone(self, states: list[PartitionState]) -> None:
+        until = asyncio.get_running_loop().time() + self._config.retry_backoff_ms / 1000
+        for state in states:
+            state.retry_at = until

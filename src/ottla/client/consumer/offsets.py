@@ -1,0 +1,156 @@
+"""Offsets by time, and the ends of partitions: ListOffsets, asked of each leader.
+
+Also OffsetForLeaderEpoch, which tells where an epoch's records end: a position beyond that was read
+from a leader whose log has been cut since."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.cluster import Cluster
+from ottla.client.consumer.record import OffsetAndTimestamp
+from ottla.client.errors import UnknownTopic, error_for
+from ottla.wire.api import Api
+
+CONSUMER = -1
+"""The replica id of one that is none."""
+
+
+class OffsetLookup:
+    def __init__(self, cluster: Cluster, isolation: int) -> None:
+        self._cluster = cluster
+        self._isolation = isolation
+
+    async def list(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The first offset at or after each timestamp; offset -1 where there is none. Repeats what
+        fails for the moment. Raises UnknownTopic, or KafkaTimeout and its kin."""
+        found: dict[TopicPartition, OffsetAndTimestamp] = {}
+
+        async def attempt() -> None:
+            left = {tp: time for tp, time in timestamps.items() if tp not in found}
+            await self._list_once(left, found)
+
+        await self._cluster.retrying(attempt, timeout_ms=timeout_ms, what="looking up offsets")
+        return found
+
+    async def _list_once(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        found: dict[TopicPartition, OffsetAndTimestamp],
+    ) -> None:
+        leaders = await by_leader(self._cluster, timestamps)
+        answers = await asyncio.gather(
+            *(self._ask(leader, {tp: timestamps[tp] for tp in tps}, found)
+              for leader, tps in leaders.items()),
+            return_exceptions=True,
+        )  # fmt: skip
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+
+    async def _ask(
+        self,
+        leader: int,
+        timestamps: Mapping[TopicPartition, int],
+        found: dict[TopicPartition, OffsetAndTimestamp],
+    ) -> None:
+        body = {
+            "replica_id": CONSUMER,
+            "isolation_level": self._isolation,
+            "topics": [
+                {
+                    "name": topic,
+                    "partitions": [
+                        {
+                            "partition_index": partition,
+                            "timestamp": timestamps[TopicPartition(topic, partition)],
+                        }
+                        for partition in partitions
+                    ],
+                }
+                for topic, partitions in by_topic(timestamps)
+            ],
+            "timeout_ms": self._cluster.config.request_timeout_ms,
+        }
+        min_version = 2 if self._isolation else 1
+        answer = await self._cluster.call(
+            Api.LIST_OFFSETS, body, node=leader, min_version=min_version
+        )
+        failure: tuple[int, str, int] | None = None
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                if partition.error_code:
+                    failure = (partition.error_code, topic.name, partition.partition_index)
+                else:
+                    found[TopicPartition(topic.name, partition.partition_index)] = (
+                        OffsetAndTimestamp(
+                            partition.offset, partition.timestamp, partition.leader_epoch
+                        )
+                    )
+        if failure is not None:
+            raise error_for(failure[0], topic=failure[1], partition=failure[2])
+
+    async def epoch_end(
+        self, leader: int, tp: TopicPartition, current_epoch: int, epoch: int
+    ) -> Any:
+        """The answer's partition: `leader_epoch`, the largest up to `epoch` that the leader has,
+        and `end_offset`, where that epoch ends."""
+        partition = {
+            "partition": tp.partition,
+            "current_leader_epoch": current_epoch,
+            "leader_epoch": epoch,
+        }
+        body = {
+            "replica_id": CONSUMER,
+            "topics": [{"topic": tp.topic, "partitions": [partition]}],
+        }
+        answer = await self._cluster.call(Api.OFFSET_FOR_LEADER_EPOCH, body, node=leader)
+        told = answer.topics[0].partitions[0]
+        if told.error_code:
+            raise error_for(told.error_code, topic=tp.topic, partition=tp.partition)
+        return told
+
+
+async def by_leader(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[int, list[TopicPartition]]:
+    """Raises UnknownTopic or LEADER_NOT_AVAILABLE, which may pass."""
+    found: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+    wanted = list(partitions)
+    missing = {tp.topic for tp in wanted if cluster.metadata.leader(*tp) < 0}
+    if missing:
+        if cluster.topics_of_interest is not None:
+            cluster.topics_of_interest |= missing
+        await cluster.refresh(missing)
+    for tp in wanted:
+        leader = cluster.metadata.leader(*tp)
+        if leader < 0:
+            raise _no_leader(cluster, tp)
+        found[leader].append(tp)
+    return dict(found)
+
+
+def _no_leader(cluster: Cluster, tp: TopicPartition) -> Exception:
+    known = cluster.metadata.topics.get(tp.topic)
+    code = cluster.metadata.errors.get(tp.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if known is not None and 0 <= tp.partition < known.partition_count:
+        return error_for(ErrorCode.LEADER_NOT_AVAILABLE, topic=tp.topic, partition=tp.partition)
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        what = f"topic {tp.topic}" if known is None else f"partition {tp}"
+        return UnknownTopic(f"there is no {what}", topic=tp.topic, partition=tp.partition)
+    return error_for(code, topic=tp.topic, partition=tp.partition)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+    """The same as a request names them."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, partition in sorted(partitions):
+        found[topic].append(partition)
+    return list(found.items())

@@ -1,0 +1,167 @@
+"""Changes of the assignment, which happen while the user polls, as in Java's consumer.
+
+The member of the group works in the background and asks for changes here; `poll` carries them out,
+because only then is the user done with the records of partitions that go away:
+
+    assigned   the partitions are there; the listener is told; they are fetched
+    revoked    what was handed out is committed (auto-commit); the listener is told; they are gone
+    lost       they are gone already (others may have them); the listener is told
+
+A change nobody needs to wait for (an assignment, or a loss, without a listener) is made at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
+from typing import Any
+
+from ottla.base.types import TopicPartition
+from ottla.client.consumer.buffer import RecordBuffer
+from ottla.client.consumer.subscription import Subscription
+
+
+class RebalanceListener:
+    """Subclass it, or give any object with these methods. With the blocking consumer they run in
+    the thread that polls; with the asyncio one they may be coroutines. They may use the consumer:
+    commit, seek, position."""
+
+    def on_assigned(self, partitions: Sequence[TopicPartition]) -> Any:
+        """Before the first fetch of these."""
+
+    def on_revoked(self, partitions: Sequence[TopicPartition]) -> Any:
+        """Before these go to others: the last moment to commit."""
+
+    def on_lost(self, partitions: Sequence[TopicPartition]) -> Any:
+        """These have gone to others already; committing would fail. Tells `on_revoked` unless it
+        is overridden."""
+        return self.on_revoked(partitions)
+
+
+class Kind(Enum):
+    ASSIGNED = "on_assigned"
+    REVOKED = "on_revoked"
+    LOST = "on_lost"
+
+
+class Change:
+    __slots__ = ("kind", "partitions", "done", "has_begun")
+
+    def __init__(
+        self, kind: Kind, partitions: Sequence[TopicPartition], done: asyncio.Future[None]
+    ) -> None:
+        self.kind = kind
+        self.partitions = tuple(sorted(partitions))
+        self.done = done
+        self.has_begun = False
+
+
+class Rebalances:
+    def __init__(
+        self,
+        subscription: Subscription,
+        buffer: RecordBuffer,
+        on_change: Callable[[], None],
+        before_revocation: Callable[[Sequence[TopicPartition]], Awaitable[None]],
+    ) -> None:
+        self.listener: Any = None
+        self._subscription = subscription
+        self._buffer = buffer
+        self._on_change = on_change
+        self._before_revocation = before_revocation
+        self._pending: deque[Change] = deque()
+
+    # --------------------------------------------------------------------- asked by the member
+
+    async def assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        """Also with none: a listener hears of the end of each rebalance."""
+        has_listener = self.listener is not None
+        self._subscription.add(partitions, is_held=has_listener)
+        if has_listener:
+            await self._ask(Kind.ASSIGNED, partitions)
+        self._on_change()
+
+    async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        if partitions:
+            await self._ask(Kind.REVOKED, partitions)
+
+    async def lost(self, partitions: Sequence[TopicPartition]) -> None:
+        if not partitions:
+            return
+        self._forget(partitions)
+        self._on_change()
+        if self.listener is not None:
+            await self._ask(Kind.LOST, partitions)
+
+    def turn_into_lost(self) -> None:
+        """The group has put this member out while a revocation waited for the user."""
+        for change in self._pending:
+            if change.kind is Kind.REVOKED and not change.has_begun:
+                change.kind = Kind.LOST
+
+    async def _ask(self, kind: Kind, partitions: Sequence[TopicPartition]) -> None:
+        change = Change(kind, partitions, asyncio.get_running_loop().create_future())
+        self._pending.append(change)
+        self._on_change()
+        try:
+            await change.done
+        finally:
+            if change in self._pending:
+                self._pending.remove(change)
+
+    # ------------------------------------------------------------------- carried out by `poll`
+
+    @property
+    def has_pending(self) -> bool:
+        return bool(self._pending)
+
+    async def begin(self) -> Change | None:
+        """The next change, ready for the listener: whoever called runs it, then `finish`."""
+        while self._pending:
+            change = self._pending[0]
+            change.has_begun = True
+            if change.kind is Kind.REVOKED:
+                await self._before_revocation(change.partitions)
+            if self.listener is not None:
+                return change
+            self.finish(change)
+        return None
+
+    def finish(self, change: Change) -> None:
+        if change in self._pending:
+            self._pending.remove(change)
+        if change.kind is Kind.ASSIGNED:
+            self._subscription.release(change.partitions)
+        else:
+            self._forget(change.partitions)
+        if not change.done.done():
+            change.done.set_result(None)
+        self._on_change()
+
+    def revocation(self, partitions: Sequence[TopicPartition]) -> Change:
+        """Of all, at the end: the member is no longer asked."""
+        self._pending.clear()
+        change = Change(Kind.REVOKED, partitions, asyncio.get_running_loop().create_future())
+        change.has_begun = True
+        return change
+
+    def callback(self, change: Change) -> Callable[[], Any]:
+        """What the listener is to be told."""
+        method = getattr(self.listener, change.kind.value, None)
+        if method is None and change.kind is Kind.LOST:
+            method = getattr(self.listener, Kind.REVOKED.value, None)
+        if method is None or (not change.partitions and change.kind is not Kind.ASSIGNED):
+            return lambda: None
+        return lambda: method(list(change.partitions))
+
+    def clear(self) -> None:
+        """Nobody will poll any more."""
+        while self._pending:
+            change = self._pending.popleft()
+            if not change.done.done():
+                change.done.cancel()
+
+    def _forget(self, partitions: Sequence[TopicPartition]) -> None:
+        self._subscription.remove(partitions)
+        self._buffer.drop(partitions)

@@ -1,0 +1,223 @@
+"""Which partitions a consumer consumes, and from where. Pure.
+
+    position        the next offset to hand out; None until it is known
+    fetch_position  the next offset to fetch: ahead of the position by what is buffered
+    reset           where to look for a position: a timestamp, EARLIEST or LATEST
+
+    unknown ─ committed offset, or reset ─► fetching ─ out of range ─► reset wanted ─► fetching
+
+`version` of a partition rises whenever its fetch position is set from outside: an answer to a fetch
+that was sent before is then of no use. A partition that is given back and assigned again is a new
+one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum, auto
+from itertools import count
+
+from ottla.base.types import TopicPartition
+from ottla.client.consumer.record import OffsetAndMetadata
+from ottla.client.errors import ClientError
+
+EARLIEST = -2
+LATEST = -1
+"""Timestamps that mean the ends of a partition, as in ListOffsets."""
+
+_versions = count(1)
+
+
+class Mode(Enum):
+    NOTHING = auto()
+    TOPICS = auto()
+    PATTERN = auto()
+    ASSIGNED = auto()
+
+
+class PartitionState:
+    __slots__ = (
+        "tp", "position", "position_epoch", "fetch_position", "version", "is_paused",
+        "is_held", "reset", "wants_committed", "high_watermark", "last_stable_offset",
+        "log_start_offset", "preferred_replica", "retry_at", "leader_epoch", "wants_validation",
+        "failure",
+    )  # fmt: skip
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.position: int | None = None
+        self.position_epoch = -1
+        """The leader epoch of the record before the position."""
+        self.fetch_position: int | None = None
+        self.version = next(_versions)
+        self.is_paused = False
+        self.is_held = False
+        """Not fetched yet, because a listener has to be told of it first."""
+        self.reset: int | None = None
+        self.wants_committed = True
+        self.wants_validation = False
+        """The leader changed: whether the log still has what we read must be asked."""
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.preferred_replica = -1
+        self.retry_at = 0.0
+        self.leader_epoch = -1
+        """Of the leader that was last fetched from."""
+        self.failure: ClientError | None = None
+        """Why there is no position, and will be none until somebody seeks."""
+
+    @property
+    def is_known(self) -> bool:
+        return self.fetch_position is not None and self.reset is None and self.failure is None
+
+    @property
+    def is_unresolved(self) -> bool:
+        """Whether a position has to be looked for."""
+        return self.failure is None and (
+            self.wants_committed or self.reset is not None or self.wants_validation
+        )
+
+    def seek(self, offset: int, epoch: int = -1) -> None:
+        self.position = self.fetch_position = offset
+        self.position_epoch = epoch
+        self.reset = None
+        self.wants_committed = False
+        self.wants_validation = False
+        self.failure = None
+        self.version = next(_versions)
+
+    def want_reset(self, timestamp: int) -> None:
+        """The position is to be looked up."""
+        self.position = self.fetch_position = None
+        self.position_epoch = -1
+        self.reset = timestamp
+        self.wants_committed = False
+        self.wants_validation = False
+        self.failure = None
+        self.version = next(_versions)
+
+    def fail(self, error: ClientError) -> None:
+        """There is no position, and only the user can choose one."""
+        self.failure = error
+        self.reset = None
+        self.wants_committed = self.wants_validation = False
+        self.version = next(_versions)
+
+    def rewind(self) -> None:
+        """Fetch again from the position: what was fetched beyond it was dropped."""
+        self.fetch_position = self.position
+        self.version = next(_versions)
+
+
+class Subscription:
+    def __init__(self) -> None:
+        self.mode = Mode.NOTHING
+        self.topics: frozenset[str] = frozenset()
+        """That were subscribed to, or match the pattern."""
+        self.pattern: re.Pattern[str] | None = None
+        self._states: dict[TopicPartition, PartitionState] = {}
+
+    # ------------------------------------------------------------------------------ subscribing
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        self._be(Mode.TOPICS)
+        self.topics = frozenset(topics)
+
+    def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
+        self._be(Mode.PATTERN)
+        self.pattern = pattern
+
+    def match(self, names: Iterable[str]) -> bool:
+        """Take the topics that the pattern matches; whether they are others than before."""
+        assert self.pattern is not None
+        search = self.pattern.search
+        found = frozenset(name for name in names if search(name))
+        changed = found != self.topics
+        self.topics = found
+        return changed
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self._be(Mode.ASSIGNED)
+        self.set_partitions(partitions)
+
+    def unsubscribe(self) -> None:
+        self._be(Mode.NOTHING)
+        self._states.clear()
+
+    def _be(self, mode: Mode) -> None:
+        if Mode.NOTHING not in (mode, self.mode) and self.mode is not mode:
+            raise ValueError(
+                "A consumer either subscribes to topics, or to a pattern, or is assigned "
+                "partitions; call unsubscribe() first."
+            )
+        self.mode = mode
+        if mode is not Mode.TOPICS:
+            self.topics = frozenset()
+        if mode is not Mode.PATTERN:
+            self.pattern = None
+
+    @property
+    def is_of_group(self) -> bool:
+        return self.mode in (Mode.TOPICS, Mode.PATTERN)
+
+    # ------------------------------------------------------------------------------- partitions
+
+    def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have exactly these; those that stay keep their positions."""
+        before = self._states
+        self._states = {tp: before.get(tp) or PartitionState(tp) for tp in partitions}
+
+    def add(self, partitions: Iterable[TopicPartition], *, is_held: bool = False) -> None:
+        for tp in partitions:
+            if tp not in self._states:
+                state = self._states[tp] = PartitionState(tp)
+                state.is_held = is_held
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            self._states.pop(tp, None)
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            if (state := self._states.get(tp)) is not None:
+                state.is_held = False
+
+    def get(self, tp: TopicPartition) -> PartitionState | None:
+        return self._states.get(tp)
+
+    def state(self, tp: TopicPartition) -> PartitionState:
+        """Raises ValueError for a partition that is not this consumer's."""
+        found = self._states.get(tp)
+        if found is None:
+            raise ValueError(f"{TopicPartition(*tp)} is not assigned to this consumer.")
+        return found
+
+    def __iter__(self) -> Iterator[PartitionState]:
+        return iter(list(self._states.values()))
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return tp in self._states
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @property
+    def assignment(self) -> set[TopicPartition]:
+        return set(self._states)
+
+    @property
+    def paused(self) -> set[TopicPartition]:
+        return {tp for tp, state in self._states.items() if state.is_paused}
+
+    def positions(self, only: Iterable[TopicPartition] | None = None) -> Mapping[
+        TopicPartition, OffsetAndMetadata
+    ]:
+        """What may be committed: the positions that are known."""
+        wanted = list(self._states) if only is None else list(only)
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for tp in wanted:
+            state = self._states.get(tp)
+            if state is not None and state.position is not None:
+                found[tp] = OffsetAndMetadata(state.position, "", state.position_epoch)
+        return found
