@@ -4,6 +4,12 @@ __version__ = "0.1.0.dev0"
 
 _PUBLIC = {
     "ottla.base.types": ("TopicPartition",),
+    "ottla.client.consumer.async_consumer": ("AsyncConsumer",),
+    "ottla.client.consumer.consumer": ("Consumer",),
+    "ottla.client.consumer.rebalance": ("RebalanceListener",),
+    "ottla.client.consumer.record": (
+        "GroupMetadata", "OffsetAndMetadata", "OffsetAndTimestamp", "Record",
+    ),
     "ottla.client.errors": (
         "AuthenticationFailed", "AuthorizationFailed", "BrokersUnreachable", "BufferFull",
         "ClientClosed", "ClientError", "CommitFailed", "ConnectionLost", "DeserializationFailed",

@@ -1,4 +1,4 @@
-"""The consumer for asyncio, which does all the work; `consumer.Consumer` drives it from a thread."""
+"""The consumer for asyncio, which does all the work; `consumer.Consumer` drives it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Self
 from ottla.base.types import TopicPartition
 from ottla.client.cluster import Cluster
 from ottla.client.config import Profile
-from ottla.client.consumer.buffer import Deserializer, RecordBuffer
+from ottla.client.consumer.buffer import RecordBuffer
 from ottla.client.consumer.classic import ClassicMember
 from ottla.client.consumer.commits import GroupOffsets
 from ottla.client.consumer.config import ConsumerConfig
@@ -38,6 +38,7 @@ from ottla.client.errors import (
     UnknownTopic,
 )
 from ottla.client.metadata import ClusterMetadata
+from ottla.client.serializers import Deserializer, deserializer
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +70,8 @@ class AsyncConsumer:
         profile: Profile | None = None,
         topics: str | Iterable[str] | re.Pattern[str] | None = None,
         listener: Any = None,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: str | Deserializer | None = None,
+        value_deserializer: str | Deserializer | None = None,
         **properties: Any,
     ) -> None:
         self.config = ConsumerConfig.of(bootstrap, profile, properties)
@@ -79,7 +80,9 @@ class AsyncConsumer:
         self._first_topics = topics
         self._first_listener = listener
         self._subscription = Subscription()
-        self._buffer = RecordBuffer(self._subscription, key_deserializer, value_deserializer)
+        self._buffer = RecordBuffer(
+            self._subscription, deserializer(key_deserializer), deserializer(value_deserializer)
+        )
         self._failures: deque[ClientError] = deque()
         self._fatal: ClientError | None = None
         self._member: Any = None
@@ -196,8 +199,8 @@ class AsyncConsumer:
             self._spawn(self._refresh_for_pattern())
         else:
             names = list(topics)
-            if not all(isinstance(name, str) and name for name in names):
-                raise ValueError("Topics are names, and none is empty.")
+            if not all(names):
+                raise ValueError("The name of a topic is not empty.")
             self._subscription.subscribe(names)
             self._cluster.topics_of_interest = set(names)
             self._spawn(self._find_topics(names))
@@ -484,9 +487,7 @@ class AsyncConsumer:
             self._changed.clear()
             await self._wait(min(deadline, self._loop.time() + 0.05))
 
-    def seek(
-        self, tp: TopicPartition | tuple[str, int], offset: int | OffsetAndMetadata
-    ) -> None:
+    def seek(self, tp: TopicPartition | tuple[str, int], offset: int | OffsetAndMetadata) -> None:
         """Go on from this offset."""
         if isinstance(offset, OffsetAndMetadata):
             number, epoch = offset.offset, offset.leader_epoch
@@ -684,5 +685,3 @@ def _milliseconds(timestamp: Timestamp) -> int:
     if timestamp < 0:
         raise ValueError(f"A timestamp is at least 0, not {timestamp}.")
     return int(timestamp)
-
-

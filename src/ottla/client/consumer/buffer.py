@@ -18,15 +18,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from operator import length_hint
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.fetched import FetchedPartition
 from ottla.client.consumer.record import Record
 from ottla.client.consumer.subscription import PartitionState, Subscription
 from ottla.client.errors import ClientError, DeserializationFailed
+from ottla.client.serializers import Deserializer
 
-Deserializer = Callable[[bytes], Any]
 Handed = dict[TopicPartition, tuple[PartitionState, int, int, int]]
 """By partition: its state and the version that it had, the position after, the epoch."""
 Order = Callable[[list[FetchedPartition]], list[FetchedPartition]]
@@ -44,7 +44,8 @@ class RecordBuffer:
         self._value = value_deserializer
         self._fetches: deque[FetchedPartition] = deque()
         self._handed: Handed = {}
-        self._rest: Iterator[Record] | None = None
+        self._iterated: tuple[list[Record], Iterator[Record]] | None = None
+        """What is handed out one by one, and the iterator that does it."""
         self.is_delivered = True
         self.on_room: Callable[[], None] = lambda: None
         """Called when something is used up: there is room for more."""
@@ -74,7 +75,7 @@ class RecordBuffer:
     def clear(self) -> None:
         self._fetches.clear()
         self._handed = {}
-        self._rest = None
+        self._iterated = None
         self.is_delivered = True
 
     # ------------------------------------------------------------------------- handing it out
@@ -174,7 +175,8 @@ class RecordBuffer:
 
     def hand_out_singly(self, records: list[Record]) -> Iterator[Record]:
         """An iterator over what `take` gave; what is left in it is not in hand."""
-        self._rest = rest = iter(records)
+        rest = iter(records)
+        self._iterated = (records, rest)
         self.is_delivered = True
         return rest
 
@@ -201,14 +203,18 @@ class RecordBuffer:
                     state.position_epoch = epoch
 
     def let_go(self) -> None:
-        """What is in hand has not been consumed: an exception came between. It is fetched again
-        if anybody asks."""
-        self.recover()
+        """What is in hand has not been consumed: an exception came between. Of what is handed out
+        one by one, that is the last."""
+        if self.is_delivered and self._iterated is not None:
+            self._return_rest(in_hand=1)
+            self.settle()
+        else:
+            self.recover()
 
     def recover(self) -> None:
         """Whatever was taken since the positions were last moved went to nobody."""
         self._handed = {}
-        self._rest = None
+        self._iterated = None
         self._fetches.clear()
         for state in self._subscription:
             if state.is_known:
@@ -216,18 +222,24 @@ class RecordBuffer:
         self.is_delivered = True
         self.on_room()
 
-    def _return_rest(self) -> None:
-        """Records of an iterator that nobody asked for go back to where they were taken from."""
-        if self._rest is None:
+    def _return_rest(self, in_hand: int = 0) -> None:
+        """Records of an iterator that nobody asked for go back to where they were taken from; with
+        them the last so many that somebody did ask for."""
+        if self._iterated is None:
             return
+        records, iterator = self._iterated
+        cut = max(len(records) - length_hint(iterator) - in_hand, 0)
+        rest = records[cut:]
         self.is_delivered = False
-        rest, self._rest = list(self._rest), None
+        self._iterated = None
         by_partition: dict[TopicPartition, list[Record]] = {}
         for record in rest:
             tp = TopicPartition(record.topic, record.partition)
             by_partition.setdefault(tp, []).append(record)
-        for tp, records in reversed(list(by_partition.items())):
+        for tp, returned in reversed(list(by_partition.items())):
             state, version, end, _ = self._handed[tp]
-            self._handed[tp] = (state, version, records[0].offset, -1)
-            self._fetches.appendleft(FetchedPartition.of_records(state, version, records, end))
+            before = (each for each in reversed(records[:cut]) if each[:2] == tp)
+            epoch = next((each.leader_epoch for each in before), -1)
+            self._handed[tp] = (state, version, returned[0].offset, epoch)
+            self._fetches.appendleft(FetchedPartition.of_records(state, version, returned, end))
         self.is_delivered = True

@@ -1,6 +1,6 @@
 """What a group has committed, and committing: OffsetFetch and OffsetCommit.
 
-Versions with topic ids (10) are not used: names are what users give, and every broker takes them."""
+Versions with topic ids (10) are not used: users give names, and every broker takes them."""
 
 from __future__ import annotations
 

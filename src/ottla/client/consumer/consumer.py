@@ -6,7 +6,7 @@ when nothing has arrived, waits for it. Listeners run in the thread that polls."
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from ottla.base.types import TopicPartition
@@ -19,7 +19,6 @@ from ottla.client.consumer.async_consumer import (
     Offsets,
     Timestamp,
 )
-from ottla.client.consumer.buffer import Deserializer
 from ottla.client.consumer.config import ConsumerConfig
 from ottla.client.consumer.rebalance import Change
 from ottla.client.consumer.record import (
@@ -29,6 +28,7 @@ from ottla.client.consumer.record import (
     Record,
 )
 from ottla.client.errors import ClientClosed
+from ottla.client.serializers import Deserializer
 
 T = TypeVar("T")
 
@@ -51,8 +51,8 @@ class Consumer:
         profile: Profile | None = None,
         topics: str | Iterable[str] | re.Pattern[str] | None = None,
         listener: Any = None,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: str | Deserializer | None = None,
+        value_deserializer: str | Deserializer | None = None,
         **properties: Any,
     ) -> None:
         self._async = inner = AsyncConsumer(
@@ -87,9 +87,7 @@ class Consumer:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self.close(is_failed=error is not None)
 
-    def close(
-        self, timeout_s: float | None = DEFAULT_CLOSE_S, *, is_failed: bool = False
-    ) -> None:
+    def close(self, timeout_s: float | None = DEFAULT_CLOSE_S, *, is_failed: bool = False) -> None:
         """Commits what was handed out (auto-commit), tells the listener, leaves the group.
         `is_failed`: what was handed out last was not dealt with, and is not committed."""
         if self._is_closed:
@@ -149,9 +147,7 @@ class Consumer:
         self._check_open()
         inner = self._async
         deadline = inner._deadline(timeout_s)
-        while isinstance(
-            outcome := self._thread.run(inner._step(deadline, max_records)), Change
-        ):
+        while isinstance(outcome := self._thread.run(inner._step(deadline, max_records)), Change):
             self._tell(outcome)
         return outcome
 
@@ -207,9 +203,7 @@ class Consumer:
         """The offset of the next record that will be handed out."""
         return self._run(self._async.position(tp, timeout_s=timeout_s))
 
-    def seek(
-        self, tp: TopicPartition | tuple[str, int], offset: int | OffsetAndMetadata
-    ) -> None:
+    def seek(self, tp: TopicPartition | tuple[str, int], offset: int | OffsetAndMetadata) -> None:
         """Go on from this offset."""
         self._call(lambda: self._async.seek(tp, offset))
 
@@ -256,15 +250,13 @@ class Consumer:
         """The first record at or after each time; None where there is none."""
         return self._run(self._async.offsets_for_times(timestamps, timeout_s=timeout_s))
 
-    def partitions_for(
-        self, topic: str, *, timeout_s: float | None = None
-    ) -> list[TopicPartition]:
+    def partitions_for(self, topic: str, *, timeout_s: float | None = None) -> list[TopicPartition]:
         """Raises UnknownTopic."""
         return self._run(self._async.partitions_for(topic, timeout_s=timeout_s))
 
     # ---------------------------------------------------------------------------------- insides
 
-    def _run(self, coroutine: Any) -> Any:
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._is_closed:
             coroutine.close()
         self._check_open()

@@ -1,8 +1,8 @@
 """Keeps one fetch under way at every leader while there is room for what it brings.
 
-A partition is asked for while at most `max.partition.fetch.bytes` of it wait, so that while the user
-works on one answer the next is on its way; nothing is while `fetch.max.bytes` wait in all. `pump`
-looks at all of this and is called after every change; there is no task that waits for anything.
+A partition is asked for while at most `max.partition.fetch.bytes` of it wait, so that while the
+user works on one answer the next is on its way; nothing is while `fetch.max.bytes` wait in all.
+`pump` looks at all of this and is called after every change; no task waits for anything.
 
 A fetch that leaves out partitions because enough of them waits must not keep the connection for the
 whole of `fetch.max.wait.ms`: they may be wanted at any moment. It waits briefly, and longer each

@@ -210,9 +210,9 @@ class Subscription:
     def paused(self) -> set[TopicPartition]:
         return {tp for tp, state in self._states.items() if state.is_paused}
 
-    def positions(self, only: Iterable[TopicPartition] | None = None) -> Mapping[
-        TopicPartition, OffsetAndMetadata
-    ]:
+    def positions(
+        self, only: Iterable[TopicPartition] | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What may be committed: the positions that are known."""
         wanted = list(self._states) if only is None else list(only)
         found: dict[TopicPartition, OffsetAndMetadata] = {}

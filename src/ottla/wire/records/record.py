@@ -174,7 +174,7 @@ def decode_records(  # noqa: C901
                 key,
                 value,
                 () if position + 1 == end and not data[position]
-                else _read_headers(data, position, end),
+                else read_headers(data, position, end),
             ))  # fmt: skip
             position = end
         else:
@@ -239,7 +239,7 @@ def check_records(
         _, _, end, _, delta, _, key_length, value_start, value_length = fields
         if delta != index:
             raise InvalidBatch(f"record {index} has offset delta {delta}")
-        _read_headers(data, value_start + max(value_length, 0), end)
+        read_headers(data, value_start + max(value_length, 0), end)
         if key_length < 0:
             keyless.append(index)
     if require_keys and keyless:
@@ -337,7 +337,7 @@ def _walk(data: bytes, header: BatchHeader) -> Iterator[_Fields]:  # noqa: C901
     raise _malformed(f"the record at byte {start} does not parse")
 
 
-def _read_headers(data: bytes, position: int, end: int) -> tuple[Header, ...]:
+def read_headers(data: bytes, position: int, end: int) -> tuple[Header, ...]:
     """The headers of one record, which must end where the record does."""
     if position + 1 == end and data[position] == 0:
         return ()

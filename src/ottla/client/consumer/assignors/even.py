@@ -13,7 +13,9 @@ from ottla.client.consumer.protocol import MemberSubscription
 Assignment = dict[str, list[TopicPartition]]
 
 
-def assign_range(counts: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
+def assign_range(
+    counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
+) -> Assignment:
     """Of each topic, the first members get one partition more if it does not divide evenly."""
     assignment: Assignment = {member: [] for member in members}
     ordered = in_order(members)

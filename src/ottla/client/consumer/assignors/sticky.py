@@ -136,9 +136,7 @@ class _Shares:
                     return True
         return False
 
-    def _move(
-        self, giver: str, taker: str, topics: list[str], fresh: set[TopicPartition]
-    ) -> None:
+    def _move(self, giver: str, taker: str, topics: list[str], fresh: set[TopicPartition]) -> None:
         held = self._by_topic[giver]
         chosen = next((tp for topic in topics for tp in held[topic] if tp in fresh), None)
         if chosen is None:
