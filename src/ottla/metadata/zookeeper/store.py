@@ -1,0 +1,316 @@
+"""The MetadataStore port on ZooKeeper.
+
+    <root>/tree/…           the cluster's tree, in the memory of every broker (mirror.py)
+    <root>/leases/…         watched by the controller alone: it changes all the time
+    <root>/writers/<name>   the number of the last transaction that this writer committed
+
+A transaction is one multi: its checks, its ops, and last the writer's number. When a connection
+ends before the reply came, the writer's number tells, on the next connection and after a sync,
+whether it was carried out: requests of the old connection can no longer be by then. So `txn` keeps
+the port's promise that an error means "nothing was changed"; it may take as long as the ensemble is
+away, and whoever cannot wait bounds it and must then look at the image for the outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import ssl
+from collections.abc import Callable, Sequence
+
+from ottla.base.errors import ErrorCode, KafkaError, UserError
+from ottla.base.metadata import (
+    ANY_VERSION,
+    Change,
+    Check,
+    Create,
+    Delete,
+    Node,
+    Op,
+    TxnConflict,
+    WatchCallback,
+)
+from ottla.metadata.zookeeper import jute
+from ottla.metadata.zookeeper.jute import MultiFailed, OpCode, ZkCode, ZkError, ZkOp
+from ottla.metadata.zookeeper.mirror import Mirror
+from ottla.metadata.zookeeper.session import ConnectionLoss, SessionClosed, ZooKeeperSession
+
+logger = logging.getLogger(__name__)
+
+TREE = "/tree"
+LEASES = "/leases"
+WRITERS = "/writers"
+STRUCTURE = (
+    TREE, LEASES, WRITERS, f"{TREE}/controller", f"{TREE}/registrations", f"{TREE}/live",
+    f"{TREE}/topics", f"{TREE}/configs", f"{TREE}/configs/brokers",
+)  # fmt: skip
+"""Parents that ZooKeeper wants to exist."""
+DEFAULT_PORT = 2181
+
+
+class ZooKeeperStore:
+    """A `MetadataStore`. Made by `open`."""
+
+    def __init__(self, session: ZooKeeperSession, root: str, *, with_acl: bool) -> None:
+        self._session = session
+        self._root = root
+        self._acl = jute.CREATOR_ALL_ACL if with_acl else jute.OPEN_ACL
+        self._tree = Mirror(session, root + TREE, self._notify)
+        self._leases: Mirror | None = None
+        self._watches: list[tuple[str, WatchCallback]] = []
+        self._lease_watches: list[tuple[str, WatchCallback]] = []
+        self._lost_callbacks: list[Callable[[], None]] = []
+        self._writer = f"{root}{WRITERS}/{secrets.token_hex(8)}"
+        self._number = 0
+        self._lock = asyncio.Lock()
+        self._closed = False
+        session.on_event = self._on_event
+        session.on_connected = self._on_connected
+        session.on_lost = self._on_lost
+
+    @classmethod
+    async def open(
+        cls,
+        connect: str,
+        *,
+        session_timeout_ms: int,
+        connect_timeout_ms: int,
+        tls: ssl.SSLContext | None = None,
+        digest: str | None = None,
+    ) -> ZooKeeperStore:
+        """`connect` is Kafka's zookeeper.connect: host:port,host:port/root."""
+        servers, root = parse_connect(connect)
+        session = ZooKeeperSession(servers, timeout_ms=session_timeout_ms, tls=tls, digest=digest)
+        store = cls(session, root, with_acl=digest is not None)
+        try:
+            async with asyncio.timeout(connect_timeout_ms / 1000):
+                await session.start()
+        except TimeoutError:
+            await session.close()
+            raise UserError(
+                f"ZooKeeper at {connect} could not be reached in {connect_timeout_ms} ms; "
+                "is it running, and is zookeeper.connect right?"
+            ) from None
+        return store
+
+    # -------------------------------------------------------------------------------- the port
+
+    @property
+    def session_id(self) -> int:
+        return self._session.session_id
+
+    def on_session_lost(self, callback: Callable[[], None]) -> None:
+        self._lost_callbacks.append(callback)
+
+    async def load(self, prefix: str) -> tuple[dict[str, Node], int]:
+        await self._connected()
+        mirror, prefix = self._mirror_of(prefix)
+        return mirror.nodes(prefix), mirror.revision
+
+    def watch(self, prefix: str, callback: WatchCallback) -> Callable[[], None]:
+        entry = (prefix, callback)
+        if not prefix.startswith(LEASES):
+            self._watches.append(entry)
+            return lambda: self._watches.remove(entry)
+        if self._leases is None:
+            self._leases = Mirror(self._session, self._root + LEASES, self._notify_leases)
+            asyncio.get_running_loop().create_task(self._load_leases(self._leases))
+        self._lease_watches.append(entry)
+        return lambda: self._unwatch_lease(entry)
+
+    async def txn(self, checks: Sequence[Check], ops: Sequence[Op]) -> int:
+        async with self._lock:  # one at a time, so that the writer's number tells all
+            number = self._number + 1
+            zk_ops = self._zk_ops(checks, ops)
+            while True:
+                await self._connected()
+                committed = await self._try(zk_ops, number)
+                if committed is not None:
+                    self._number = number
+                    return committed
+
+    async def close(self) -> None:
+        self._closed = True
+        with contextlib.suppress(ZkError):
+            async with asyncio.timeout(1):
+                delete = ZkOp(OpCode.DELETE, self._writer)
+                await self._session.request(OpCode.DELETE, jute.op_body(delete, self._acl))
+        await self._session.close()
+
+    # ---------------------------------------------------------------------------- transactions
+
+    async def _try(self, ops: list[ZkOp], number: int) -> int | None:
+        """The zxid of the commit; None: it was not carried out for want of a connection."""
+        marker = ZkOp(OpCode.SET_DATA, self._writer, str(number).encode())
+        body = jute.multi([*ops, marker], self._acl)
+        try:
+            reply = await self._session.request(OpCode.MULTI, body)
+            jute.check_multi(reply.payload, reply.position)
+        except SessionClosed:
+            raise _closed() from None
+        except ConnectionLoss:
+            return await self._outcome(number)
+        except MultiFailed as failure:
+            raise self._conflict(ops, failure) from None
+        except ZkError as error:
+            if error.code in (ZkCode.SESSION_EXPIRED, ZkCode.SESSION_MOVED):
+                return await self._outcome(number)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"ZooKeeper refuses: {error}") from None
+        self._tree.committed(reply.zxid)
+        return reply.zxid
+
+    async def _outcome(self, number: int) -> int | None:
+        """Whether a transaction whose reply was lost has been carried out."""
+        while True:
+            await self._connected()
+            try:
+                await self._session.request(OpCode.SYNC, jute.string(self._writer))
+                reply = await self._session.request(
+                    OpCode.GET_DATA, jute.path_and_flag(self._writer)
+                )
+            except ConnectionLoss:
+                continue
+            data, stat = jute.read_data(reply.payload, reply.position)
+            if int(data) < number:
+                return None
+            self._tree.committed(stat.mzxid)
+            return stat.mzxid
+
+    def _zk_ops(self, checks: Sequence[Check], ops: Sequence[Op]) -> list[ZkOp]:
+        """A check of an absent path is the create that must follow it; ZooKeeper checks that a
+        node does not exist only by creating it."""
+        created = {op.path for op in ops if isinstance(op, Create)}
+        result: list[ZkOp] = []
+        for check in checks:
+            full = self._full(check.path)
+            if check.version is not None:
+                result.append(ZkOp(OpCode.CHECK, full, version=check.version))
+            elif check.path not in created:
+                result += [ZkOp(OpCode.CREATE, full), ZkOp(OpCode.DELETE, full)]
+        for op in ops:
+            full = self._full(op.path)
+            if isinstance(op, Create):
+                result.append(ZkOp(OpCode.CREATE, full, op.value, ephemeral=op.ephemeral))
+            elif isinstance(op, Delete):
+                result.append(ZkOp(OpCode.DELETE, full))
+            else:
+                result.append(ZkOp(OpCode.SET_DATA, full, op.value))
+        return result
+
+    def _conflict(self, ops: list[ZkOp], failure: MultiFailed) -> Exception:
+        if failure.index >= len(ops):
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._writer} is gone: {failure}")
+        op = ops[failure.index]
+        path = op.path.removeprefix(self._root).removeprefix(TREE)
+        if failure.code == ZkCode.NODE_EXISTS:
+            return TxnConflict(path, None, ANY_VERSION)
+        if failure.code in (ZkCode.NO_NODE, ZkCode.BAD_VERSION):
+            expected = op.version if op.code is OpCode.CHECK else ANY_VERSION
+            found = None if failure.code == ZkCode.NO_NODE else ANY_VERSION
+            return TxnConflict(path, expected, found)
+        if failure.code == ZkCode.NOT_EMPTY:
+            return TxnConflict(path, None, ANY_VERSION)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"ZooKeeper refuses {path}: {failure}")
+
+    # ------------------------------------------------------------------------------ the session
+
+    async def _on_connected(self) -> None:
+        await self._ensure_structure()
+        await self._tree.load()
+        if self._leases is not None:
+            await self._leases.load()
+
+    async def _ensure_structure(self) -> None:
+        parts = self._root.strip("/").split("/") if self._root else []
+        roots = ["/" + "/".join(parts[: depth + 1]) for depth in range(len(parts))]
+        writer = self._writer
+        wanted = [(path, b"") for path in roots]
+        wanted += [(self._root + path, b"") for path in STRUCTURE]
+        wanted.append((writer, b"0"))
+        creates = [
+            self._session.send(
+                OpCode.CREATE, jute.op_body(ZkOp(OpCode.CREATE, path, data), self._acl)
+            )
+            for path, data in wanted
+        ]
+        for result in await asyncio.gather(*creates, return_exceptions=True):
+            if isinstance(result, ZkError) and result.code != ZkCode.NODE_EXISTS:
+                raise result
+
+    def _on_event(self, event: jute.Event, zxid: int) -> None:
+        self._tree.on_event(event, zxid)
+        if self._leases is not None:
+            self._leases.on_event(event, zxid)
+
+    def _on_lost(self) -> None:
+        for callback in list(self._lost_callbacks):
+            callback()
+
+    async def _connected(self) -> None:
+        try:
+            await self._session.connected()
+        except SessionClosed:
+            raise _closed() from None
+
+    # -------------------------------------------------------------------------------- watchers
+
+    def _notify(self, revision: int, changes: list[Change]) -> None:
+        _tell(self._watches, revision, changes)
+
+    def _notify_leases(self, revision: int, changes: list[Change]) -> None:
+        below = [(LEASES + path, node) for path, node in changes]
+        _tell(self._lease_watches, revision, below)
+
+    def _unwatch_lease(self, entry: tuple[str, WatchCallback]) -> None:
+        self._lease_watches.remove(entry)
+        if not self._lease_watches:
+            self._leases = None
+
+    async def _load_leases(self, mirror: Mirror) -> None:
+        try:
+            await self._session.connected()
+            if self._leases is mirror:
+                await mirror.load()
+        except ZkError as error:
+            logger.debug("leases will be read on the next connection: %s", error)
+
+    def _mirror_of(self, path: str) -> tuple[Mirror, str]:
+        if path.startswith(LEASES) and self._leases is not None:
+            return self._leases, path.removeprefix(LEASES)
+        return self._tree, path
+
+    def _full(self, path: str) -> str:
+        return self._root + path if path.startswith(LEASES) else self._root + TREE + path
+
+
+def _tell(
+    watches: list[tuple[str, WatchCallback]], revision: int, changes: Sequence[Change]
+) -> None:
+    """Watchers are told of a revision even when nothing below their prefix changed by it: they may
+    be waiting for it."""
+    for prefix, callback in tuple(watches):
+        seen = [change for change in changes if change[0].startswith(prefix)]
+        try:
+            callback(revision, seen)
+        except Exception:
+            logger.exception("a metadata watcher of %s failed", prefix)
+
+
+def parse_connect(connect: str) -> tuple[list[tuple[str, int]], str]:
+    """Servers and root of `host:port,host:port/root`; UserError if it cannot be read."""
+    addresses, slash, root = connect.strip().partition("/")
+    servers: list[tuple[str, int]] = []
+    for address in addresses.split(","):
+        host, colon, port = address.strip().rpartition(":")
+        if not colon:
+            host, port = address.strip(), str(DEFAULT_PORT)
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise UserError(f"zookeeper.connect={connect} must look like host:port,host:port/root.")
+        servers.append((host.strip("[]"), int(port)))
+    path = root.strip("/")
+    return servers, f"/{path}" if slash and path else ""
+
+
+def _closed() -> KafkaError:
+    return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "The metadata store is closed.")
