@@ -48,11 +48,15 @@ class GroupCoordinator:
         settings = RuntimeSettings(
             config.offsets_topic_compression_codec, config.offsets_load_buffer_size
         )
-        self.runtime = CoordinatorRuntime(ports, lambda: GroupShard(self.settings), settings)
+        self.serves_consumer_protocol = "consumer" in config.group_coordinator_rebalance_protocols
+        self.runtime = CoordinatorRuntime(ports, self._new_shard, settings)
         self._is_open = True
         self._creation: asyncio.Task[None] | None = None
         self._told_reason = ""
         self._retention: asyncio.Task[None] | None = None
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(self.settings, self._broker.image)
 
     # --------------------------------------------------------------------------- life and death
 

@@ -17,6 +17,8 @@ from ottla.broker.handlers import (
     add_partitions_to_txn,
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -89,6 +91,8 @@ HANDLERS: dict[int, Handler] = {
     61: describe_producers.handle,
     65: describe_transactions.handle,
     66: list_transactions.handle,
+    68: consumer_group_heartbeat.handle,
+    69: consumer_group_describe.handle,
     74: list_config_resources.handle,
     75: describe_topic_partitions.handle,
 }

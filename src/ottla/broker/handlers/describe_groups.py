@@ -1,6 +1,7 @@
 """DescribeGroups (key 15), versions 0–6: state, protocol and members of groups.
 
-- A group that is not known is Dead; from version 6 with GROUP_ID_NOT_FOUND too (KIP-1043).
+- A group that is not known is Dead; from version 6 with GROUP_ID_NOT_FOUND too (KIP-1043). So is a
+  group of the consumer protocol, which ConsumerGroupDescribe describes.
 - Metadata of members is told of stable groups only, assignments always.
 - Authorized operations (KIP-430, version 3) only when asked for: all, without an authorizer."""
 
@@ -46,9 +47,5 @@ def _finished(group: Body, operations: int, tells_not_found: bool) -> Body:
     if group.get("error_code"):
         return group
     if group["group_state"] == GroupState.DEAD.value and tells_not_found:
-        return {
-            **group,
-            "error_code": ErrorCode.GROUP_ID_NOT_FOUND,
-            "error_message": f"Group {group['group_id']} not found.",
-        }
-    return {**group, "authorized_operations": operations}
+        return {**group, "error_code": ErrorCode.GROUP_ID_NOT_FOUND}
+    return {**group, "authorized_operations": operations, "error_message": None}

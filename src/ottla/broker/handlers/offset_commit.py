@@ -4,6 +4,8 @@
   version 10, UNKNOWN_TOPIC_ID); the others of the request are committed all the same.
 - Versions 2–4 may bring a retention of their own, which gives the offsets an expire time.
 - A group that does not exist: GROUP_ID_NOT_FOUND from version 9, ILLEGAL_GENERATION before.
+- A member of the consumer protocol needs version 9 (else UNSUPPORTED_VERSION), and its present
+  epoch (else STALE_MEMBER_EPOCH).
 - All commits that arrive together are one batch in the log, and answered when it is committed."""
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 API_KEY = 8
-_FIRST_WITH_GROUP_NOT_FOUND = 9
+_FIRST_WITH_MEMBER_EPOCH = 9
 _FIRST_WITH_TOPIC_IDS = 10
 
 
@@ -41,7 +43,8 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
         generation=request.generation_id_or_member_epoch,
         retention_ms=request.retention_time_ms,
         topics=topics,
-        knows_group_not_found=context.api_version >= _FIRST_WITH_GROUP_NOT_FOUND,
+        knows_group_not_found=context.api_version >= _FIRST_WITH_MEMBER_EPOCH,
+        knows_member_epochs=context.api_version >= _FIRST_WITH_MEMBER_EPOCH,
     )
     parked = ParkedRequest(lambda code: finish(commit_error(event, code)), finish)
     event.token = parked

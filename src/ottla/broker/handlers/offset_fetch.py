@@ -5,12 +5,13 @@
 - Errors of the group are the answer's from version 2; in version 1 they are every partition's.
 - Many groups from version 8 (KIP-709). Topic ids from version 10: an unknown one is
   UNKNOWN_TOPIC_ID; an offset that was committed for an earlier topic of the same name is none.
+- Member id and epoch (version 9) of a member of a consumer group: UNKNOWN_MEMBER_ID,
+  STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION if it speaks the classic protocol.
 - `require_stable` (version 7, KIP-447): an offset that an open transaction wants to change is
   answered UNSTABLE_OFFSET_COMMIT.
 
 Deviations: the answer always waits until what it tells is committed, as Kafka's does with
-`require_stable`; Kafka's would else tell the previous offset. A member epoch is not looked at:
-groups of the classic protocol have none."""
+`require_stable`; Kafka's would else tell the previous offset."""
 
 from __future__ import annotations
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 API_KEY = 9
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8
+_FIRST_WITH_MEMBER_EPOCH = 9
 _FIRST_WITH_TOPIC_IDS = 10
 
 
@@ -68,13 +70,22 @@ def _ask(
         return {"topics": [_failed(topic, code) for topic in topics or ()]}
 
     def finish(body: Body) -> Body:
-        if by_id and topics is None:
+        if by_id and topics is None and not body.get("error_code"):
             return {**body, "topics": _with_ids(broker, body["topics"])}
+        if body.get("error_code"):
+            return on_error(body["error_code"])
         return {**body, "topics": [*body["topics"], *unknown]}
 
     token = _Finished(parked.part(on_error), finish)
     broker.group_coordinator.submit(
-        OffsetsRequested(token, group.group_id, topics=topics, require_stable=require_stable)
+        OffsetsRequested(
+            token,
+            group.group_id,
+            topics=topics,
+            require_stable=require_stable,
+            member_id=group.member_id if version >= _FIRST_WITH_MEMBER_EPOCH else None,
+            member_epoch=group.member_epoch if version >= _FIRST_WITH_MEMBER_EPOCH else -1,
+        )
     )
 
 

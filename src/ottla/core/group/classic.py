@@ -34,10 +34,10 @@ from enum import Enum
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.core.coordinator import Token
+from ottla.core.group.embedded_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from ottla.core.group.events import Protocols
 from ottla.core.group.member import Member
 from ottla.core.group.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
-from ottla.core.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 
 
 class GroupState(Enum):

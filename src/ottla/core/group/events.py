@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 from ottla.base.types import ZERO_UUID
 from ottla.core.coordinator import Producer, Token
+from ottla.core.group.consumer_records import Assignment
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names of assignors in the member's order of preference, with its metadata for each."""
 
 NO_GENERATION = -1
 UNKNOWN_MEMBER = ""
+UNCHANGED = -1
 
 
 @dataclass(slots=True)
@@ -82,6 +84,25 @@ class LeaveRequested(GroupEvent):
     members: Sequence[LeavingMember]
 
 
+@dataclass(slots=True)
+class ConsumerHeartbeat(GroupEvent):
+    """ConsumerGroupHeartbeat: joins, goes on or leaves, by its epoch. None: as it was before."""
+
+    member_id: str
+    member_epoch: int
+    client_id: str
+    client_host: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = UNCHANGED
+    topics: Sequence[str] | None = None
+    pattern: str | None = None
+    assignor: str | None = None
+    owned: Assignment | None = None
+    new_id: str = ""
+    """The id of a member that brings none."""
+
+
 # --------------------------------------------------------------------------- timers and failures
 
 
@@ -125,6 +146,38 @@ class StaticMemberNotWritten(GroupEvent):
     old_session_timeout_ms: int
 
 
+@dataclass(slots=True)
+class RevocationTimedOut(GroupEvent):
+    """A member of a consumer group has not given up its partitions in time."""
+
+    member_id: str
+    member_epoch: int
+
+
+@dataclass(slots=True)
+class RejoinTimedOut(GroupEvent):
+    """A classic member of a consumer group has not joined again in time."""
+
+    member_id: str
+
+
+@dataclass(slots=True)
+class ResyncTimedOut(GroupEvent):
+    """A classic member of a consumer group has joined and not asked for its assignment in time."""
+
+    member_id: str
+
+
+@dataclass(slots=True)
+class GroupDowngraded(GroupEvent):
+    """A consumer group has become a classic group, whose members are to join it."""
+
+
+@dataclass(slots=True)
+class ConsumerChangeNotWritten(GroupEvent):
+    pass
+
+
 # ------------------------------------------------------------------------------------- offsets
 
 
@@ -153,6 +206,8 @@ class CommitRequested(GroupEvent):
     """Whether the client expects GROUP_ID_NOT_FOUND."""
     producer: Producer | None = None
     """Whose transaction the offsets belong to (TxnOffsetCommit)."""
+    knows_member_epochs: bool = True
+    """Whether the request is of a version that members of the consumer protocol may use."""
 
     @property
     def commutes(self) -> bool:
@@ -170,6 +225,8 @@ class OffsetsRequested(GroupEvent):
     topics: Sequence[FetchTopic] | None
     """None: all."""
     require_stable: bool = False
+    member_id: str | None = None
+    member_epoch: int = -1
 
 
 class OffsetsOfTopic(NamedTuple):
@@ -187,6 +244,11 @@ class OffsetDeleteRequested(GroupEvent):
 
 @dataclass(slots=True)
 class DescribeRequested(GroupEvent):
+    pass
+
+
+@dataclass(slots=True)
+class ConsumerDescribeRequested(GroupEvent):
     pass
 
 

@@ -3,6 +3,7 @@
 Who may commit
 - a member of the present generation, unless the group waits for its leader's assignment
   (REBALANCE_IN_PROGRESS: the client is to join again first);
+- a member of a consumer group, in its present epoch (STALE_MEMBER_EPOCH: it is to ask for that);
 - anyone without member id and generation, while the group has no members. That is how consumers
   that assign partitions to themselves, and administrators, commit; the group is made by it;
 - in a transaction, anyone without member id and generation at any time, as old producers have
@@ -11,7 +12,8 @@ Who may commit
 When offsets expire, `offsets.retention.minutes` after
 - the last commit, of a group that only commits;
 - the group became empty (or, where that is not known, the last commit);
-- the last commit, of topics that a stable group of consumers has no subscription to.
+- the last commit, of topics that a stable group of consumers has no subscription to, or a group of
+  the consumer protocol, whatever its state.
 An offset that has an expire time of its own goes at that time. Those of other groups stay."""
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.core.coordinator import Body, Decision
 from ottla.core.group.classic import ClassicGroup, GroupState
+from ottla.core.group.consumer_group import ConsumerGroup, ConsumerMember
 from ottla.core.group.events import (
     CommitPartition,
     CommitRequested,
@@ -32,6 +35,7 @@ from ottla.core.group.events import (
 from ottla.core.group.offset_store import OffsetStore
 from ottla.core.group.rebalance import restart_session
 from ottla.core.group.records import NO_EPOCH, NO_TIMESTAMP, CommittedOffset, OffsetRecord
+from ottla.core.group.registry import Group
 from ottla.core.group.turn import Turn
 
 NO_OFFSET = -1
@@ -41,7 +45,7 @@ LAST_TIMESTAMP = 2**63 - 1
 # -------------------------------------------------------------------------------------- committing
 
 
-def commit(group: ClassicGroup | None, event: CommitRequested, turn: Turn) -> None:
+def commit(group: Group | None, event: CommitRequested, turn: Turn) -> None:
     try:
         _check_commit(group, event, turn)
     except KafkaError as error:
@@ -71,14 +75,54 @@ def commit(group: ClassicGroup | None, event: CommitRequested, turn: Turn) -> No
     turn.decision.respond(event.token, {"topics": topics})
 
 
-def _check_commit(group: ClassicGroup | None, event: CommitRequested, turn: Turn) -> None:
-    """Raises KafkaError. A commit is as good as a heartbeat."""
+def _check_commit(group: Group | None, event: CommitRequested, turn: Turn) -> None:
+    """Raises KafkaError."""
     if group is None:
         if event.generation < 0:
             return
         if event.knows_group_not_found and event.producer is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    if isinstance(group, ConsumerGroup):
+        _check_consumer_commit(group, event)
+    else:
+        _check_classic_commit(group, event, turn)
+
+
+def _check_consumer_commit(group: ConsumerGroup, event: CommitRequested) -> None:
+    if event.generation < 0 and not group.members:
+        return
+    in_transaction = event.producer is not None
+    names_nobody = event.generation < 0 and not event.member_id and event.instance_id is None
+    if in_transaction and names_nobody:
+        return
+    member = group.member(event.member_id)
+    if not in_transaction and member.classic is None and not event.knows_member_epochs:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "OffsetCommit version 9 or above must be used by members using the modern group "
+            "protocol.",
+        )
+    try:
+        _check_epoch(member, event.generation)
+    except KafkaError:
+        if in_transaction:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from None
+        raise
+
+
+def _check_epoch(member: ConsumerMember, epoch: int) -> None:
+    if epoch != member.epoch:
+        is_classic = member.classic is not None
+        raise KafkaError(
+            ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH,
+            f"The received member epoch {epoch} does not match the expected member epoch "
+            f"{member.epoch}.",
+        )
+
+
+def _check_classic_commit(group: ClassicGroup, event: CommitRequested, turn: Turn) -> None:
+    """A commit is as good as a heartbeat."""
     if group.state is GroupState.EMPTY and event.generation < 0:
         return
     if event.generation < 0 and not event.member_id and event.instance_id is None:
@@ -115,8 +159,20 @@ def _committed(committed: CommitPartition, code: ErrorCode) -> Body:
 # ---------------------------------------------------------------------------------------- fetching
 
 
-def fetch(store: OffsetStore, event: OffsetsRequested, decision: Decision) -> None:
-    """A group that is not known has no offsets; that is no error."""
+def fetch(
+    store: OffsetStore, group: Group | None, event: OffsetsRequested, decision: Decision
+) -> None:
+    """A group that is not known has no offsets; that is no error. A member of a consumer group that
+    says which epoch it is in must be in it."""
+    try:
+        if isinstance(group, ConsumerGroup) and not (
+            event.member_id is None and event.member_epoch < 0
+        ):
+            _check_epoch(group.member(event.member_id or ""), event.member_epoch)
+    except KafkaError as error:
+        body = {"group_id": event.group_id, "error_code": error.code, "topics": []}
+        decision.respond(event.token, body)
+        return
     known = store.topics(event.group_id)
 
     def is_unstable(topic: str, partition: int) -> bool:
@@ -178,12 +234,16 @@ def no_offset(partition: int, code: ErrorCode = ErrorCode.NONE) -> Body:
 
 
 def delete(
-    store: OffsetStore, group: ClassicGroup | None, event: OffsetDeleteRequested, decision: Decision
+    store: OffsetStore, group: Group | None, event: OffsetDeleteRequested, decision: Decision
 ) -> None:
     if group is None:
         decision.respond(event.token, {"error_code": ErrorCode.GROUP_ID_NOT_FOUND, "topics": []})
         return
-    if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+    if (
+        isinstance(group, ClassicGroup)
+        and group.state is not GroupState.EMPTY
+        and not group.uses_consumer_protocol
+    ):
         decision.respond(event.token, {"error_code": ErrorCode.NON_EMPTY_GROUP, "topics": []})
         return
     topics: list[Body] = []
@@ -220,7 +280,7 @@ def forget_topic(store: OffsetStore, event: TopicDeleted, decision: Decision) ->
                 decision.records.append(OffsetRecord(group_id, event.topic, partition, None))
 
 
-def expire(store: OffsetStore, group: ClassicGroup, turn: Turn) -> bool:
+def expire(store: OffsetStore, group: Group, turn: Turn) -> bool:
     """Whether no offset of the group is left."""
     topics = store.topics(group.group_id)
     if not topics:
@@ -244,9 +304,9 @@ def expire(store: OffsetStore, group: ClassicGroup, turn: Turn) -> bool:
     return nothing_left and not store.has_pending(group.group_id)
 
 
-def _retention_start(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
+def _retention_start(group: Group) -> Callable[[CommittedOffset], int] | None:
     """From when on each offset's retention counts; None: nothing expires."""
-    if group.protocol_type is None:
+    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return lambda value: value.commit_timestamp_ms
     if group.state is GroupState.EMPTY:
         emptied_ms = group.state_timestamp_ms

@@ -23,7 +23,8 @@ tombstone, the thing named by the key is gone.
                                               assignment: bytes            x   x   x   x   x
 
 Kafka 4 writes offsets in version 4, or 1 where they have an expire time of their own, and groups in
-version 3; so do we. We read them all. Key kinds 3 and up belong to newer group protocols."""
+version 3; so do we. We read them all. Key kinds 3 to 8 and 16 are those of consumer groups, see
+consumer_records.py; others belong to kinds of groups that are not known here."""
 
 from __future__ import annotations
 
@@ -32,7 +33,21 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from ottla.base.types import ZERO_UUID
-from ottla.wire.compile import decode_uvarint, encode_uvarint
+from ottla.core.group.consumer_records import (
+    ConsumerRecord,
+    decode_consumer_record,
+    encode_consumer_record,
+)
+from ottla.core.group.record_fields import (
+    INT16,
+    INT32,
+    INT64,
+    Reader,
+    key_bytes,
+    key_string,
+    nullable_key_string,
+)
+from ottla.wire.compile import encode_uvarint
 
 OFFSET_KEYS = (0, 1)
 OFFSET_KEY = 1
@@ -47,9 +62,6 @@ NO_TIMESTAMP = -1
 NO_EPOCH = -1
 MAX_REMEMBERED_KEYS = 16_384
 
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
 _OFFSET_HEAD = struct.Struct(">hqi")
 
 
@@ -97,21 +109,23 @@ class GroupRecord(NamedTuple):
     value: GroupMetadata | None
 
 
-GroupTopicRecord: TypeAlias = OffsetRecord | GroupRecord
+GroupTopicRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerRecord
 
 
 def encode_record(record: GroupTopicRecord) -> tuple[bytes, bytes | None]:
     if isinstance(record, OffsetRecord):
         key = _offset_key(record.group_id, record.topic, record.partition)
         return key, None if record.value is None else encode_offset(record.value)
-    key = _INT16.pack(GROUP_KEY) + _string(record.group_id)
+    if not isinstance(record, GroupRecord):
+        return encode_consumer_record(record)
+    key = INT16.pack(GROUP_KEY) + key_string(record.group_id)
     return key, None if record.value is None else encode_group(record.value)
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupTopicRecord | None:
     """None for a kind that is not known here. ValueError: it is malformed."""
     try:
-        reader = _Reader(key)
+        reader = Reader(key)
         kind = reader.int16()
         if kind in OFFSET_KEYS:
             group_id, topic, partition = reader.string(), reader.string(), reader.int32()
@@ -120,15 +134,15 @@ def decode_record(key: bytes, value: bytes | None) -> GroupTopicRecord | None:
         if kind == GROUP_KEY:
             group_id = reader.string()
             return GroupRecord(group_id, None if value is None else decode_group(value))
-        return None
+        return decode_consumer_record(kind, reader, value)
     except (struct.error, IndexError) as error:
         raise ValueError(f"a record of the offsets topic ends too early: {error}") from None
 
 
 @lru_cache(maxsize=MAX_REMEMBERED_KEYS)
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    names = _string(group_id) + _string(topic)
-    return _INT16.pack(OFFSET_KEY) + names + _INT32.pack(partition)
+    names = key_string(group_id) + key_string(topic)
+    return INT16.pack(OFFSET_KEY) + names + INT32.pack(partition)
 
 
 # ------------------------------------------------------------------------------------- offsets
@@ -138,9 +152,9 @@ def encode_offset(value: CommittedOffset) -> bytes:
     metadata = value.metadata.encode()
     if value.expire_timestamp_ms != NO_TIMESTAMP:
         return b"".join((
-            _INT16.pack(OFFSET_VERSION_WITH_EXPIRY), _INT64.pack(value.offset),
-            _INT16.pack(len(metadata)), metadata,
-            _INT64.pack(value.commit_timestamp_ms), _INT64.pack(value.expire_timestamp_ms),
+            INT16.pack(OFFSET_VERSION_WITH_EXPIRY), INT64.pack(value.offset),
+            INT16.pack(len(metadata)), metadata,
+            INT64.pack(value.commit_timestamp_ms), INT64.pack(value.expire_timestamp_ms),
         ))  # fmt: skip
     tagged = b"\x00"
     if value.topic_id != ZERO_UUID:
@@ -148,13 +162,13 @@ def encode_offset(value: CommittedOffset) -> bytes:
     return b"".join((
         _OFFSET_HEAD.pack(OFFSET_VERSION, value.offset, value.leader_epoch),
         encode_uvarint(len(metadata) + 1), metadata,
-        _INT64.pack(value.commit_timestamp_ms), tagged,
+        INT64.pack(value.commit_timestamp_ms), tagged,
     ))  # fmt: skip
 
 
 def decode_offset(data: bytes) -> CommittedOffset:
-    reader = _Reader(data)
-    version = reader.version()
+    reader = Reader(data)
+    version = reader.version(LAST_VERSION, FLEXIBLE_VERSION)
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else NO_EPOCH
     metadata = reader.string()
@@ -173,31 +187,31 @@ def decode_offset(data: bytes) -> CommittedOffset:
 
 def encode_group(value: GroupMetadata) -> bytes:
     parts = [
-        _INT16.pack(GROUP_VERSION),
-        _string(value.protocol_type),
-        _INT32.pack(value.generation),
-        _nullable_string(value.protocol_name),
-        _nullable_string(value.leader_id),
-        _INT64.pack(value.state_timestamp_ms),
-        _INT32.pack(len(value.members)),
+        INT16.pack(GROUP_VERSION),
+        key_string(value.protocol_type),
+        INT32.pack(value.generation),
+        nullable_key_string(value.protocol_name),
+        nullable_key_string(value.leader_id),
+        INT64.pack(value.state_timestamp_ms),
+        INT32.pack(len(value.members)),
     ]
     for member in value.members:
         parts += (
-            _string(member.member_id),
-            _nullable_string(member.instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
-            _INT32.pack(member.rebalance_timeout_ms),
-            _INT32.pack(member.session_timeout_ms),
-            _bytes(member.subscription),
-            _bytes(member.assignment),
+            key_string(member.member_id),
+            nullable_key_string(member.instance_id),
+            key_string(member.client_id),
+            key_string(member.client_host),
+            INT32.pack(member.rebalance_timeout_ms),
+            INT32.pack(member.session_timeout_ms),
+            key_bytes(member.subscription),
+            key_bytes(member.assignment),
         )
     return b"".join(parts)
 
 
 def decode_group(data: bytes) -> GroupMetadata:
-    reader = _Reader(data)
-    version = reader.version()
+    reader = Reader(data)
+    version = reader.version(LAST_VERSION, FLEXIBLE_VERSION)
     protocol_type = reader.string()
     generation = reader.int32()
     protocol_name = reader.nullable_string()
@@ -210,7 +224,7 @@ def decode_group(data: bytes) -> GroupMetadata:
     )
 
 
-def _read_member(reader: _Reader, version: int) -> MemberMetadata:
+def _read_member(reader: Reader, version: int) -> MemberMetadata:
     member_id = reader.string()
     instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
@@ -224,89 +238,3 @@ def _read_member(reader: _Reader, version: int) -> MemberMetadata:
         member_id, instance_id, client_id, client_host,
         rebalance_timeout_ms, session_timeout_ms, subscription, assignment,
     )  # fmt: skip
-
-
-# --------------------------------------------------------------------------------------- parts
-
-
-def _string(text: str) -> bytes:
-    encoded = text.encode()
-    return _INT16.pack(len(encoded)) + encoded
-
-
-def _nullable_string(text: str | None) -> bytes:
-    return b"\xff\xff" if text is None else _string(text)
-
-
-def _bytes(data: bytes) -> bytes:
-    return _INT32.pack(len(data)) + data
-
-
-class _Reader:
-    """Reads a key, or a value once `version` was read. Raises struct.error, IndexError or
-    ValueError where the bytes are not what they should be."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = memoryview(data)
-        self._position = 0
-        self._flexible = False
-
-    def version(self) -> int:
-        version = self.int16()
-        if not 0 <= version <= LAST_VERSION:
-            raise ValueError(f"version {version} of a record is not known")
-        self._flexible = version >= FLEXIBLE_VERSION
-        return version
-
-    def int16(self) -> int:
-        return self._number(_INT16)
-
-    def int32(self) -> int:
-        return self._number(_INT32)
-
-    def int64(self) -> int:
-        return self._number(_INT64)
-
-    def _number(self, kind: struct.Struct) -> int:
-        value: int = kind.unpack_from(self._data, self._position)[0]
-        self._position += kind.size
-        return value
-
-    def _uvarint(self) -> int:
-        value, self._position = decode_uvarint(self._data, self._position)
-        return value
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise ValueError("a string that must be there is null")
-        return text
-
-    def nullable_string(self) -> str | None:
-        size = self._uvarint() - 1 if self._flexible else self.int16()
-        return None if size < 0 else str(self._take(size), "utf-8")
-
-    def blob(self) -> bytes:
-        return bytes(self._take(self._uvarint() - 1 if self._flexible else self.int32()))
-
-    def array_length(self) -> int:
-        length = self._uvarint() - 1 if self._flexible else self.int32()
-        if not 0 <= length <= len(self._data):
-            raise ValueError(f"an array claims {length} elements")
-        return length
-
-    def tagged_fields(self) -> dict[int, bytes]:
-        if not self._flexible:
-            return {}
-        fields = {}
-        for _ in range(self._uvarint()):
-            tag = self._uvarint()
-            fields[tag] = bytes(self._take(self._uvarint()))
-        return fields
-
-    def _take(self, size: int) -> memoryview:
-        start, end = self._position, self._position + size
-        if size < 0 or end > len(self._data):
-            raise ValueError(f"a field of {size} bytes does not fit into the record")
-        self._position = end
-        return self._data[start:end]

@@ -20,16 +20,35 @@ class GroupSettings:
     session, and nobody notices that its client has gone."""
     max_pending_joins: int = 10_000
     """How many members of a group may have been given an id and not have come back with it."""
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_assignment_interval_ms: int = 1_000
+    """How long after an assignment of a consumer group the next is made at the earliest."""
+    consumer_max_size: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is the default."""
+    can_upgrade: bool = True
+    """Whether a classic group becomes a consumer group when a member of that protocol joins it."""
+    can_downgrade: bool = True
+    """Whether a consumer group becomes a classic group when only members of that are left."""
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
 
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupSettings:
+        policy = config.group_consumer_migration_policy.lower()
         return cls(
             min_session_timeout_ms=config.group_min_session_timeout_ms,
             max_session_timeout_ms=config.group_max_session_timeout_ms,
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
             max_size=config.group_max_size,
+            consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+            consumer_max_size=config.group_consumer_max_size,
+            consumer_assignors=tuple(config.group_consumer_assignors),
+            can_upgrade=policy in ("upgrade", "bidirectional"),
+            can_downgrade=policy in ("downgrade", "bidirectional"),
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
         )

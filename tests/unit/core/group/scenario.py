@@ -25,7 +25,7 @@ NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)
 
 def subscription(*topics: str) -> bytes:
     names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
-    return struct.pack(">hi", 1, len(topics)) + names + b"\xff\xff\xff\xff"
+    return struct.pack(">hi", 0, len(topics)) + names + b"\xff\xff\xff\xff"
 
 
 RANGE: events.Protocols = (("range", subscription("t")),)
@@ -144,14 +144,18 @@ class Scenario:
     def restarted(self, settings: GroupSettings | None = None) -> Scenario:
         """Another coordinator that has loaded this one's log."""
         other = Scenario(settings or self.settings)
-        other.now_ms = self.now_ms
-        for entry in self.log:
-            if entry.commit is None:
-                other.write(entry.key, entry.value, entry.producer_id)
-            else:
-                other.end_transaction(entry.producer_id, commit=entry.commit)
-        other.carry_out(other.shard.loaded(self.now_ms))
+        other.load(self)
         return other
+
+    def load(self, before: Scenario) -> None:
+        """Be another coordinator after that one."""
+        self.now_ms = before.now_ms
+        for entry in before.log:
+            if entry.commit is None:
+                self.write(entry.key, entry.value, entry.producer_id)
+            else:
+                self.end_transaction(entry.producer_id, commit=entry.commit)
+        self.carry_out(self.shard.loaded(self.now_ms))
 
     # -------------------------------------------------------------------------------- requests
 
@@ -270,11 +274,13 @@ class Scenario:
 
     @property
     def group(self) -> ClassicGroup:
-        return self.shard.groups[GROUP]
+        group = self.shard.groups.classic(GROUP)
+        assert group is not None
+        return group
 
     @property
     def state(self) -> GroupState:
-        group = self.shard.groups.get(GROUP)
+        group = self.shard.groups.classic(GROUP)
         return GroupState.DEAD if group is None else group.state
 
     def offset(self, topic: str, partition: int, group: str = GROUP) -> CommittedOffset | None:

@@ -1,0 +1,43 @@
+"""ConsumerGroupDescribe (key 69), versions 0–1: groups of the consumer protocol and their members.
+
+- Not known, or a classic group: GROUP_ID_NOT_FOUND, with a message. No id: INVALID_GROUP_ID.
+- Version 1 tells which protocol each member speaks.
+- Authorized operations only when asked for: all, without an authorizer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
+from ottla.broker.parked_request import ParkedRequests
+from ottla.broker.topic_views import requested_operations
+from ottla.core.group.events import ConsumerDescribeRequested
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+API_KEY = 69
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+    operations = requested_operations(request.include_authorized_operations, GROUP_OPERATIONS)
+
+    def finish(groups: list[Body]) -> Body:
+        return {"groups": [{**group, "authorized_operations": operations} for group in groups]}
+
+    parked = ParkedRequests(finish)
+    for group_id in request.group_ids:
+        if not broker.group_coordinator.serves_consumer_protocol:
+            parked.add(_error(group_id, ErrorCode.UNSUPPORTED_VERSION))
+        elif not group_id:
+            parked.add(_error(group_id, ErrorCode.INVALID_GROUP_ID))
+        else:
+            token = parked.part(lambda code, id=group_id: _error(id, code))  # type: ignore[misc]
+            broker.group_coordinator.submit(ConsumerDescribeRequested(token, group_id))
+    return parked.response()
+
+
+def _error(group_id: str, code: ErrorCode) -> Body:
+    return {"group_id": group_id, "error_code": code}

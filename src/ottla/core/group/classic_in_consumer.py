@@ -1,0 +1,260 @@
+"""Members of a consumer group that speak the classic protocol (KIP-848, online migration).
+
+To them the group looks like a classic one that somebody else leads: JoinGroup and SyncGroup are
+answered at once, with the assignment that the broker has made; the generation is their member
+epoch. When something is to change, a heartbeat tells them to join again. What they own they say in
+their subscription; with an eager assignor that is nothing, for they have given up everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.core.coordinator import Body
+from ottla.core.group.consumer_group import NO_METADATA, ConsumerGroup, ConsumerMember
+from ottla.core.group.consumer_heartbeat import check_room, take_over
+from ottla.core.group.consumer_rebalance import (
+    Plan,
+    cancel_timers,
+    rejoin_key,
+    restart_session,
+    resync_key,
+    tombstones,
+)
+from ottla.core.group.consumer_records import (
+    Assignment,
+    ClassicMetadata,
+    ConsumerRecord,
+    MemberMetadata,
+    MemberState,
+)
+from ottla.core.group.embedded_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    Subscription,
+    read_subscription,
+)
+from ottla.core.group.events import (
+    UNKNOWN_MEMBER,
+    HeartbeatReceived,
+    JoinRequested,
+    LeaveRequested,
+    LeavingMember,
+    RejoinTimedOut,
+    ResyncTimedOut,
+    SyncRequested,
+)
+from ottla.core.group.membership import left
+from ottla.core.group.migration import (
+    assignment_bytes,
+    is_downgraded_without,
+    write_classic,
+)
+from ottla.core.group.rebalance import join_error
+from ottla.core.group.topics import TopicsView
+from ottla.core.group.turn import Turn
+
+# --------------------------------------------------------------------------------------- joining
+
+
+def join(group: ConsumerGroup, event: JoinRequested, turn: Turn) -> Body:
+    """The answer. Raises KafkaError."""
+    is_unknown = event.member_id == UNKNOWN_MEMBER
+    prefix = event.instance_id or event.client_id
+    member_id = f"{prefix}-{event.new_id}" if is_unknown else event.member_id
+    check_room(group, member_id, turn)
+    subscription = _subscription(group, event)
+    if is_unknown and event.instance_id is None and event.member_id_required:
+        return join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    plan = Plan.of(group)
+    replaced = group.static_member(event.instance_id) if is_unknown else None
+    before = _find(plan, event, member_id, turn)
+    after = before._replace(metadata=_metadata(before.metadata, event, subscription))
+    is_changed = plan.put_member(after, turn)
+    plan.next_epoch_if(is_changed, turn)
+    plan.assign_if_due(turn)
+    after = plan.reconcile(after, _with_ids(subscription.owned, turn.topics), turn)
+    turn.decision.cancel_timer(rejoin_key(group, member_id))
+    group.awaited_joins.discard(member_id)
+    if replaced is not None:
+        cancel_timers(group, replaced.member_id, turn)
+    if replaced is not None and is_downgraded_without(group, [replaced], turn, after):
+        write_classic(plan, _tombstones(plan), turn)
+    else:
+        restart_session(group, after, turn)
+        turn.decision.start_timer(
+            resync_key(group, member_id),
+            event.rebalance_timeout_ms,
+            ResyncTimedOut(None, group.group_id, member_id),
+        )
+    return {
+        "generation_id": after.epoch,
+        "protocol_type": CONSUMER_PROTOCOL_TYPE,
+        "protocol_name": event.protocols[0][0],
+        "leader": "",
+        "member_id": member_id,
+        "members": [],
+    }
+
+
+def _tombstones(plan: Plan) -> list[ConsumerRecord]:
+    """Of the group as it is planned; static members that were renamed are gone already."""
+    planned = ConsumerGroup(plan.group.group_id)
+    planned.members, planned.targets, planned.patterns = plan.members, plan.targets, plan.patterns
+    planned.has_subscription_metadata = plan.group.has_subscription_metadata
+    return tombstones(planned)
+
+
+def _subscription(group: ConsumerGroup, event: JoinRequested) -> Subscription:
+    is_supported = (
+        event.protocol_type == CONSUMER_PROTOCOL_TYPE
+        and event.protocols
+        and group.supports_classic(name for name, _ in event.protocols)
+    )
+    try:
+        if is_supported:
+            return read_subscription(event.protocols[0][1])
+    except ValueError:
+        pass
+    raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _find(plan: Plan, event: JoinRequested, member_id: str, turn: Turn) -> ConsumerMember:
+    group = plan.group
+    new = ConsumerMember(member_id, NO_METADATA)
+    if event.instance_id is None:
+        return group.members.get(member_id, new)
+    if event.member_id != UNKNOWN_MEMBER:
+        return group.known_member(member_id, event.instance_id)
+    known = group.static_member(event.instance_id)
+    return new if known is None else take_over(plan, known, member_id, turn)
+
+
+def _metadata(
+    known: MemberMetadata, event: JoinRequested, subscription: Subscription
+) -> MemberMetadata:
+    return MemberMetadata(
+        instance_id=event.instance_id or known.instance_id,
+        rack_id=subscription.rack_id or known.rack_id,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        topics=tuple(sorted(set(subscription.topics))),
+        pattern=None,
+        rebalance_timeout_ms=event.rebalance_timeout_ms,
+        assignor=None,
+        classic=ClassicMetadata(event.session_timeout_ms, event.protocols),
+    )
+
+
+def _with_ids(owned: Mapping[str, frozenset[int]], topics: TopicsView) -> Assignment:
+    return {
+        topics.topics[name].topic_id: partitions
+        for name, partitions in owned.items()
+        if partitions and name in topics.topics
+    }
+
+
+# ----------------------------------------------------------------------------- syncs, heartbeats
+
+
+def sync(group: ConsumerGroup, event: SyncRequested, turn: Turn) -> Body:
+    """The answer. Raises KafkaError."""
+    member, classic = _classic_member(group, event.member_id, event.instance_id)
+    if event.generation != member.epoch:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    name, metadata = classic.protocols[0]
+    if event.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or (
+        event.protocol_name not in (None, name)
+    ):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.epoch > member.epoch and member.state != MemberState.UNREVOKED_PARTITIONS:
+        _await_join(group, member, turn)
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    turn.decision.cancel_timer(resync_key(group, member.member_id))
+    restart_session(group, member, turn)
+    return {
+        "protocol_type": event.protocol_type,
+        "protocol_name": event.protocol_name,
+        "assignment": assignment_bytes(metadata, member.assigned, turn.topics),
+    }
+
+
+def heartbeat(group: ConsumerGroup, event: HeartbeatReceived, turn: Turn) -> None:
+    """Raises KafkaError."""
+    member, _ = _classic_member(group, event.member_id, event.instance_id)
+    if event.generation != member.epoch:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    restart_session(group, member, turn)
+    # It joins again if the group has changed, if it has to give up partitions, or if what it waits
+    # for has become free.
+    if (
+        member.epoch < group.epoch
+        or member.state == MemberState.UNREVOKED_PARTITIONS
+        or (
+            member.state == MemberState.UNRELEASED_PARTITIONS
+            and not _waits_for_others(group, member)
+        )
+    ):
+        _await_join(group, member, turn)
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    return any(
+        group.is_owned_by_another(topic_id, partition, member.member_id)
+        for topic_id, partitions in group.targets.get(member.member_id, {}).items()
+        for partition in partitions - member.assigned.get(topic_id, frozenset())
+    )
+
+
+def _await_join(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+    """The first time that it is told, the time for it begins to run."""
+    if member.member_id in group.awaited_joins:
+        return
+    group.awaited_joins.add(member.member_id)
+    turn.decision.start_timer(
+        rejoin_key(group, member.member_id),
+        member.metadata.rebalance_timeout_ms,
+        RejoinTimedOut(None, group.group_id, member.member_id),
+    )
+
+
+def _classic_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[ConsumerMember, ClassicMetadata]:
+    member = group.known_member(member_id, instance_id)
+    if member.classic is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol."
+        )
+    return member, member.classic
+
+
+# --------------------------------------------------------------------------------------- leaving
+
+
+def leave(group: ConsumerGroup, event: LeaveRequested) -> tuple[list[ConsumerMember], Body]:
+    """Who leaves, and the answer. Members of the consumer protocol are removed so too, by
+    administrators."""
+    leaving: dict[str, ConsumerMember] = {}
+    answers = []
+    for each in event.members:
+        code = ErrorCode.NONE
+        try:
+            member = _leaving_member(group, each)
+            if member.member_id in leaving:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            leaving[member.member_id] = member
+        except KafkaError as error:
+            code = error.code
+        answers.append(left(each, code))
+    return list(leaving.values()), {"members": answers}
+
+
+def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerMember:
+    if leaving.member_id == UNKNOWN_MEMBER:
+        # An administrator removes a static member, whose id nobody else knows.
+        member = group.static_member(leaving.instance_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+    return group.known_member(leaving.member_id, leaving.instance_id)

@@ -1,0 +1,267 @@
+"""ConsumerGroupHeartbeat: members join, go on and leave.
+
+epoch  means
+ 0     joins, or joins again with nothing
+ > 0   goes on; it must be the epoch that it was told last, or the one before, in case the answer
+       was lost, with no partitions but those that it has been given
+-1     leaves
+-2     a static member stops for a while: its partitions are kept for it until its session ends,
+       and whoever comes next with its instance id takes its place"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.core.coordinator import Body
+from ottla.core.group.consumer_group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    NO_METADATA,
+    NOTHING,
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroup,
+    ConsumerMember,
+)
+from ottla.core.group.consumer_rebalance import Plan, restart_session
+from ottla.core.group.consumer_records import (
+    Assignment,
+    CurrentRecord,
+    MemberMetadata,
+    MemberState,
+)
+from ottla.core.group.events import UNCHANGED, ConsumerHeartbeat
+from ottla.core.group.topic_pattern import InvalidPattern, compile_pattern
+from ottla.core.group.turn import Turn
+
+_FIRST_WITH_CLIENTS_OWN_IDS = 1
+
+
+def check(event: ConsumerHeartbeat, version: int, assignors: Collection[str]) -> None:
+    """What can be said of a request by itself. Raises KafkaError."""
+    epoch = event.member_epoch
+    if version >= _FIRST_WITH_CLIENTS_OWN_IDS or epoch > 0 or epoch == LEAVE_EPOCH:
+        _refuse_if(not event.member_id.strip(), "MemberId can't be empty.")
+    _refuse_if(not event.group_id.strip(), "GroupId can't be empty.")
+    _refuse_if(_is_empty(event.instance_id), "InstanceId can't be empty.")
+    _refuse_if(_is_empty(event.rack_id), "RackId can't be empty.")
+    if epoch == JOIN_EPOCH:
+        _check_first(event)
+    _refuse_if(
+        epoch == STATIC_LEAVE_EPOCH and event.instance_id is None, "InstanceId can't be null."
+    )
+    _refuse_if(epoch < STATIC_LEAVE_EPOCH, "MemberEpoch is invalid.")
+    if event.assignor is not None and event.assignor not in assignors:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {event.assignor} is not supported. "
+            f"Supported assignors: {', '.join(assignors)}.",
+        )
+    if event.pattern:
+        check_pattern(event.pattern)
+
+
+def _check_first(event: ConsumerHeartbeat) -> None:
+    _refuse_if(
+        event.rebalance_timeout_ms == UNCHANGED,
+        "RebalanceTimeoutMs must be provided in first request.",
+    )
+    _refuse_if(
+        event.owned is None or bool(event.owned), "TopicPartitions must be empty when (re-)joining."
+    )
+    _refuse_if(
+        event.topics is None and event.pattern is None,
+        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+    )
+
+
+def check_pattern(pattern: str) -> None:
+    try:
+        compile_pattern(pattern)
+    except InvalidPattern as error:
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}.",
+        ) from None
+
+
+def _is_empty(text: str | None) -> bool:
+    return text is not None and not text.strip()
+
+
+def _refuse_if(is_wrong: bool, message: str) -> None:
+    if is_wrong:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+# ------------------------------------------------------------------------------- joining, going on
+
+
+def beat(group: ConsumerGroup, event: ConsumerHeartbeat, turn: Turn) -> Body:
+    """The answer. Raises KafkaError."""
+    if _is_all_as_before(group, event, turn):
+        member = group.members[event.member_id]
+        restart_session(group, member, turn)
+        return _answer(member, turn)
+    check_room(group, event.member_id, turn)
+    member_id = event.member_id or event.new_id
+    plan = Plan.of(group)
+    before = _find(plan, event, member_id, turn)
+    after = before._replace(metadata=_metadata(before.metadata, event))
+    return proceed(plan, before, after, event, turn)
+
+
+def proceed(
+    plan: Plan,
+    before: ConsumerMember,
+    after: ConsumerMember,
+    event: ConsumerHeartbeat,
+    turn: Turn,
+) -> Body:
+    group = plan.group
+    is_changed = plan.put_member(after, turn)
+    plan.next_epoch_if(is_changed, turn)
+    plan.assign_if_due(turn)
+    after = plan.reconcile(after, event.owned, turn)
+    restart_session(group, after, turn)
+    body = _answer(after, turn)
+    is_full = event.member_epoch == JOIN_EPOCH or (
+        event.rebalance_timeout_ms != UNCHANGED
+        and (event.topics is not None or event.pattern is not None)
+        and event.owned is not None
+    )
+    if is_full or before.assigned != after.assigned:
+        body["assignment"] = {"topic_partitions": described(after.assigned)}
+    return body
+
+
+def _answer(member: ConsumerMember, turn: Turn) -> Body:
+    return {
+        "member_id": member.member_id,
+        "member_epoch": member.epoch,
+        "heartbeat_interval_ms": turn.consumer_heartbeat_interval_ms,
+    }
+
+
+def _is_all_as_before(group: ConsumerGroup, event: ConsumerHeartbeat, turn: Turn) -> bool:
+    """Nearly every heartbeat only says that its member lives."""
+    member = group.members.get(event.member_id)
+    return (
+        member is not None
+        and member.classic is None
+        and event.member_epoch == member.epoch == group.assignment_epoch == group.epoch
+        and event.topics is event.pattern is event.assignor is event.rack_id is None
+        and event.instance_id is None
+        and event.rebalance_timeout_ms == UNCHANGED
+        and group.topics_revision == turn.topics.revision
+        and member.state == MemberState.STABLE
+        and event.client_id == member.metadata.client_id
+        and event.client_host == member.metadata.client_host
+    )
+
+
+def described(assignment: Assignment) -> list[Body]:
+    return [
+        {"topic_id": topic_id, "partitions": sorted(partitions)}
+        for topic_id, partitions in assignment.items()
+    ]
+
+
+def check_room(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+    largest = turn.settings.consumer_max_size
+    if len(group.members) >= largest and member_id not in group.members:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {largest} members.",
+        )
+
+
+def _find(plan: Plan, event: ConsumerHeartbeat, member_id: str, turn: Turn) -> ConsumerMember:
+    """Who sends this, as it is known so far; one that joins may be new. Raises KafkaError."""
+    group, is_join = plan.group, event.member_epoch == JOIN_EPOCH
+    if event.instance_id is None:
+        if is_join and member_id not in group.members:
+            return ConsumerMember(member_id, NO_METADATA)
+        member = group.member(member_id)
+        _check_epoch(member, event)
+        return member
+    if not is_join:
+        member = group.known_member(member_id, event.instance_id)
+        _check_epoch(member, event)
+        return member
+    known = group.static_member(event.instance_id)
+    if known is None:
+        return group.members.get(member_id) or ConsumerMember(member_id, NO_METADATA)
+    if known.member_id == member_id and known.epoch != STATIC_LEAVE_EPOCH:
+        return known  # it has not heard the answer to its first request
+    if known.classic is None and known.epoch != STATIC_LEAVE_EPOCH:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {event.instance_id} cannot join the group "
+            f"because the instance id is owned by {known.member_id} member.",
+        )
+    return take_over(plan, known, member_id, turn)
+
+
+def take_over(plan: Plan, known: ConsumerMember, member_id: str, turn: Turn) -> ConsumerMember:
+    """A static member has come back. What it had is its own again; what it was to give up it has
+    lost already, as it has nothing."""
+    member = known._replace(member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    plan.rename_member(known, member, turn)
+    return member
+
+
+def _check_epoch(member: ConsumerMember, event: ConsumerHeartbeat) -> None:
+    epoch = event.member_epoch
+    if epoch == JOIN_EPOCH or epoch == member.epoch:
+        return
+    if epoch == member.previous_epoch and _is_subset(event.owned, member.assigned):
+        return
+    relation = "greater" if epoch > member.epoch else "smaller"
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by "
+        f"the group coordinator ({member.epoch}). The member must abandon all its partitions and "
+        "rejoin.",
+    )
+
+
+def _is_subset(owned: Assignment | None, assigned: Assignment) -> bool:
+    return owned is not None and all(
+        partitions <= assigned.get(topic_id, frozenset()) for topic_id, partitions in owned.items()
+    )
+
+
+def _metadata(known: MemberMetadata, event: ConsumerHeartbeat) -> MemberMetadata:
+    """What the request does not say is as it was."""
+    timeout_ms = event.rebalance_timeout_ms
+    return MemberMetadata(
+        instance_id=_or(event.instance_id, known.instance_id),
+        rack_id=_or(event.rack_id, known.rack_id),
+        client_id=event.client_id,
+        client_host=event.client_host,
+        topics=known.topics if event.topics is None else tuple(sorted(set(event.topics))),
+        pattern=_or(event.pattern, known.pattern),
+        rebalance_timeout_ms=known.rebalance_timeout_ms if timeout_ms == UNCHANGED else timeout_ms,
+        assignor=_or(event.assignor, known.assignor),
+        classic=None,
+    )
+
+
+def _or(value: str | None, known: str | None) -> str | None:
+    return known if value is None else value
+
+
+# --------------------------------------------------------------------------------------- leaving
+
+
+def find_leaving(group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerMember:
+    """Raises KafkaError."""
+    return group.known_member(event.member_id, event.instance_id)
+
+
+def pause(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+    """A static member leaves, and will be back."""
+    left = member._replace(epoch=STATIC_LEAVE_EPOCH, pending_revocation=NOTHING)
+    record = CurrentRecord(group.group_id, member.member_id, left.current)
+    turn.decision.records.append(record)

@@ -1,0 +1,345 @@
+"""What follows when a consumer group changes: its epoch, its target assignment, its members' steps.
+
+A change of who is in the group, of what they subscribe to or of those topics begins a new group
+epoch. The target assignment is made anew for it, at once or, if the last one was made less than
+`group.consumer.assignment.interval.ms` ago, with a later heartbeat, so that many changes are one
+assignment. Then each member is brought to it, one step per heartbeat (reconciliation.py).
+
+Nothing is changed here: all is said in records, which are computed as if those before them were
+applied already."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ottla.core.group.assignors import ASSIGNORS, MemberSpec
+from ottla.core.group.consumer_group import (
+    NOTHING,
+    ConsumerGroup,
+    ConsumerMember,
+    topics_of,
+)
+from ottla.core.group.consumer_records import (
+    NO_HASH,
+    Assignment,
+    ConsumerRecord,
+    CurrentRecord,
+    GroupEpoch,
+    GroupEpochRecord,
+    MemberRecord,
+    MemberState,
+    PatternRecord,
+    ResolvedPattern,
+    SubscriptionMetadataRecord,
+    TargetEpoch,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from ottla.core.group.events import (
+    ConsumerChangeNotWritten,
+    RevocationTimedOut,
+    SessionExpired,
+)
+from ottla.core.group.reconciliation import reconcile
+from ottla.core.group.topic_pattern import compile_pattern
+from ottla.core.group.topics import TopicsView
+from ottla.core.group.turn import Turn
+
+PATTERNS_CHECKED_AFTER_MS = 1_000
+"""While topics come and go all the time, patterns are matched against them this often at most."""
+
+# ---------------------------------------------------------------------------------------- timers
+
+
+def session_key(group: ConsumerGroup, member_id: str) -> tuple[str, ...]:
+    return ("session", group.group_id, member_id)
+
+
+def revocation_key(group: ConsumerGroup, member_id: str) -> tuple[str, ...]:
+    return ("revocation", group.group_id, member_id)
+
+
+def rejoin_key(group: ConsumerGroup, member_id: str) -> tuple[str, ...]:
+    return ("rejoin", group.group_id, member_id)
+
+
+def resync_key(group: ConsumerGroup, member_id: str) -> tuple[str, ...]:
+    return ("resync", group.group_id, member_id)
+
+
+def restart_session(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+    classic = member.classic
+    turn.decision.start_timer(
+        session_key(group, member.member_id),
+        turn.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms,
+        SessionExpired(None, group.group_id, member.member_id),
+    )
+
+
+def start_revocation_timer(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+    turn.decision.start_timer(
+        revocation_key(group, member.member_id),
+        member.metadata.rebalance_timeout_ms,
+        RevocationTimedOut(None, group.group_id, member.member_id, member.epoch),
+    )
+
+
+def cancel_timers(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+    for key in (session_key, revocation_key, rejoin_key, resync_key):
+        turn.decision.cancel_timer(key(group, member_id))
+    group.awaited_joins.discard(member_id)
+
+
+# ---------------------------------------------------------------------------------- the next epoch
+
+
+@dataclass
+class Plan:
+    """A group as it will be when the records so far are applied."""
+
+    group: ConsumerGroup
+    members: dict[str, ConsumerMember]
+    targets: dict[str, Assignment]
+    patterns: dict[str, ResolvedPattern]
+    epoch: int
+    metadata_hash: int
+    assignment_epoch: int
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Old id -> new id, of static members that have come back."""
+    has_old_patterns: bool = False
+    """Whether patterns have not been matched against the topics of now, to do it a bit later."""
+
+    @classmethod
+    def of(cls, group: ConsumerGroup) -> Plan:
+        return cls(
+            group,
+            dict(group.members),
+            dict(group.targets),
+            dict(group.patterns),
+            group.epoch,
+            group.metadata_hash,
+            group.assignment_epoch,
+        )
+
+    # -------------------------------------------------------------------------------- members
+
+    def put_member(self, member: ConsumerMember, turn: Turn) -> bool:
+        """Take in a member, new or changed. Whether that changes what the group subscribes to."""
+        old = self.members.get(member.member_id)
+        self.members[member.member_id] = member
+        if old is not None and old.metadata == member.metadata:
+            return False
+        record = MemberRecord(self.group.group_id, member.member_id, member.metadata)
+        turn.decision.records.append(record)
+        return old is None or (
+            (old.metadata.topics, old.metadata.pattern or "")
+            != (member.metadata.topics, member.metadata.pattern or "")
+        )
+
+    def rename_member(self, old: ConsumerMember, new: ConsumerMember, turn: Turn) -> None:
+        """A static member has come back under another id; it has all that it had."""
+        group_id = self.group.group_id
+        self.drop_member(old.member_id, turn)
+        target = self.group.targets.get(old.member_id, NOTHING)
+        self.renamed[old.member_id] = new.member_id
+        self.members[new.member_id], self.targets[new.member_id] = new, target
+        turn.decision.records += (
+            MemberRecord(group_id, new.member_id, new.metadata),
+            TargetRecord(group_id, new.member_id, target),
+            CurrentRecord(group_id, new.member_id, new.current),
+        )
+
+    def drop_member(self, member_id: str, turn: Turn) -> None:
+        group_id = self.group.group_id
+        self.members.pop(member_id, None)
+        self.targets.pop(member_id, None)
+        turn.decision.records += (
+            CurrentRecord(group_id, member_id, None),
+            TargetRecord(group_id, member_id, None),
+            MemberRecord(group_id, member_id, None),
+        )
+
+    # ---------------------------------------------------------------------------------- epochs
+
+    def next_epoch_if(self, is_changed: bool, turn: Turn) -> None:
+        """Begin a new group epoch if the subscriptions have changed or their topics have."""
+        group = self.group
+        topics_changed = group.topics_revision != turn.topics.revision
+        if not is_changed and not topics_changed:
+            return
+        if self._match_patterns(turn):
+            is_changed = True
+        if not self.has_old_patterns:
+            group.topics_revision = turn.topics.revision
+        known = hash_of_topics(topics_of(self.members.values(), self.patterns), turn.topics)
+        if known != self.metadata_hash:
+            is_changed = True
+        turn.decision.if_failed = ConsumerChangeNotWritten(None, group.group_id)
+        if is_changed:
+            self.epoch += 1
+            self.metadata_hash = known
+            value = GroupEpoch(self.epoch, known)
+            turn.decision.records.append(GroupEpochRecord(group.group_id, value))
+            if group.has_subscription_metadata:
+                record = SubscriptionMetadataRecord(group.group_id, None)
+                turn.decision.records.append(record)
+
+    def _match_patterns(self, turn: Turn) -> bool:
+        """Match the patterns against the topics that there are. Whether any matches others than it
+        did before, or is used no more."""
+        used = dict.fromkeys(
+            member.metadata.pattern for member in self.members.values() if member.metadata.pattern
+        )
+        records, group = turn.decision.records, self.group
+        is_changed = False
+        for pattern in [each for each in self.patterns if each not in used]:
+            del self.patterns[pattern]
+            records.append(PatternRecord(group.group_id, pattern, None))
+            is_changed = True
+        may_refresh = turn.now_ms - group.patterns_checked_ms >= PATTERNS_CHECKED_AFTER_MS
+        for pattern in used:
+            known = self.patterns.get(pattern)
+            if known is not None and not may_refresh:
+                self.has_old_patterns = True
+                continue
+            topics = matching_topics(pattern, turn.topics)
+            if known is None or known.topics != topics:
+                value = ResolvedPattern(topics, turn.topics.revision, turn.now_ms)
+                self.patterns[pattern] = value
+                records.append(PatternRecord(group.group_id, pattern, value))
+                is_changed = True
+        if used and may_refresh:
+            group.patterns_checked_ms = turn.now_ms
+        return is_changed
+
+    # ------------------------------------------------------------------------------ assignment
+
+    def assign_if_due(self, turn: Turn) -> None:
+        """Make the target assignment of the present epoch, unless that is to wait."""
+        group = self.group
+        if self.epoch <= self.assignment_epoch:
+            return
+        age_ms = turn.now_ms - group.assignment_timestamp_ms
+        if 0 <= age_ms < turn.consumer_assignment_interval_ms and len(self.members) > 1:
+            return
+        assign = ASSIGNORS[self.choose_assignor(turn)]
+        counts = {
+            topic.topic_id: len(topic.partitions)
+            for topic in map(
+                turn.topics.topics.get, topics_of(self.members.values(), self.patterns)
+            )
+            if topic is not None
+        }
+        assigned = assign(self._specs(turn), counts)
+        records = turn.decision.records
+        for member_id, target in assigned.items():
+            if target != self.targets.get(member_id):
+                self.targets[member_id] = target
+                records.append(TargetRecord(group.group_id, member_id, target))
+        self.assignment_epoch = self.epoch
+        value = TargetEpoch(self.epoch, turn.now_ms)
+        records.append(TargetEpochRecord(group.group_id, value))
+
+    def choose_assignor(self, turn: Turn) -> str:
+        """The one that most members ask for; of equals, the one that was configured first."""
+        names = turn.settings.consumer_assignors
+        votes = dict.fromkeys(names, 0)
+        for member in self.members.values():
+            if member.metadata.assignor in votes:
+                votes[member.metadata.assignor] += 1
+        return max(names, key=lambda name: votes[name])
+
+    def _specs(self, turn: Turn) -> dict[str, MemberSpec]:
+        known: dict[tuple[tuple[str, ...], str | None], frozenset[bytes]] = {}
+        specs = {}
+        for member_id, member in self.members.items():
+            metadata = member.metadata
+            key = (metadata.topics, metadata.pattern)
+            topic_ids = known.get(key)
+            if topic_ids is None:
+                names = topics_of((member,), self.patterns)
+                topic_ids = known[key] = frozenset(
+                    topic.topic_id
+                    for topic in map(turn.topics.topics.get, names)
+                    if topic is not None
+                )
+            target = self.targets.get(member_id, NOTHING)
+            specs[member_id] = MemberSpec(topic_ids, target, metadata.instance_id)
+        return specs
+
+    # --------------------------------------------------------------------------- reconciliation
+
+    def reconcile(
+        self, member: ConsumerMember, owned: Assignment | None, turn: Turn
+    ) -> ConsumerMember:
+        """Bring a member one step further. Returns it as it is then. Raises KafkaError."""
+        group = self.group
+
+        def is_taken(topic_id: bytes, partition: int) -> bool:
+            owner = group.owners.get(topic_id, {}).get(partition)
+            return owner is not None and self.renamed.get(owner, owner) != member.member_id
+
+        target = self.targets.get(member.member_id, NOTHING)
+        moved = reconcile(member, self.assignment_epoch, target, is_taken, owned)
+        self.members[member.member_id] = moved
+        if moved.current != member.current:
+            record = CurrentRecord(group.group_id, member.member_id, moved.current)
+            turn.decision.records.append(record)
+            if moved.classic is None:
+                if moved.state == MemberState.UNREVOKED_PARTITIONS:
+                    start_revocation_timer(group, moved, turn)
+                else:
+                    turn.decision.cancel_timer(revocation_key(group, member.member_id))
+        return moved
+
+
+def remove_members(group: ConsumerGroup, members: Iterable[ConsumerMember], turn: Turn) -> None:
+    """They leave, or are lost. Who stays gets what they had, with the next heartbeats."""
+    plan = Plan.of(group)
+    for member in members:
+        plan.drop_member(member.member_id, turn)
+        cancel_timers(group, member.member_id, turn)
+    plan.next_epoch_if(True, turn)
+
+
+# ---------------------------------------------------------------------------------------- topics
+
+
+def matching_topics(pattern: str, view: TopicsView) -> tuple[str, ...]:
+    """The cluster's own topics are never meant by a pattern."""
+    compiled = compile_pattern(pattern)
+    names = (topic.name for topic in view.topics.values() if not topic.is_internal)
+    return tuple(sorted(name for name in names if compiled.matches(name)))
+
+
+def hash_of_topics(names: Iterable[str], view: TopicsView) -> int:
+    """A number for the topics that exist of these, and their partitions; 0 for none. Another than
+    Kafka's for the same topics: if it takes over the group, that costs one rebalance."""
+    hashed = hashlib.blake2b(digest_size=8)
+    is_empty = True
+    for name in sorted(names):
+        topic = view.topics.get(name)
+        if topic is not None:
+            is_empty = False
+            shape = (len(name), name, topic.topic_id.hex(), len(topic.partitions))
+            hashed.update(repr(shape).encode())
+    return NO_HASH if is_empty else int.from_bytes(hashed.digest(), "big", signed=True)
+
+
+def tombstones(group: ConsumerGroup) -> list[ConsumerRecord]:
+    """By which nothing is left of the group."""
+    group_id = group.group_id
+    metadata = (
+        [SubscriptionMetadataRecord(group_id, None)] if group.has_subscription_metadata else []
+    )
+    return [
+        *(CurrentRecord(group_id, each, None) for each in group.members),
+        *(TargetRecord(group_id, each, None) for each in group.targets),
+        TargetEpochRecord(group_id, None),
+        *(MemberRecord(group_id, each, None) for each in group.members),
+        *(PatternRecord(group_id, each, None) for each in group.patterns),
+        *metadata,
+        GroupEpochRecord(group_id, None),
+    ]

@@ -1,0 +1,293 @@
+"""Who is in the groups of a shard: requests and timers of members, whichever protocol they and
+their groups speak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.core.coordinator import Token
+from ottla.core.group import (
+    classic_in_consumer,
+    consumer_heartbeat,
+    events,
+    join,
+    membership,
+    migration,
+    rebalance,
+)
+from ottla.core.group.classic import ClassicGroup, GroupState
+from ottla.core.group.consumer_group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroup,
+    ConsumerMember,
+)
+from ottla.core.group.consumer_rebalance import (
+    remove_members,
+    restart_session,
+    start_revocation_timer,
+    tombstones,
+)
+from ottla.core.group.consumer_records import MemberState
+from ottla.core.group.events import UNKNOWN_MEMBER
+from ottla.core.group.offset_store import OffsetStore
+from ottla.core.group.records import GroupRecord
+from ottla.core.group.registry import Groups
+from ottla.core.group.turn import Turn
+
+Decider = Callable[[Any, Turn], None]
+
+
+class Members:
+    def __init__(self, groups: Groups, offsets: OffsetStore) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        self.deciders: Mapping[type, Decider] = {
+            events.HeartbeatReceived: self._heartbeat,
+            events.ConsumerHeartbeat: self._consumer_heartbeat,
+            events.JoinRequested: self._join,
+            events.SyncRequested: self._sync,
+            events.LeaveRequested: self._leave,
+            events.SessionExpired: self._expire_session,
+            events.InitialDelayEnded: self._if_classic(rebalance.end_initial_delay),
+            events.JoinTimedOut: self._if_classic(_end_join),
+            events.SyncTimedOut: self._if_classic(membership.expire_syncs),
+            events.AssignmentNotWritten: self._if_classic(membership.retry_assignment),
+            events.EmptyGroupNotWritten: self._if_classic(membership.become_empty_unwritten),
+            events.StaticMemberNotWritten: self._if_classic(join.undo_replacement),
+            events.GroupDowngraded: self._if_classic(_rebalance_downgraded),
+            events.RevocationTimedOut: self._expire_revocation,
+            events.RejoinTimedOut: self._expire_member,
+            events.ResyncTimedOut: self._expire_member,
+            events.ConsumerChangeNotWritten: self._start_anew,
+        }
+
+    # ---------------------------------------------------------------------------- life and death
+
+    def loaded(self, turn_for: Callable[[str], Turn], max_size: int) -> None:
+        """Members are taken to be alive, and have a session from now on."""
+        for group in self._groups.values():
+            turn = turn_for(group.group_id)
+            if isinstance(group, ConsumerGroup):
+                _start_timers(group, turn)
+                continue
+            for classic in group.members.values():
+                rebalance.restart_session(group, classic, turn)
+            if len(group.members) > max_size:
+                rebalance.prepare(group, turn)
+
+    def waiting(self) -> list[Token]:
+        return [
+            token
+            for group in self._groups.values()
+            if isinstance(group, ClassicGroup)
+            for member in group.members.values()
+            for token in (member.join_token, member.sync_token)
+            if token is not None
+        ]
+
+    def _if_classic(self, decide: Callable[[ClassicGroup, Any, Turn], None]) -> Decider:
+        def decide_if_classic(event: events.GroupEvent, turn: Turn) -> None:
+            group = self._groups.classic(event.group_id)
+            if group is not None:
+                decide(group, event, turn)
+                self._forget_if_blank(group)
+
+        return decide_if_classic
+
+    def _forget_if_blank(self, group: ClassicGroup) -> None:
+        if group.is_blank and not self._offsets.has_any(group.group_id):
+            self._groups.pop(group.group_id, None)
+
+    # -------------------------------------------------------------------------- classic protocol
+
+    def _join(self, event: events.JoinRequested, turn: Turn) -> None:
+        group = self._groups.get(event.group_id)
+        if isinstance(group, ConsumerGroup):
+            if group.members:
+                self._join_consumer(group, event, turn)
+                return
+            if event.member_id == UNKNOWN_MEMBER:
+                # What is left of an empty group of the other protocol makes way.
+                turn.decision.records += tombstones(group)
+                group = self._groups[event.group_id] = ClassicGroup(event.group_id, turn.now_ms)
+            else:
+                group = None
+        if group is None and event.member_id != UNKNOWN_MEMBER:
+            error = rebalance.join_error(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id)
+            turn.decision.respond(event.token, error)
+            return
+        if group is None:
+            group = self._groups[event.group_id] = ClassicGroup(event.group_id, turn.now_ms)
+        join.join(group, event, turn)
+        self._forget_if_blank(group)
+
+    def _join_consumer(self, group: ConsumerGroup, event: events.JoinRequested, turn: Turn) -> None:
+        try:
+            body = classic_in_consumer.join(group, event, turn)
+        except KafkaError as error:
+            _take_back(group, turn)
+            is_full = error.code == ErrorCode.GROUP_MAX_SIZE_REACHED
+            body = rebalance.join_error(error.code, UNKNOWN_MEMBER if is_full else event.member_id)
+        turn.decision.respond(event.token, body)
+
+    def _sync(self, event: events.SyncRequested, turn: Turn) -> None:
+        group = self._groups.get(event.group_id)
+        if isinstance(group, ClassicGroup):
+            membership.sync(group, event, turn)
+            return
+        try:
+            if group is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            body = classic_in_consumer.sync(group, event, turn)
+        except KafkaError as error:
+            body = rebalance.sync_error(error.code)
+        turn.decision.respond(event.token, body)
+
+    def _heartbeat(self, event: events.HeartbeatReceived, turn: Turn) -> None:
+        code = ErrorCode.NONE
+        try:
+            group = self._groups.get(event.group_id)
+            if group is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if isinstance(group, ConsumerGroup):
+                classic_in_consumer.heartbeat(group, event, turn)
+            else:
+                membership.heartbeat(group, event, turn)
+        except KafkaError as error:
+            code = error.code
+        turn.decision.respond(event.token, {"error_code": code})
+
+    def _leave(self, event: events.LeaveRequested, turn: Turn) -> None:
+        group = self._groups.get(event.group_id)
+        if group is None:
+            code = ErrorCode.UNKNOWN_MEMBER_ID
+            members = [membership.left(each, code) for each in event.members]
+            turn.decision.respond(event.token, {"members": members})
+        elif isinstance(group, ConsumerGroup):
+            leaving, body = classic_in_consumer.leave(group, event)
+            self._remove(group, leaving, turn)
+            turn.decision.respond(event.token, body)
+        else:
+            membership.leave(group, event, turn)
+            self._forget_if_blank(group)
+
+    # -------------------------------------------------------------------------- consumer protocol
+
+    def _consumer_heartbeat(self, event: events.ConsumerHeartbeat, turn: Turn) -> None:
+        group = self._groups.get(event.group_id)
+        try:
+            if event.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+                body = self._leave_consumer(_consumer(group, event.group_id), event, turn)
+            elif isinstance(group, ConsumerGroup):
+                body = consumer_heartbeat.beat(group, event, turn)
+            else:
+                body = self._begin_consumer(group, event, turn)
+        except KafkaError as error:
+            _take_back(group, turn)
+            body = {"error_code": error.code, "error_message": error.message}
+        turn.decision.respond(event.token, body)
+
+    def _begin_consumer(
+        self, group: ClassicGroup | None, event: events.ConsumerHeartbeat, turn: Turn
+    ) -> dict[str, Any]:
+        """Somebody joins a group that is not there, or is a classic one."""
+        if event.member_epoch != JOIN_EPOCH:
+            _consumer(group, event.group_id)
+        if group is None or group.state is GroupState.EMPTY:
+            if group is not None and group.is_recorded:
+                turn.decision.records.append(GroupRecord(event.group_id, None))
+            return consumer_heartbeat.beat(ConsumerGroup(event.group_id), event, turn)
+        body = consumer_heartbeat.beat(migration.upgrade(group, turn), event, turn)
+        migration.send_waiting_to_join(group, turn)
+        return body
+
+    def _leave_consumer(
+        self, group: ConsumerGroup, event: events.ConsumerHeartbeat, turn: Turn
+    ) -> dict[str, Any]:
+        member = group.known_member(event.member_id, event.instance_id)
+        if event.member_epoch == STATIC_LEAVE_EPOCH:
+            consumer_heartbeat.pause(group, member, turn)
+        else:
+            self._remove(group, [member], turn)
+        return {"member_id": member.member_id, "member_epoch": event.member_epoch}
+
+    def _remove(self, group: ConsumerGroup, members: Iterable[ConsumerMember], turn: Turn) -> None:
+        leaving = list(members)
+        if not leaving:
+            return
+        if migration.is_downgraded_without(group, leaving, turn):
+            migration.downgrade(group, leaving, turn)
+        else:
+            remove_members(group, leaving, turn)
+        turn.decision.if_failed = events.ConsumerChangeNotWritten(None, group.group_id)
+
+    # ------------------------------------------------------------------------------------ timers
+
+    def _expire_session(self, event: events.SessionExpired, turn: Turn) -> None:
+        group = self._groups.get(event.group_id)
+        if isinstance(group, ClassicGroup):
+            membership.expire_session(group, event, turn)
+            self._forget_if_blank(group)
+        else:
+            self._expire_member(event, turn)
+
+    def _expire_member(
+        self,
+        event: events.SessionExpired | events.RejoinTimedOut | events.ResyncTimedOut,
+        turn: Turn,
+    ) -> None:
+        group = self._groups.consumer(event.group_id)
+        member = None if group is None else group.members.get(event.member_id)
+        if group is not None and member is not None:
+            self._remove(group, [member], turn)
+
+    def _expire_revocation(self, event: events.RevocationTimedOut, turn: Turn) -> None:
+        group = self._groups.consumer(event.group_id)
+        member = None if group is None else group.members.get(event.member_id)
+        if group is not None and member is not None and member.epoch == event.member_epoch:
+            self._remove(group, [member], turn)
+
+    def _start_anew(self, event: events.ConsumerChangeNotWritten, turn: Turn) -> None:
+        """The group is as it was: its timers run, and its topics are to be looked at."""
+        group = self._groups.consumer(event.group_id)
+        if group is not None:
+            group.topics_revision = -1
+            _start_timers(group, turn)
+
+
+def _start_timers(group: ConsumerGroup, turn: Turn) -> None:
+    for member in group.members.values():
+        restart_session(group, member, turn)
+        if member.state == MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+            start_revocation_timer(group, member, turn)
+
+
+def _consumer(group: object, group_id: str) -> ConsumerGroup:
+    """Raises KafkaError."""
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+    if not isinstance(group, ConsumerGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    return group
+
+
+def _take_back(group: object, turn: Turn) -> None:
+    """A request is refused after all: nothing of what was decided so far holds."""
+    turn.decision.records.clear()
+    turn.decision.timers.clear()
+    turn.decision.if_failed = None
+    if isinstance(group, ConsumerGroup):
+        group.topics_revision = -1
+
+
+def _end_join(group: ClassicGroup, event: events.JoinTimedOut, turn: Turn) -> None:
+    rebalance.complete_join(group, turn)
+
+
+def _rebalance_downgraded(group: ClassicGroup, event: events.GroupDowngraded, turn: Turn) -> None:
+    if group.can_rebalance:
+        rebalance.prepare(group, turn)

@@ -1,0 +1,257 @@
+"""A live group changes its protocol (`group.consumer.migration.policy`).
+
+Classic to consumer, when a member of the consumer protocol joins
+    Its members become members of the consumer group that speak the classic protocol still, with the
+    assignment that they have; whoever waits for a rebalance is told to join again.
+
+Consumer to classic, when the last member of the consumer protocol leaves and others stay
+    They become a classic group with the target assignment as their assignment, and rebalance.
+
+Either is the tombstones of the one and the records of the other in one batch, so a crash leaves the
+group in one protocol or the other, never both."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.core.group.classic import ClassicGroup
+from ottla.core.group.consumer_group import ConsumerGroup, ConsumerMember
+from ottla.core.group.consumer_rebalance import (
+    Plan,
+    cancel_timers,
+    hash_of_topics,
+    restart_session,
+    tombstones,
+)
+from ottla.core.group.consumer_records import (
+    Assignment,
+    ClassicMetadata,
+    ConsumerRecord,
+    CurrentAssignment,
+    CurrentRecord,
+    GroupEpoch,
+    GroupEpochRecord,
+    MemberMetadata,
+    MemberRecord,
+    MemberState,
+    TargetEpoch,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from ottla.core.group.embedded_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
+from ottla.core.group.events import GroupDowngraded, SessionExpired
+from ottla.core.group.member import Member
+from ottla.core.group.rebalance import join_error, sync_error
+from ottla.core.group.records import GroupMetadata, GroupRecord
+from ottla.core.group.records import MemberMetadata as ClassicMemberMetadata
+from ottla.core.group.topics import TopicsView
+from ottla.core.group.turn import Turn
+
+# ---------------------------------------------------------------------------- classic to consumer
+
+
+def upgrade(group: ClassicGroup, turn: Turn) -> ConsumerGroup:
+    """The group as it will be; the records are in the decision. Raises KafkaError."""
+    refusal = _upgrade_refusal(group, turn)
+    if refusal is not None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, refusal)
+    try:
+        records = _consumer_records(group, turn.topics)
+    except ValueError:
+        refusal = f"{_cannot_upgrade(group)} the embedded consumer protocol is malformed."
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, refusal) from None
+    upgraded = ConsumerGroup(group.group_id)
+    for record in records:
+        upgraded.apply(record)
+    turn.decision.records.append(GroupRecord(group.group_id, None))
+    turn.decision.records += records
+    for member in upgraded.members.values():
+        restart_session(upgraded, member, turn)
+    return upgraded
+
+
+def send_waiting_to_join(group: ClassicGroup, turn: Turn) -> None:
+    """Whoever waits for a rebalance joins again, and finds the group in its new protocol."""
+    code = ErrorCode.REBALANCE_IN_PROGRESS
+    for member in group.members.values():
+        turn.decision.respond(group.take_join(member), join_error(code, member.member_id))
+        turn.decision.respond(group.take_sync(member), sync_error(code))
+
+
+def _cannot_upgrade(group: ClassicGroup) -> str:
+    return f"Cannot upgrade classic group {group.group_id} to consumer group because"
+
+
+def _upgrade_refusal(group: ClassicGroup, turn: Turn) -> str | None:
+    cannot = _cannot_upgrade(group)
+    if not turn.settings.can_upgrade:
+        return f"{cannot} online upgrade is disabled."
+    if not group.uses_consumer_protocol:
+        return f"{cannot} the group does not use the consumer embedded protocol."
+    if len(group.members) > turn.settings.consumer_max_size:
+        return f"{cannot} the group size exceeds the consumer group maximum size."
+    return None
+
+
+def _consumer_records(group: ClassicGroup, topics: TopicsView) -> list[ConsumerRecord]:
+    """ValueError if a member's metadata or assignment cannot be read."""
+    group_id, epoch = group.group_id, group.generation
+    members: list[tuple[str, MemberMetadata]] = []
+    targets: list[tuple[str, Assignment]] = []
+    taken: set[tuple[bytes, int]] = set()
+    for member in group.members.values():
+        members.append((member.member_id, _metadata(group, member)))
+        given = read_assignment(member.assignment)
+        if given.user_data:
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"{_cannot_upgrade(group)} an unsupported custom assignor is in use. Please refer "
+                "to the documentation or switch to a default assignor before re-attempting the "
+                "upgrade.",
+            )
+        targets.append((member.member_id, _with_ids(given.partitions, topics, taken)))
+    names = {name for _, metadata in members for name in metadata.topics}
+    return [
+        *(MemberRecord(group_id, member_id, metadata) for member_id, metadata in members),
+        GroupEpochRecord(group_id, GroupEpoch(epoch, hash_of_topics(names, topics))),
+        *(TargetRecord(group_id, member_id, target) for member_id, target in targets),
+        TargetEpochRecord(group_id, TargetEpoch(epoch)),
+        *(
+            CurrentRecord(
+                group_id,
+                member_id,
+                CurrentAssignment(epoch, epoch, MemberState.STABLE, target, {}),
+            )
+            for member_id, target in targets
+        ),
+    ]
+
+
+def _metadata(group: ClassicGroup, member: Member) -> MemberMetadata:
+    data = member.metadata_for(group.protocol_name) or member.protocols[0][1]
+    subscription = read_subscription(data)
+    return MemberMetadata(
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=tuple(sorted(set(subscription.topics))),
+        pattern=None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        assignor=None,
+        classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
+    )
+
+
+def _with_ids(
+    partitions: Mapping[str, frozenset[int]], topics: TopicsView, taken: set[tuple[bytes, int]]
+) -> Assignment:
+    """What the leader of the classic group has assigned twice, the first keeps."""
+    found: dict[bytes, frozenset[int]] = {}
+    for name, numbers in partitions.items():
+        topic = topics.topics.get(name)
+        if topic is None:
+            continue
+        free = frozenset(each for each in numbers if (topic.topic_id, each) not in taken)
+        taken.update((topic.topic_id, each) for each in free)
+        if free:
+            found[topic.topic_id] = free
+    return found
+
+
+# ---------------------------------------------------------------------------- consumer to classic
+
+
+def is_downgraded_without(
+    group: ConsumerGroup,
+    leaving: Collection[ConsumerMember],
+    turn: Turn,
+    joining: ConsumerMember | None = None,
+) -> bool:
+    """Whether those who stay are all of the classic protocol, and may become a classic group."""
+    gone = {member.member_id for member in leaving}
+    stay = [member for member_id, member in group.members.items() if member_id not in gone]
+    if joining is not None:
+        stay.append(joining)
+    return (
+        turn.settings.can_downgrade
+        and 0 < len(stay) <= turn.settings.max_size
+        and all(member.classic is not None for member in stay)
+        and any(member.classic is None for member in leaving)
+    )
+
+
+def downgrade(group: ConsumerGroup, leaving: Collection[ConsumerMember], turn: Turn) -> None:
+    plan = Plan.of(group)
+    for member in leaving:
+        del plan.members[member.member_id]
+    for member_id in group.members:
+        cancel_timers(group, member_id, turn)
+    write_classic(plan, tombstones(group), turn)
+    turn.decision.start_timer(
+        ("downgrade", group.group_id), 0, GroupDowngraded(None, group.group_id)
+    )
+
+
+def write_classic(plan: Plan, last: list[ConsumerRecord], turn: Turn) -> None:
+    """`last` are the tombstones of the consumer group."""
+    group_id = plan.group.group_id
+    protocol = _shared_protocol(plan)
+    members = tuple(
+        _classic_member(member, protocol, plan.targets.get(member.member_id, {}), turn.topics)
+        for member in plan.members.values()
+    )
+    leader_id = members[0].member_id if members else None
+    value = GroupMetadata(
+        CONSUMER_PROTOCOL_TYPE, plan.epoch, protocol, leader_id, turn.now_ms, members
+    )
+    turn.decision.records += (*last, GroupRecord(group_id, value))
+    for member in members:
+        turn.decision.start_timer(
+            ("session", group_id, member.member_id),
+            member.session_timeout_ms,
+            SessionExpired(None, group_id, member.member_id),
+        )
+
+
+def _shared_protocol(plan: Plan) -> str:
+    """Each votes for the first of its protocols that all have; those who joined it saw to it that
+    there is one."""
+    lists = [each.classic.protocols for each in plan.members.values() if each.classic is not None]
+    shared = set.intersection(*({name for name, _ in protocols} for protocols in lists))
+    ballots: dict[str, int] = {}
+    for protocols in lists:
+        choice = next((name for name, _ in protocols if name in shared), protocols[0][0])
+        ballots[choice] = ballots.get(choice, 0) + 1
+    return max(ballots, key=lambda name: ballots[name])
+
+
+def _classic_member(
+    member: ConsumerMember, protocol: str, target: Assignment, topics: TopicsView
+) -> ClassicMemberMetadata:
+    assert member.classic is not None
+    metadata = dict(member.classic.protocols).get(protocol, member.classic.protocols[0][1])
+    return ClassicMemberMetadata(
+        member.member_id,
+        member.instance_id,
+        member.metadata.client_id,
+        member.metadata.client_host,
+        member.metadata.rebalance_timeout_ms,
+        member.classic.session_timeout_ms,
+        metadata,
+        assignment_bytes(metadata, target, topics),
+    )
+
+
+def assignment_bytes(metadata: bytes, assignment: Assignment, topics: TopicsView) -> bytes:
+    """As a member that subscribed with this metadata reads it, without topics that are gone."""
+    version = int.from_bytes(metadata[:2], "big", signed=True)
+    known = topics.topics_by_id
+    names = {known[id].name: partitions for id, partitions in assignment.items() if id in known}
+    return write_assignment(version, names)

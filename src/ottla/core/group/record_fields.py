@@ -1,0 +1,145 @@
+"""The parts that records of the offsets topic are made of.
+
+Keys and old values have int16 lengths of strings and int32 lengths of bytes and arrays, -1 for
+null. Flexible values have varint lengths plus one, 0 for null, and tagged fields at the end of each
+struct: a count, then tag, size and content of each."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from ottla.wire.compile import decode_uvarint, encode_uvarint
+
+T = TypeVar("T")
+
+INT8 = struct.Struct(">b")
+INT16 = struct.Struct(">h")
+INT32 = struct.Struct(">i")
+INT64 = struct.Struct(">q")
+UUID_SIZE = 16
+NO_TAGS = b"\0"
+
+
+def key_string(text: str) -> bytes:
+    encoded = text.encode()
+    return INT16.pack(len(encoded)) + encoded
+
+
+def nullable_key_string(text: str | None) -> bytes:
+    return b"\xff\xff" if text is None else key_string(text)
+
+
+def key_bytes(data: bytes) -> bytes:
+    return INT32.pack(len(data)) + data
+
+
+def compact_string(text: str | None) -> bytes:
+    return b"\0" if text is None else compact_bytes(text.encode())
+
+
+def compact_bytes(data: bytes) -> bytes:
+    return encode_uvarint(len(data) + 1) + data
+
+
+def compact_array(elements: Iterable[bytes]) -> bytes:
+    parts = list(elements)
+    return encode_uvarint(len(parts) + 1) + b"".join(parts)
+
+
+def tagged_fields(fields: dict[int, bytes]) -> bytes:
+    """Those of the highest tags last, as readers expect them."""
+    parts = [encode_uvarint(len(fields))]
+    for tag in sorted(fields):
+        parts += (encode_uvarint(tag), encode_uvarint(len(fields[tag])), fields[tag])
+    return b"".join(parts)
+
+
+class Reader:
+    """Reads a key, or a value once `version` was read. Raises struct.error, IndexError or
+    ValueError where the bytes are not what they should be."""
+
+    def __init__(self, data: bytes, *, flexible: bool = False) -> None:
+        self._data = memoryview(data)
+        self._position = 0
+        self._flexible = flexible
+
+    def version(self, last: int, first_flexible: int) -> int:
+        version = self.int16()
+        if not 0 <= version <= last:
+            raise ValueError(f"version {version} of a record is not known")
+        self._flexible = version >= first_flexible
+        return version
+
+    def int8(self) -> int:
+        return self._number(INT8)
+
+    def int16(self) -> int:
+        return self._number(INT16)
+
+    def int32(self) -> int:
+        return self._number(INT32)
+
+    def int64(self) -> int:
+        return self._number(INT64)
+
+    def _number(self, kind: struct.Struct) -> int:
+        value: int = kind.unpack_from(self._data, self._position)[0]
+        self._position += kind.size
+        return value
+
+    def _uvarint(self) -> int:
+        value, self._position = decode_uvarint(self._data, self._position)
+        return value
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise ValueError("a string that must be there is null")
+        return text
+
+    def nullable_string(self) -> str | None:
+        size = self._uvarint() - 1 if self._flexible else self.int16()
+        return None if size < 0 else str(self._take(size), "utf-8")
+
+    def blob(self) -> bytes:
+        return bytes(self._take(self._uvarint() - 1 if self._flexible else self.int32()))
+
+    def nullable_blob(self) -> bytes | None:
+        size = self._uvarint() - 1 if self._flexible else self.int32()
+        return None if size < 0 else bytes(self._take(size))
+
+    def array_length(self) -> int:
+        length = self._uvarint() - 1 if self._flexible else self.int32()
+        if not 0 <= length <= len(self._data):
+            raise ValueError(f"an array claims {length} elements")
+        return length
+
+    def array(self, element: Callable[[], T]) -> tuple[T, ...]:
+        return tuple(element() for _ in range(self.array_length()))
+
+    def uuid(self) -> bytes:
+        return bytes(self._take(UUID_SIZE))
+
+    def tagged_fields(self) -> dict[int, bytes]:
+        if not self._flexible:
+            return {}
+        fields = {}
+        for _ in range(self._uvarint()):
+            tag = self._uvarint()
+            fields[tag] = bytes(self._take(self._uvarint()))
+        return fields
+
+    def peek_tagged_fields(self) -> dict[int, bytes]:
+        position = self._position
+        fields = self.tagged_fields()
+        self._position = position
+        return fields
+
+    def _take(self, size: int) -> memoryview:
+        start, end = self._position, self._position + size
+        if size < 0 or end > len(self._data):
+            raise ValueError(f"a field of {size} bytes does not fit into the record")
+        self._position = end
+        return self._data[start:end]
