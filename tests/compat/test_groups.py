@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 from typing import Any
@@ -92,15 +91,6 @@ def test_confluent_consumes_commits_and_administers(confluent: Confluent, topic:
     assert confluent.offsets(group) == {0: 1, 1: 7}
     admin.delete_consumer_groups([group])[group].result(TIMEOUT_S)
     assert confluent.offsets(group) == {}
-
-
-def test_confluent_is_told_at_once_that_there_are_no_transactions(confluent: Confluent) -> None:
-    producer = confluent.library.Producer({**confluent.common, "transactional.id": "x"})
-    began = time.monotonic()
-    with pytest.raises(confluent.library.KafkaException) as caught:
-        producer.init_transactions(TIMEOUT_S)
-    assert caught.value.args[0].fatal()
-    assert time.monotonic() - began < TIMEOUT_S / 2
 
 
 # ----------------------------------------------------------------------------------- kafka-python
