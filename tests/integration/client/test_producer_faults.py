@@ -1,0 +1,179 @@
+"""Connections cut at random bytes, brokers and producers killed: with idempotence nothing is lost,
+doubled or out of order. A failing run says its seed."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from tests.integration.client.cutting_proxy import CuttingProxy
+
+from ottla import Producer
+from ottla.testing.broker import BrokerProcess
+
+TIMEOUT_S = 60
+_topics = count(1)
+
+
+class Place:
+    """A broker behind a proxy."""
+
+    def __init__(self) -> None:
+        self.proxy = CuttingProxy()
+        self.broker = BrokerProcess(
+            overrides={
+                "advertised.listeners": f"PLAINTEXT://{self.proxy.bootstrap}",
+                "num.partitions": "2",
+            }
+        ).start()
+        self.proxy.forward_to(self.broker.port)
+
+    def close(self) -> None:
+        self.broker.close()
+        self.proxy.close()
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    place = Place()
+    yield place
+    log = place.broker.log()
+    place.close()
+    assert "Traceback" not in log, log
+
+
+def read(bootstrap: str, topic: str, partitions: int = 2) -> dict[int, list[bytes]]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    found: dict[int, list[bytes]] = {number: [] for number in range(partitions)}
+    ended = 0
+    while ended < partitions:
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None, f"{topic} cannot be read"
+        if message.error() is None:
+            found[message.partition()].append(message.value())
+        else:
+            ended += 1
+    consumer.close()
+    return found
+
+
+def run_with_cuts(place: Place, seed: int, *, kills: int = 0) -> None:
+    """Send some records while the proxy cuts, and look at what came of it."""
+    chance = random.Random(seed)
+    topic = f"cut-{seed}-{next(_topics)}"
+    place.proxy.cut(None)
+    records = chance.randint(50, 1500)
+    with Producer(
+        place.proxy.bootstrap,
+        batch_size=chance.choice([0, 200, 1000, 16_384]),
+        linger_ms=chance.choice([0, 1, 5]),
+        buffer_memory=chance.choice([30_000, 1_000_000]),
+        compression_type=chance.choice(["none", "none", "lz4"]),
+        max_in_flight_requests_per_connection=chance.randint(1, 5),
+        retry_backoff_ms=1,
+        retry_backoff_max_ms=chance.choice([1, 20, 100]),
+        reconnect_backoff_ms=1,
+        reconnect_backoff_max_ms=10,
+    ) as producer:
+        producer.partitions_for(topic)
+        place.proxy.cut(chance.choice([2_000, 10_000, 50_000]), seed)
+        killer = threading.Thread(target=_kill, args=(place, kills, chance.random()))
+        killer.start()
+        sent: dict[int, list[bytes]] = {0: [], 1: []}
+        futures = []
+        for number in range(records):
+            partition = chance.randrange(2)
+            value = b"%d %s" % (number, bytes(chance.randrange(60)))
+            sent[partition].append(value)
+            futures.append(producer.send(topic, value, partition=partition))
+        killer.join()
+        try:
+            producer.flush(TIMEOUT_S)
+        finally:
+            place.proxy.cut(None)
+        offsets: dict[int, list[int]] = {0: [], 1: []}
+        for future in futures:
+            metadata = future.result(0)
+            offsets[metadata.partition].append(metadata.offset)
+    found = read(place.proxy.bootstrap, topic)
+    assert found == sent, f"seed {seed}"
+    expected = {partition: list(range(len(values))) for partition, values in sent.items()}
+    assert offsets == expected, f"seed {seed}"
+
+
+def _kill(place: Place, kills: int, pause_s: float) -> None:
+    for _ in range(kills):
+        threading.Event().wait(pause_s / 10)
+        place.broker.restart(kill=True)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_connections_cut_mid_batch_lose_double_and_reorder_nothing(place: Place, seed: int) -> None:
+    run_with_cuts(place, seed)
+
+
+def test_a_broker_killed_and_restarted_loses_doubles_and_reorders_nothing(place: Place) -> None:
+    run_with_cuts(place, 1000, kills=1)
+
+
+@pytest.mark.chaos
+def test_two_hundred_random_runs(place: Place) -> None:
+    for seed in range(2000, 2200):
+        run_with_cuts(place, seed)
+    assert place.proxy.cuts > 200
+
+
+@pytest.mark.chaos
+def test_thirty_random_runs_with_killed_brokers(place: Place) -> None:
+    for seed in range(3000, 3030):
+        run_with_cuts(place, seed, kills=2)
+
+
+_KILLED = """
+import sys
+from ottla import Producer
+producer = Producer(sys.argv[1], linger_ms=1, batch_size=2000)
+for number in range(10_000_000):
+    future = producer.send(sys.argv[2], b"%d" % number, partition=0)
+    if number % 500 == 499:
+        print(future.result().offset, flush=True)
+"""
+
+
+def run_killed(place: Place, seed: int) -> None:
+    chance = random.Random(seed)
+    topic = f"killed-{seed}-{next(_topics)}"
+    place.proxy.cut(None)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _KILLED, place.broker.bootstrap, topic], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    acknowledged = -1
+    for _ in range(chance.randint(1, 10)):
+        acknowledged = int(process.stdout.readline())
+    process.send_signal(signal.SIGKILL)
+    process.wait(TIMEOUT_S)
+    process.stdout.close()
+    values = [int(value) for value in read(place.proxy.bootstrap, topic)[0]]
+    assert values == list(range(len(values))), f"seed {seed}"
+    assert len(values) > acknowledged, f"seed {seed}"
+
+
+def test_a_killed_producer_leaves_what_it_was_told_is_there_once_and_in_order(place: Place) -> None:
+    run_killed(place, 1)
+
+
+@pytest.mark.chaos
+def test_thirty_killed_producers(place: Place) -> None:
+    for seed in range(100, 130):
+        run_killed(place, seed)
