@@ -36,7 +36,7 @@ class CuttingProxy:
         self._target_port = port
 
     def cut(self, mean_bytes: float | None, seed: int = 0) -> None:
-        """Cut each new connection after so many bytes on average; None: no more."""
+        """Cut each connection after so many bytes on average, from now on; None: no more."""
         self._mean_bytes = mean_bytes
         self._chance = random.Random(seed)
 
@@ -65,10 +65,10 @@ class CuttingProxy:
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         left: float | None = None
-        if self._mean_bytes is not None:
-            left = self._chance.expovariate(1 / self._mean_bytes)
         while chunk := await reader.read(CHUNK_BYTES):
-            if left is not None and self._mean_bytes is not None:
+            if self._mean_bytes is not None:
+                if left is None:
+                    left = self._chance.expovariate(1 / self._mean_bytes)
                 if len(chunk) > left:
                     writer.write(chunk[: int(left)])
                     await writer.drain()

@@ -19,8 +19,12 @@ broker is known not to have taken the batch, and the transaction must be aborted
 
 A batch has a sequence from its first attempt to its end, and only the oldest of them may be
 attempted again; so whatever happens, batches arrive in order. A partition moves to a new epoch when
-nothing of the old one is in flight, or when it asked for that epoch (KIP-360). Pure: no I/O, no
-clock. Touched by the sender alone."""
+nothing of the old one is in flight, or when it asked for that epoch (KIP-360), but never while its
+oldest batch may have been written without our knowing: in the new epoch the broker would not know
+the repetition. Such a batch is attempted again in its old epoch first. (What lies behind a batch
+that was not written was not written either.)
+
+Pure: no I/O, no clock. Touched by the sender alone."""
 
 from __future__ import annotations
 
@@ -43,6 +47,8 @@ class SequencedBatch(Protocol):
     producer_epoch: int
     base_sequence: int
     sequence_was_reset: bool
+    in_request: bool
+    fate_was_unknown: bool
 
     @property
     def has_sequence(self) -> bool: ...
@@ -74,6 +80,13 @@ class PartitionSequences:
             return sequence == FIRST_SEQUENCE
         return sequence == advance(self.last_acked_sequence, 1)
 
+    @property
+    def may_restart(self) -> bool:
+        """Whether none of the open batches can have been written."""
+        if not self.in_flight:
+            return True
+        return not self.in_flight[0].in_request and not self.in_flight[0].fate_was_unknown
+
     def restart(self, producer_id: int, epoch: int) -> None:
         """Everything from sequence 0, in a new epoch or of a new producer id."""
         self.producer_id = producer_id
@@ -82,6 +95,7 @@ class PartitionSequences:
         for batch in self.in_flight:
             batch.set_producer_state(producer_id, epoch, sequence)
             batch.sequence_was_reset = True
+            batch.fate_was_unknown = False
             sequence = advance(sequence, batch.count)
         self.next_sequence = sequence
         self.last_acked_sequence = NO_SEQUENCE
@@ -125,7 +139,7 @@ class Idempotence:
     def begin_epoch_if_asked(self) -> None:
         """To be called before batches are drained. After the last epoch the id is given up: a new
         one must be got (`has_producer_id`)."""
-        if not self._to_restart or not self.has_producer_id:
+        if not self.has_producer_id or not any(each.may_restart for each in self._to_restart):
             return
         if self.producer_epoch >= MAX_EPOCH:
             self.producer_id, self.producer_epoch = NO_PRODUCER_ID, -1
@@ -134,9 +148,9 @@ class Idempotence:
         self._restart_asked()
 
     def _restart_asked(self) -> None:
-        for partition in self._to_restart:
+        for partition in [each for each in self._to_restart if each.may_restart]:
             partition.restart(self.producer_id, self.producer_epoch)
-        self._to_restart.clear()
+            del self._to_restart[partition]
 
     def _is_stale(self, partition: PartitionSequences) -> bool:
         return (
@@ -148,10 +162,13 @@ class Idempotence:
 
     def may_send(self, partition: PartitionSequences, batch: SequencedBatch) -> bool:
         """Whether the first batch that waits for a partition may go out now."""
-        if not self.has_producer_id or partition in self._to_restart:
+        if not self.has_producer_id:
             return False
         if batch.has_sequence:
-            return partition.in_flight[0] is batch
+            is_asking = partition in self._to_restart
+            return partition.in_flight[0] is batch and (batch.fate_was_unknown or not is_asking)
+        if partition in self._to_restart:
+            return False
         if partition.unresolved_sequence is not None:
             return False
         return not (partition.in_flight and self._is_stale(partition))
@@ -188,6 +205,8 @@ class Idempotence:
         log_start_offset: int = -1,
     ) -> bool:
         """Whether a batch that came back with an error is to be sent again."""
+        if code in (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+            batch.fate_was_unknown = False  # had it been written, the broker would know it
         if code == ErrorCode.UNKNOWN_PRODUCER_ID:
             return self._may_retry_unknown(partition, batch, log_start_offset)
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:

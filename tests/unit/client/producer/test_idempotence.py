@@ -24,6 +24,8 @@ class Batch:
     producer_epoch: int = -1
     base_sequence: int = -1
     sequence_was_reset: bool = False
+    in_request: bool = False
+    fate_was_unknown: bool = False
 
     @property
     def has_sequence(self) -> bool:
@@ -131,6 +133,23 @@ def test_what_fails_for_good_leaves_no_gap() -> None:
     assert second.state == (1, 0)
 
 
+def test_a_batch_that_may_have_been_written_is_tried_again_before_a_new_epoch_begins() -> None:
+    idempotence, partition = producer()
+    first, second, third = send(idempotence, partition, 3)
+    first.fate_was_unknown = True
+    assert idempotence.may_retry(partition, first, NETWORK)
+    idempotence.failed(partition, second, ErrorCode.INVALID_RECORD, surely_not_written=True)
+    assert idempotence.may_retry(partition, third, OUT_OF_ORDER)
+    idempotence.begin_epoch_if_asked()
+    assert first.state == (0, 0)
+    assert idempotence.may_send(partition, first)
+    assert not idempotence.may_send(partition, third)
+    idempotence.acknowledged(partition, first, 0)
+    idempotence.begin_epoch_if_asked()
+    assert third.state == (1, 0)
+    assert idempotence.may_send(partition, third)
+
+
 def test_in_a_transaction_the_others_move_up() -> None:
     idempotence, partition = producer(is_transactional=True)
     first, second, third = send(idempotence, partition, 3)
@@ -234,7 +253,6 @@ class World:
         self.waiting: list[tuple[int, Batch]] = [(name, Batch(1 + name % 3)) for name in range(20)]
         self.refused: list[int] = []
         self.acknowledged: list[int] = []
-        self._unknown: set[int] = set()
 
     def round(self, outcomes: list[str]) -> None:
         """Send what may be sent; each request meets an outcome. A connection that loses a request
@@ -267,7 +285,7 @@ class World:
             return NETWORK
         if outcome == "not leader":
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if outcome == "refused" and name not in self._unknown:
+        if outcome == "refused" and not batch.fate_was_unknown:
             return ErrorCode.INVALID_RECORD
         code = self.broker.append(name, batch)
         return NETWORK if outcome == "lost answer" else code
@@ -275,7 +293,7 @@ class World:
     def _answer(self, name: int, batch: Batch, code: ErrorCode) -> bool:
         """Whether the batch is to be sent again."""
         if code == NETWORK:
-            self._unknown.add(name)
+            batch.fate_was_unknown = True
         if code == ErrorCode.NONE:
             self.idempotence.acknowledged(self.partition, batch, 0)
             self.acknowledged.append(name)
@@ -298,4 +316,5 @@ def test_whatever_happens_to_requests_each_batch_arrives_once_and_in_order(
         world.round(outcomes)
     assert not world.waiting
     expected = [name for name in range(20) if name not in world.refused]
-    assert world.broker.log == world.acknowledged == expected
+    # An answer may come late, though the broker has the batch: the log's order is what counts.
+    assert world.broker.log == sorted(world.acknowledged) == expected
