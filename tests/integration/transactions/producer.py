@@ -9,6 +9,7 @@ from typing import Any
 from tests.raw_client import Api, RawClient, produce_body, read_batches, values
 
 from ottla.base.errors import ErrorCode
+from ottla.core.coordinator import Producer
 from ottla.wire.records.builder import build_batch
 
 TIMESTAMP = 1_700_000_000_000
@@ -69,6 +70,9 @@ class TransactionalProducer:
             "producer_epoch": self.epoch,
             **more,
         }
+
+    def identity_as_producer(self) -> Producer:
+        return Producer(self.producer_id, self.epoch)
 
     def add(self, topic: str, *partitions: int, version: int = 3, **more: Any) -> ErrorCode:
         """The error of the first partition."""

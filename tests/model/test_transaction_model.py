@@ -1,0 +1,398 @@
+"""The machine of transactions against a plain model of what a producer is promised.
+
+The model knows nothing of states or records. It knows who owns a transactional id, what was added
+since the last end, how the last transaction ended, and whether its markers are all written. From
+that it says what every request must be answered. Crashes load the shard anew from its records; a
+marker round may be lost with them, and must be asked for again.
+
+Short runs by default; `make chaos` runs long ones. A seed that failed is kept as an example."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import TopicPartition
+from ottla.core.coordinator import Decision, Producer
+from ottla.core.txn import events
+from ottla.core.txn.machine import LAST_EPOCH
+from ottla.core.txn.settings import TransactionSettings
+from ottla.core.txn.shard import TransactionShard, WriteMarkers
+
+ID = "id"
+TIMEOUT_MS = 1_000
+EXPIRATION_MS = 100_000
+E = ErrorCode
+
+
+class Call:
+    def __init__(self) -> None:
+        self.body: dict[str, Any] = {}
+
+    def reply(self, body: dict[str, Any]) -> None:
+        assert not self.body, "answered twice"
+        self.body = body
+
+    def fail(self, error: KafkaError) -> None:
+        raise AssertionError(error)
+
+
+@dataclass
+class Model:
+    owner: Producer | None = None
+    """Who may write now."""
+    added: set[TopicPartition] | None = None
+    """None: no transaction is open."""
+    started_ms: int = 0
+    changed_ms: int = 0
+    outcome: bool | None = None
+    """How the last transaction ended; None: there was none since the owner began."""
+    is_deciding: bool = False
+    """Its markers are not all written."""
+    bumped_from: Producer | None = None
+    """Who the owner was before the end of the last transaction gave it a new identity."""
+    is_bumping: bool = False
+    """Whether the last thing that happened was version 2's."""
+    begun_from: Producer | None = None
+    """Who the owner said it was when it last began."""
+
+
+class TransactionMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+        self.now_ms = 1_000_000
+        self.next_id = 100
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.rounds: list[WriteMarkers] = []
+        """Asked for and not yet written."""
+        self.outcomes: set[tuple[bool, frozenset[TopicPartition]]] = set()
+        """How transactions ended, and what they had touched."""
+        self.sessions: list[Producer] = []
+        """Identities that somebody may still believe to have."""
+        self.shard = self.new_shard()
+
+    def new_shard(self) -> TransactionShard:
+        limits = TransactionSettings(max_timeout_ms=60_000, id_expiration_ms=EXPIRATION_MS)
+        return TransactionShard(limits, self)
+
+    # the token for markers
+    def reply(self, body: dict[str, Any]) -> None:
+        self.rounds.append(body["markers"])
+
+    def fail(self, error: KafkaError) -> None:
+        raise AssertionError(error)
+
+    def decide(self, event: Any) -> dict[str, Any]:
+        may_want_id = isinstance(event, events.InitRequested | events.EndRequested)
+        if may_want_id and self.shard.wants_producer_id(event):
+            self.next_id += 1
+            event.new_producer_id = self.next_id
+        self.carry_out(self.shard.decide(event, self.now_ms))
+        return event.token.body if event.token is not None else {}
+
+    def carry_out(self, decision: Decision) -> None:
+        for record in decision.records:
+            self.log.append(self.shard.encode(record))
+            self.shard.apply(record, len(self.log), -1)
+        for token, body in decision.responses:
+            token.reply(body)
+
+    # ------------------------------------------------------------------------------------- requests
+
+    def someone(self, data: st.DataObject) -> Producer:
+        known = [*self.sessions, Producer(99, 0)]
+        return data.draw(st.sampled_from(known))
+
+    @rule()
+    def begin(self) -> None:
+        body = self.decide(events.InitRequested(Call(), ID, TIMEOUT_MS))
+        model = self.model
+        if model.is_deciding:
+            assert body["error_code"] == E.CONCURRENT_TRANSACTIONS
+        elif model.added is not None:
+            assert body["error_code"] == E.CONCURRENT_TRANSACTIONS
+            self.aborted_by_coordinator()
+        else:
+            self.begun(body, None)
+
+    @rule(data=st.data())
+    def begin_again(self, data: st.DataObject) -> None:
+        who = self.someone(data)
+        body = self.decide(events.InitRequested(Call(), ID, TIMEOUT_MS, who))
+        model, owner = self.model, self.model.owner
+        code = body["error_code"]
+        if owner is None:
+            assert code == E.NONE
+            self.begun(body, who)
+        elif who.id != owner.id:
+            is_before = who.epoch >= LAST_EPOCH - 1
+            assert code in ((E.NONE, E.PRODUCER_FENCED) if is_before else (E.PRODUCER_FENCED,))
+            if code == E.NONE:
+                assert (body["producer_id"], body["producer_epoch"]) == owner
+        elif model.is_deciding:
+            assert code == E.CONCURRENT_TRANSACTIONS
+        elif model.added is not None:
+            if who.epoch < owner.epoch:
+                assert code == E.PRODUCER_FENCED
+            else:
+                assert code == E.CONCURRENT_TRANSACTIONS
+                self.aborted_by_coordinator()
+        elif who == owner:
+            assert code == E.NONE
+            self.begun(body, who)
+        elif code == E.NONE:
+            # Only who has just been given the present epoch may be given it again.
+            assert (body["producer_id"], body["producer_epoch"]) == owner
+            assert who in (model.begun_from, model.bumped_from)
+            model.added, model.outcome, model.is_bumping = None, None, False
+            model.changed_ms = self.now_ms
+        else:
+            assert code == E.PRODUCER_FENCED
+
+    def begun(self, body: dict[str, Any], who: Producer | None) -> None:
+        assert body["error_code"] == E.NONE
+        producer = Producer(body["producer_id"], body["producer_epoch"])
+        owner = self.model.owner
+        if owner is not None:
+            if owner.epoch >= LAST_EPOCH - 1:
+                assert producer == (self.next_id, 0)
+            else:
+                assert producer == (owner.id, owner.epoch + 1)
+        assert producer not in self.sessions, "an identity is given once"
+        self.sessions.append(producer)
+        self.model = Model(owner=producer, begun_from=who, changed_ms=self.now_ms)
+
+    def aborted_by_coordinator(self) -> None:
+        model = self.model
+        assert model.owner is not None
+        assert model.added is not None
+        self.decided(False, model.owner._replace(epoch=model.owner.epoch + 1))
+        model.bumped_from, model.is_bumping = None, False
+
+    def decided(self, outcome: bool, owner: Producer) -> None:
+        model = self.model
+        self.outcomes.add((outcome, frozenset(model.added or ())))
+        model.added, model.outcome, model.is_deciding, model.owner = None, outcome, True, owner
+        model.begun_from, model.changed_ms = None, self.now_ms
+
+    @rule(data=st.data(), partition=st.integers(0, 3), version=st.sampled_from([0, 2]))
+    def add(self, data: st.DataObject, partition: int, version: int) -> None:
+        who, key = self.someone(data), TopicPartition("t", partition)
+        event = events.AddPartitionsRequested(Call(), ID, who, frozenset({key}), version)
+        code = self.decide(event)["error_code"]
+        model = self.model
+        if self.check_owner(who, code):
+            assert code == E.NONE
+            if model.added is None:
+                model.added, model.started_ms = set(), self.now_ms
+            if key not in model.added:
+                model.changed_ms, model.is_bumping = self.now_ms, version == 2
+            model.added.add(key)
+
+    def check_owner(self, who: Producer, code: ErrorCode) -> bool:
+        model = self.model
+        if model.owner is None or who.id != self.visible_id():
+            assert code == E.INVALID_PRODUCER_ID_MAPPING
+        elif who != model.owner or self.has_next_id():
+            assert code == E.PRODUCER_FENCED
+        elif model.is_deciding:
+            assert code == E.CONCURRENT_TRANSACTIONS
+        else:
+            return True
+        return False
+
+    def has_next_id(self) -> bool:
+        """Whether the owner gets another producer id when the markers are written."""
+        known = self.shard.transactions.get(ID)
+        return known is not None and known.next_producer_id >= 0
+
+    def visible_id(self) -> int:
+        known = self.shard.transactions.get(ID)
+        return -1 if known is None else known.producer_id
+
+    @rule(data=st.data(), partition=st.integers(0, 3))
+    def verify(self, data: st.DataObject, partition: int) -> None:
+        who, key = self.someone(data), TopicPartition("t", partition)
+        body = self.decide(events.VerifyRequested(Call(), ID, who, frozenset({key})))
+        code = body["errors"].get(key, E.NONE)
+        if self.check_owner(who, code):
+            is_added = self.model.added is not None and key in self.model.added
+            assert code == (E.NONE if is_added else E.TRANSACTION_ABORTABLE)
+
+    @rule(data=st.data(), commit=st.booleans())
+    def end_version_1(self, data: st.DataObject, commit: bool) -> None:
+        who = self.someone(data)
+        visible_id, has_next_id = self.visible_id(), self.has_next_id()
+        code = self.decide(events.EndRequested(Call(), ID, who, commit))["error_code"]
+        model = self.model
+        if model.owner is None or who.id != visible_id:
+            assert code == E.INVALID_PRODUCER_ID_MAPPING
+        elif who != model.owner or has_next_id:
+            assert code == E.PRODUCER_FENCED
+        elif model.added is not None:
+            assert code == E.NONE
+            self.decided(commit, who)
+            model.bumped_from, model.is_bumping = None, False
+        else:
+            self.check_repeated(code, commit)
+
+    def check_repeated(self, code: ErrorCode, commit: bool) -> None:
+        if self.model.outcome is not commit:
+            assert code == E.INVALID_TXN_STATE
+        else:
+            assert code == (E.CONCURRENT_TRANSACTIONS if self.model.is_deciding else E.NONE)
+
+    @rule(data=st.data(), commit=st.booleans())
+    def end_version_2(self, data: st.DataObject, commit: bool) -> None:
+        who = self.someone(data)
+        model, owner = self.model, self.model.owner
+        is_repeated = (
+            model.is_bumping
+            and model.added is None
+            and who == model.bumped_from
+            and model.outcome is not None
+        )
+        visible_id, has_next_id = self.visible_id(), self.has_next_id()
+        body = self.decide(events.EndRequested(Call(), ID, who, commit, 2))
+        code = body["error_code"]
+        if is_repeated:
+            self.check_repeated(code, commit)
+            if code == E.NONE:
+                assert (body["producer_id"], body["producer_epoch"]) == owner
+        elif owner is None or (who.id != owner.id and who.id != visible_id):
+            assert code == E.INVALID_PRODUCER_ID_MAPPING
+        elif who != owner or has_next_id:
+            assert code in (E.PRODUCER_FENCED, E.INVALID_PRODUCER_ID_MAPPING)
+        elif model.is_deciding:
+            if model.is_bumping:
+                assert code == E.PRODUCER_FENCED
+            else:
+                self.check_repeated(code, commit)
+        elif model.added is None and commit:
+            assert code == E.INVALID_TXN_STATE
+        else:
+            assert code == E.NONE
+            new = Producer(body["producer_id"], body["producer_epoch"])
+            if who.epoch >= LAST_EPOCH - 1:
+                assert new == (self.next_id, 0)
+            else:
+                assert new == (who.id, who.epoch + 1)
+            self.sessions.append(new)
+            self.decided(commit, new)
+            model.bumped_from, model.is_bumping = who, True
+
+    # ------------------------------------------------------------------------------- what goes on
+
+    @precondition(lambda self: self.rounds)
+    @rule(lost=st.booleans())
+    def markers_are_written(self, lost: bool) -> None:
+        """All of a round; what the coordinator then notes may be lost with a crash."""
+        wanted = self.rounds.pop(0)
+        assert (wanted.commit, wanted.partitions) in self.outcomes
+        if lost:
+            self.crash()
+            return
+        self.decide(events.MarkersWritten(None, ID, wanted.producer))
+        if not self.shard.transactions[ID].state.label.startswith("Prepare"):
+            self.model.is_deciding = False
+            self.model.changed_ms = self.now_ms
+
+    @rule()
+    def crash(self) -> None:
+        self.rounds.clear()
+        self.shard = self.new_shard()
+        for offset, (key, value) in enumerate(self.log):
+            record = self.shard.decode(key, value)
+            assert record is not None
+            self.shard.apply(record, offset, -1)
+        decision = self.shard.loaded(self.now_ms)
+        assert bool(decision.timers) == self.model.is_deciding
+        self.carry_out(decision)
+        for timer in decision.timers:
+            self.decide(timer.event)
+        self.model.begun_from = None  # who began again is not written down
+
+    @rule(by_ms=st.sampled_from([1, TIMEOUT_MS, EXPIRATION_MS]))
+    def time_passes(self, by_ms: int) -> None:
+        self.now_ms += by_ms
+
+    @rule()
+    def timeouts_are_looked_at(self) -> None:
+        model, found = self.model, list(self.shard.timed_out(self.now_ms))
+        is_due = model.added is not None and self.now_ms > model.started_ms + TIMEOUT_MS
+        assert bool(found) == is_due
+        for event in found:
+            self.decide(event)
+        if is_due:
+            self.aborted_by_coordinator()
+
+    @rule()
+    def expiry_is_looked_at(self) -> None:
+        model, found = self.model, list(self.shard.expired(self.now_ms))
+        is_idle = model.owner is not None and model.added is None and not model.is_deciding
+        assert bool(found) == (is_idle and self.now_ms - model.changed_ms >= EXPIRATION_MS)
+        for event in found:
+            self.decide(event)
+            assert ID not in self.shard.transactions
+            self.model = Model()
+
+    @precondition(lambda self: self.model.owner is not None and not self.model.is_deciding)
+    @rule()
+    def epochs_are_nearly_used_up(self) -> None:
+        """As after thousands of transactions."""
+        known, owner = self.shard.transactions[ID], self.model.owner
+        assert owner is not None
+        if known.producer_epoch >= LAST_EPOCH - 3:
+            return
+        value = known._replace(producer_epoch=LAST_EPOCH - 3, last_producer_epoch=-1)
+        record = type(self.shard.decode(*self.log[-1]))(ID, value)  # type: ignore[misc]
+        self.log.append(self.shard.encode(record))
+        self.shard.apply(record, len(self.log), -1)
+        self.model.owner = Producer(owner.id, LAST_EPOCH - 3)
+        self.model.bumped_from = self.model.begun_from = None
+        self.sessions.append(self.model.owner)
+
+    # --------------------------------------------------------------------------------- invariants
+
+    @invariant()
+    def a_decision_that_is_not_carried_out_is_asked_for(self) -> None:
+        assert bool(self.rounds) or not self.model.is_deciding
+
+    @invariant()
+    def no_epoch_is_given_that_could_not_be_fenced(self) -> None:
+        assert all(producer.epoch < LAST_EPOCH for producer in self.sessions)
+
+
+def run(examples: int, steps: int) -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        TransactionMachine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_the_machine_does_what_the_model_says() -> None:
+    run(40, 30)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1_800)
+def test_the_machine_does_what_the_model_says_for_long() -> None:
+    run(3_000, 100)
