@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from tests.raw_client import Api, RawClient, produce_body, read_batches, values
+from tests.raw_client import Api, RawClient, produce_body
 
 from ottla.base.errors import ErrorCode
 from ottla.core.coordinator import Producer
-from ottla.wire.records.builder import build_batch
+from ottla.wire.records.batch import iter_headers
+from ottla.wire.records.builder import ControlType, build_batch, control_type
+from ottla.wire.records.record import iter_records
 
 TIMESTAMP = 1_700_000_000_000
 _numbers = count(1)
@@ -211,10 +213,6 @@ def fetch_committed(
 
 def values_committed(answer: Any, offset: int) -> list[bytes]:
     """As clients do it: skip what is aborted, until its marker."""
-    from ottla.wire.records.batch import iter_headers
-    from ottla.wire.records.builder import ControlType, control_type
-    from ottla.wire.records.record import iter_records
-
     pending = sorted(
         ((txn.first_offset, txn.producer_id) for txn in answer.aborted_transactions or ()),
         reverse=True,
@@ -238,12 +236,15 @@ def values_committed(answer: Any, offset: int) -> list[bytes]:
 
 
 def read_batches_end(records: Any) -> int:
-    from ottla.wire.records.batch import iter_headers
-
     return max(header.next_offset for header in iter_headers(bytes(records)))
 
 
 def read_all(client: RawClient, topic: str, partition: int = 0) -> list[bytes]:
     """What a consumer under read_uncommitted is given, without the markers."""
-    answer = client.fetch(topic, 0, partition)
-    return [value for value in values(read_batches(answer.records)) if value]
+    data = bytes(client.fetch(topic, 0, partition).records)
+    return [
+        record.value or b""
+        for header in iter_headers(data)
+        if not header.is_control
+        for record in iter_records(data, header)
+    ]
