@@ -8,7 +8,7 @@ import sys
 
 from bench.measure import Figure
 
-NAMES = ("startup", "throughput", "connections", "partitions")
+NAMES = ("startup", "throughput", "connections", "partitions", "codec")
 
 
 def main(names: list[str]) -> int:

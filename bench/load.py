@@ -29,9 +29,14 @@ def create_topic(bootstrap: str, name: str, partitions: int) -> None:
 
 
 def produce_batches(
-    bootstrap: str, topic: str, partitions: int, records: int, batch_bytes: int
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    records: int,
+    batch_bytes: int,
+    value: bytes | None = None,
 ) -> None:
-    """Records of 1 KB in batches of a given size, acks=all."""
+    """Records of 1 KB, unless a value is given, in batches of a given size, acks=all."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -42,8 +47,8 @@ def produce_batches(
             "queue.buffering.max.messages": 100_000,
         }
     )
-    value = os.urandom(RECORD_BYTES)
-    per_batch = max(1, batch_bytes // (RECORD_BYTES + 20))
+    value = os.urandom(RECORD_BYTES) if value is None else value
+    per_batch = max(1, batch_bytes // (len(value) + 20))
     for number in range(records):
         _produce(producer, topic, value, (number // per_batch) % partitions)
         if number % 1_000 == 0:

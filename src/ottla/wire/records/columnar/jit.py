@@ -111,6 +111,9 @@ load_int32 = _load(types.int32)
 """A little-endian int32 at any byte position."""
 load_int64 = _load(types.int64)
 load_uint32 = _load(types.uint32)
+load_big_int16 = _load(types.int16, is_big_endian=True)
+load_big_int32 = _load(types.int32, is_big_endian=True)
+load_big_int64 = _load(types.int64, is_big_endian=True)
 poke = _store(types.uint8)
 """`poke(array, position, byte)`."""
 store_big_int16 = _store(types.int16, is_big_endian=True)
