@@ -44,6 +44,7 @@ CLIENTS = {"kafka-python": kafka_python_records, "aiokafka (C)": aiokafka_record
 def run() -> Iterator[Figure]:
     yield from _loading()
     for value_bytes, batch_kb, budget in (
+        (100, 1, 2),
         (100, 16, 5),
         (100, 128, 10),
         (100, 1024, 10),

@@ -203,11 +203,18 @@ def test_header_names_that_are_not_utf8_are_read_as_java_reads_them() -> None:
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_parts_stay_within_their_size(codec: str) -> None:
     data = fetch_of(64, 8, codec)
-    size = len(fetch_of(8, 8)) - b.HEADER_SIZE
-    parts = decoded(data, max_part_size=2 * size)
+    *_, last = iter_headers(fetch_of(64, 8))
+    parts = decoded(data, max_part_size=2 * (last.size - b.HEADER_SIZE))
     assert [part.batch.num_rows for part in parts] == [16] * 4
     assert [part.next_offset for part in parts] == [16, 32, 48, 64]
     assert as_records(parts) == one_by_one(data)
+
+
+def test_a_batch_larger_than_a_part_is_one_by_itself() -> None:
+    data = fetch_of(64, 8, "lz4")
+    parts = decoded(data, max_part_size=1)
+    assert [part.batch.num_rows for part in parts] == [8] * 8
+    assert [part.size for part in parts] == [header.end for header in iter_headers(data)]
 
 
 def test_what_one_batch_may_decompress_to_is_bounded() -> None:

@@ -191,6 +191,8 @@ def _one_array(column: Any) -> Any:
         return column.chunk(0)
     try:
         joined = column.combine_chunks()
-    except pa.ArrowInvalid:  # more bytes than 32-bit offsets count
+    except pa.ArrowInvalid as error:  # more bytes than 32-bit offsets count
+        if not any(is_kind(column.type) for is_kind in _RUNS_OF_BYTES):
+            raise ValueError(f"a column is too large; take slices of the table: {error}") from None
         joined = column.cast(pa.large_binary()).combine_chunks()
     return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined

@@ -10,29 +10,23 @@ Only the columns that are asked for are made; headers that are not are not even 
 batches of a fetch go through one call of the kernel, for its fixed cost is that of 500 records; and
 a fetch without anything unusual through the short way of `scan`.
 
-Invariants: a part holds at most `max_part_size` bytes of records, or one batch, whatever they
-decompress to, so offsets fit into 32 bits and memory stays bounded. Batches before a damaged one
-are given before it raises. Bytes and columns share no memory."""
+Invariants: a part holds at most `max_part_size` bytes of records, or one batch, whatever a fetch
+decompresses to, so memory stays bounded. Batches before a damaged one are given before it raises.
+Bytes and columns share no memory."""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
-from ottla.base.errors import ErrorCode
-from ottla.wire.records.batch import HEADER_SIZE, BatchHeader
 from ottla.wire.records.columnar import decode_kernels as k
-from ottla.wire.records.columnar.jit import as_input
 from ottla.wire.records.columnar.needs import numpy as np
 from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.columnar.parts import MOST_BYTES, Part, failure_of, iter_parts
 from ottla.wire.records.columnar.scan import scan_fetch
 from ottla.wire.records.compression import MAX_DECOMPRESSED
 from ottla.wire.records.crc import Buffer
-from ottla.wire.records.errors import BatchError, CorruptBatch
 from ottla.wire.records.fetched import MAX_OFFSET, AbortedTransaction, iter_fetched
-from ottla.wire.records.record import read_records
 
 MAX_PART_SIZE = 64 * 1024 * 1024
 HEADER_TYPE = pa.struct([pa.field("key", pa.string(), False), pa.field("value", pa.binary())])
@@ -80,35 +74,27 @@ def decode_fetch(
     the transactions in `aborted` (None reads uncommitted). `max_size` bounds what one batch may
     decompress to. Raises `BatchError` at a batch that is damaged or of an old format."""
     mask = _mask(columns)
-    if not aborted and len(records) <= max_part_size:
+    if not aborted and len(records) <= min(max_part_size, MOST_BYTES):
         plain = scan_fetch(records, first_offset, end_offset)
         if plain is not None:
-            reader = _Reader(plain.data, plain.table, plain.record_count, mask)
+            reader = _Reader(plain, mask)
             if reader.read(first_offset, end_offset) is None:
                 if plain.size:
                     next_offset = min(max(first_offset, plain.next_offset), end_offset)
                     yield DecodedRecords(reader.record_batch(columns), next_offset, plain.size)
                 return
     batches = iter_fetched(records, first_offset, end_offset, aborted)
-    is_done = False
-    while not is_done:
-        part = _Part(records, max_size)
-        failure: BatchError | None = None
-        try:
-            is_done = part.gather(batches, max_part_size)
-        except BatchError as error:
-            failure = error
-        if part.is_empty and failure is None:
-            return
-        reader = _Reader(*part.table(), mask)
+    for part in iter_parts(records, batches, max_size, max_part_size):
+        reader = _Reader(part, mask)
         failed = reader.read(first_offset, end_offset)
+        size, next_offset = part.size, part.next_offset
         if failed is not None:
-            failure = part.cut(*failed)
-        if part.size:
-            next_offset = min(max(first_offset, part.next_offset), end_offset)
-            yield DecodedRecords(reader.record_batch(columns), next_offset, part.size)
-        if failure is not None:
-            raise failure
+            size, next_offset = part.up_to(failed[0])
+        if size:
+            next_offset = min(max(first_offset, next_offset), end_offset)
+            yield DecodedRecords(reader.record_batch(columns), next_offset, size)
+        if failed is not None:
+            raise failure_of(part, *failed)
 
 
 def _mask(columns: Sequence[str]) -> int:
@@ -125,76 +111,13 @@ def _mask(columns: Sequence[str]) -> int:
     return mask
 
 
-class _Part:
-    """Batches that are decoded together, and how far they reach."""
-
-    def __init__(self, records: Buffer, max_size: int) -> None:
-        self._records = records
-        self._max_size = max_size
-        self._wanted: list[tuple[BatchHeader, bytes | None]] = []
-        self.size = 0
-        self.next_offset = 0
-        self.is_empty = True
-
-    def gather(self, batches: Iterator[tuple[BatchHeader, bool]], max_part_size: int) -> bool:
-        """Take batches until they are as many bytes as a part may be. True if none are left."""
-        gathered = 0
-        for header, is_wanted in batches:
-            if is_wanted:
-                section = None
-                if header.compression:
-                    section = read_records(self._records, header, self._max_size)
-                size = header.size - HEADER_SIZE if section is None else len(section)
-                if header.record_count * k.SMALLEST_RECORD > size:
-                    raise _malformed(header, 0)
-                self._wanted.append((header, section))
-                gathered += size
-            self.size, self.is_empty = header.end, False
-            self.next_offset = max(self.next_offset, header.next_offset)
-            if gathered >= max_part_size:
-                return False
-        return True
-
-    def cut(self, index: int, position: int) -> CorruptBatch:
-        """Leave out a wanted batch, and what follows it, because of what is at `position`."""
-        header = self._wanted[index][0]
-        self.size, self.next_offset = header.position, header.base_offset
-        return _malformed(header, position)
-
-    def table(self) -> tuple[Any, Any, int]:
-        """The bytes to decode, where in them the batches lie, and how many records they count."""
-        data: Buffer = self._records
-        starts = [header.position + HEADER_SIZE for header, _ in self._wanted]
-        ends = [header.end for header, _ in self._wanted]
-        if any(section is not None for _, section in self._wanted):
-            view = memoryview(self._records)
-            sections = [
-                view[start:end] if section is None else section
-                for start, end, (_, section) in zip(starts, ends, self._wanted, strict=True)
-            ]
-            data, ends = _joined(sections)
-            starts = [0, *ends[:-1]]
-            self._wanted = [(header, None) for header, _ in self._wanted]
-        fields, count = array("q"), 0
-        for start, end, (header, _) in zip(starts, ends, self._wanted, strict=True):
-            count += header.record_count
-            fields.extend((
-                start, end, header.record_count, header.base_offset, header.last_offset_delta,
-                header.base_timestamp, header.timestamp_type, header.max_timestamp,
-            ))  # fmt: skip
-        table = np.array(fields, np.int64).reshape(-1, k.BATCH_FIELDS)
-        table.setflags(write=False)
-        return as_input(data), table, count
-
-
 class _Reader:
     """The Arrow buffers of one part, of the size that its records can have at most."""
 
-    def __init__(self, data: Any, table: Any, count: int, mask: int) -> None:
+    def __init__(self, part: Part, mask: int) -> None:
         self._mask = mask
-        self._data, self._table = data, table
-        size = len(data) if count else 0
-
+        self._data, self._table = part.data, part.table
+        count, size = part.record_count, part.record_bytes
         self._offsets = _Output(count if mask & k.OFFSET else 0, np.int64)
         self._timestamps = _Output(count if mask & k.TIMESTAMP else 0, np.int64)
         self._types = _Output(count if mask & k.TIMESTAMP_TYPE else 0, np.int32)
@@ -300,16 +223,6 @@ class _Contents:
 _NO_CONTENTS = _Contents(0, 0)
 
 
-def _joined(sections: Sequence[Buffer]) -> tuple[Any, list[int]]:
-    """Sections one after the other, and where each ends."""
-    ends = list(accumulate(map(len, sections)))
-    joined = pa.allocate_buffer(ends[-1])
-    with memoryview(joined).cast("B") as view:
-        for section, end in zip(sections, ends, strict=True):
-            view[end - len(section) : end] = section
-    return joined, ends
-
-
 def _as_text(names: Any) -> Any:
     """Names with every byte that is not UTF-8 replaced, as Java and `record` read them."""
     try:
@@ -318,11 +231,3 @@ def _as_text(names: Any) -> Any:
         texts = [name.as_py().decode("utf-8", "replace") for name in names]
         return pa.array(texts, pa.string()).view(pa.binary())
     return names
-
-
-def _malformed(header: BatchHeader, position: int) -> CorruptBatch:
-    return CorruptBatch(
-        f"the batch at offset {header.base_offset} does not parse from byte {position} of its"
-        " records on",
-        ErrorCode.INVALID_RECORD,
-    )

@@ -8,7 +8,7 @@ way by `fetched`, which knows every rule and every error. Tests hold the two to 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.wire.records.batch import (
     ATTRIBUTES_AT,
@@ -53,26 +53,18 @@ from ottla.wire.records.columnar.jit import (
 )
 from ottla.wire.records.columnar.needs import numpy as np
 from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.columnar.parts import Part
 from ottla.wire.records.crc import Buffer, crc32c
 from ottla.wire.records.fetched import MAX_OFFSET
 
 CHECKED_START, CHECKED_END, CRC = range(3)
 """What a row of `checks` says: the bytes that a CRC is of, and the CRC."""
 CHECK_FIELDS = 3
-IS_PLAIN, BATCHES, WANTED, RECORDS, SIZE, NEXT_OFFSET = range(6)
-RESULT_FIELDS = 6
+IS_PLAIN, BATCHES, WANTED, RECORDS, RECORD_BYTES, SIZE, NEXT_OFFSET = range(7)
+RESULT_FIELDS = 7
 
 
-class PlainFetch(NamedTuple):
-    data: Any
-    table: Any
-    """The batches with wanted records, as `decode_records` takes them."""
-    record_count: int
-    size: int
-    next_offset: int
-
-
-def scan_fetch(records: Buffer, first_offset: int, end_offset: int) -> PlainFetch | None:
+def scan_fetch(records: Buffer, first_offset: int, end_offset: int) -> Part | None:
     """Every batch of the fetch, or None if one must be looked at more closely."""
     data = as_input(records)
     most = len(data) // HEADER_SIZE
@@ -80,7 +72,7 @@ def scan_fetch(records: Buffer, first_offset: int, end_offset: int) -> PlainFetc
     checks = _table(most, CHECK_FIELDS)
     result = np.zeros(RESULT_FIELDS, np.int64)
     scan_batches(data, first_offset, end_offset, table, checks, result)
-    is_plain, batches, wanted, count, size, next_offset = result.tolist()
+    is_plain, batches, wanted, count, record_bytes, size, next_offset = result.tolist()
     if not is_plain:
         return None
     view, checksum = memoryview(records), crc32c
@@ -89,7 +81,7 @@ def scan_fetch(records: Buffer, first_offset: int, end_offset: int) -> PlainFetc
             return None
     found = table[:wanted]
     found.setflags(write=False)
-    return PlainFetch(data, found, count, size, next_offset)
+    return Part(data, found, count, record_bytes, size, next_offset)
 
 
 def _table(rows: int, fields: int) -> Any:
@@ -100,7 +92,7 @@ def _table(rows: int, fields: int) -> Any:
 def scan_batches(
     data: Any, first_offset: Any, end_offset: Any, table: Any, checks: Any, result: Any
 ) -> None:
-    position = batches = wanted = records = next_offset = types.int64(0)
+    position = batches = wanted = records = record_bytes = next_offset = types.int64(0)
     size = types.int64(data.shape[0])
     result[IS_PLAIN] = 0
     while position + HEADER_SIZE <= size:
@@ -137,9 +129,11 @@ def scan_batches(
             table[wanted, MAX_TIMESTAMP] = load_big_int64(data, position + MAX_TIMESTAMP_AT)
             wanted += 1
             records += count
+            record_bytes += length - HEADER_SIZE
         position += length
         next_offset = max(next_offset, base_offset + delta + 1)
     if MAGIC_AT < size - position < HEADER_SIZE and peek(data, position + MAGIC_AT) != MAGIC:
         return
     result[IS_PLAIN], result[BATCHES], result[WANTED] = 1, batches, wanted
-    result[RECORDS], result[SIZE], result[NEXT_OFFSET] = records, position, next_offset
+    result[RECORDS], result[RECORD_BYTES] = records, record_bytes
+    result[SIZE], result[NEXT_OFFSET] = position, next_offset

@@ -1,0 +1,151 @@
+"""Batches of a fetch that are decoded together.
+
+A part is the bytes of some batches' records and a table of where each lies: in the fetch itself, or
+one after the other in new memory if any of them was compressed. Invariants: a part holds at most
+`max_part_size` bytes of records, or those of one batch, and never more than 32-bit offsets count; a
+batch in a table has room for as many records as it claims."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.wire.records.batch import HEADER_SIZE, BatchHeader
+from ottla.wire.records.columnar.decode_kernels import (
+    BASE_OFFSET,
+    BATCH_FIELDS,
+    SMALLEST_RECORD,
+)
+from ottla.wire.records.columnar.jit import as_input
+from ottla.wire.records.columnar.needs import numpy as np
+from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.crc import Buffer
+from ottla.wire.records.errors import BatchError, CorruptBatch
+from ottla.wire.records.record import read_records
+
+MOST_BYTES = 0x7FFFFFFF
+"""What 32-bit offsets count."""
+
+
+class Part(NamedTuple):
+    data: Any
+    """What the kernel reads: a read-only array of bytes."""
+    table: Any
+    """The batches with wanted records, a row of `BATCH_FIELDS` each."""
+    record_count: int
+    record_bytes: int
+    """Bytes of all records, decompressed."""
+    size: int
+    """Bytes of the fetch up to the end of this part."""
+    next_offset: int
+    positions: Sequence[int] = ()
+    """Where in the fetch the batches of `table` begin."""
+
+    def up_to(self, index: int) -> tuple[int, int]:
+        """How far the batches before one of them reach: bytes of the fetch, and an offset."""
+        return self.positions[index], int(self.table[index, BASE_OFFSET])
+
+
+def iter_parts(
+    records: Buffer,
+    batches: Iterator[tuple[BatchHeader, bool]],
+    max_size: int,
+    max_part_size: int,
+) -> Iterator[Part]:
+    """The batches that `iter_fetched` gave. Those before a damaged one come before it raises."""
+    failure: BatchError | None = None
+    max_part_size = min(max_part_size, MOST_BYTES)
+    gathered = _Gathered(records)
+    try:
+        for header, is_wanted in batches:
+            if not is_wanted:
+                gathered.pass_by(header)
+                continue
+            section = _section(records, header, min(max_size, MOST_BYTES))
+            if header.record_count * SMALLEST_RECORD > len(section):
+                raise malformed(header.base_offset, 0)
+            if gathered.record_bytes and gathered.record_bytes + len(section) > max_part_size:
+                yield gathered.part()
+                gathered = _Gathered(records)
+            gathered.add(header, section)
+    except BatchError as error:
+        failure = error
+    if gathered.size:
+        yield gathered.part()
+    if failure is not None:
+        raise failure
+
+
+def failure_of(part: Part, index: int, position: int) -> CorruptBatch:
+    """What to raise when a batch of a part does not parse."""
+    return malformed(int(part.table[index, BASE_OFFSET]), position)
+
+
+def malformed(base_offset: int, position: int) -> CorruptBatch:
+    return CorruptBatch(
+        f"the batch at offset {base_offset} does not parse from byte {position} of its records on",
+        ErrorCode.INVALID_RECORD,
+    )
+
+
+def _section(records: Buffer, header: BatchHeader, max_size: int) -> Buffer:
+    """A batch's records, decompressed, or where they lie."""
+    if header.compression:
+        return read_records(records, header, max_size)
+    return memoryview(records)[header.position + HEADER_SIZE : header.end]
+
+
+class _Gathered:
+    """Batches that will be one part."""
+
+    def __init__(self, records: Buffer) -> None:
+        self._records = records
+        self._headers: list[BatchHeader] = []
+        self._sections: list[Buffer] = []
+        self.record_bytes = 0
+        self.size = 0
+        self.next_offset = 0
+
+    def pass_by(self, header: BatchHeader) -> None:
+        self.size = header.end
+        self.next_offset = max(self.next_offset, header.next_offset)
+
+    def add(self, header: BatchHeader, section: Buffer) -> None:
+        self._headers.append(header)
+        self._sections.append(section)
+        self.record_bytes += len(section)
+        self.pass_by(header)
+
+    def part(self) -> Part:
+        data: Any = self._records
+        if any(header.compression for header in self._headers):
+            data, ends = _joined(self._sections)
+            starts = [0, *ends[:-1]]
+        else:
+            starts = [header.position + HEADER_SIZE for header in self._headers]
+            ends = [header.end for header in self._headers]
+        fields, count = array("q"), 0
+        for start, end, header in zip(starts, ends, self._headers, strict=True):
+            count += header.record_count
+            fields.extend((
+                start, end, header.record_count, header.base_offset, header.last_offset_delta,
+                header.base_timestamp, header.timestamp_type, header.max_timestamp,
+            ))  # fmt: skip
+        table = np.array(fields, np.int64).reshape(-1, BATCH_FIELDS)
+        table.setflags(write=False)
+        positions = [header.position for header in self._headers]
+        reached = self.size, self.next_offset
+        return Part(as_input(data), table, count, self.record_bytes, *reached, positions)
+
+
+def _joined(sections: Sequence[Buffer]) -> tuple[Any, list[int]]:
+    """Sections one after the other, and where each ends."""
+    ends = list(accumulate(map(len, sections)))
+    joined = pa.allocate_buffer(ends[-1])
+    with memoryview(joined).cast("B") as view:
+        for section, end in zip(sections, ends, strict=True):
+            view[end - len(section) : end] = section
+    return joined, ends
