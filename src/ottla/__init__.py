@@ -4,6 +4,7 @@ __version__ = "0.1.0.dev0"
 
 _PUBLIC = {
     "ottla.base.types": ("TopicPartition",),
+    "ottla.client.admin": ("Admin", "AsyncAdmin", "NewTopic"),
     "ottla.client.consumer.async_consumer": ("AsyncConsumer",),
     "ottla.client.consumer.consumer": ("Consumer",),
     "ottla.client.consumer.rebalance": ("RebalanceListener",),

@@ -16,6 +16,7 @@ from ottla.client.admin.configs import (
     ResourceType,
 )
 from ottla.client.admin.dispatch import Results
+from ottla.client.admin.groups import GroupDescription, GroupListing, MemberDescription
 from ottla.client.admin.nodes import (
     BrokerNode,
     ClusterDescription,
@@ -23,6 +24,12 @@ from ottla.client.admin.nodes import (
     FinalizedFeature,
     LogDirDescription,
     ReplicaInfo,
+)
+from ottla.client.admin.partitions import (
+    IsolationLevel,
+    ListedOffset,
+    OffsetSpec,
+    ProducerState,
 )
 from ottla.client.admin.topics import (
     CreatedTopic,
@@ -32,8 +39,25 @@ from ottla.client.admin.topics import (
     TopicDescription,
     TopicListing,
 )
+from ottla.client.admin.transactions import (
+    AbortTransaction,
+    TransactionDescription,
+    TransactionListing,
+)
+from ottla.client.consumer.record import OffsetAndMetadata
 
 __all__ = [
+    "AbortTransaction",
+    "GroupDescription",
+    "GroupListing",
+    "IsolationLevel",
+    "ListedOffset",
+    "MemberDescription",
+    "OffsetAndMetadata",
+    "OffsetSpec",
+    "ProducerState",
+    "TransactionDescription",
+    "TransactionListing",
     "Admin",
     "AdminConfig",
     "AlterOp",

@@ -13,7 +13,15 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ottla.base.types import TopicPartition
-from ottla.client.admin import configs, nodes, topics
+from ottla.client.admin import (
+    configs,
+    group_offsets,
+    groups,
+    nodes,
+    partitions,
+    topics,
+    transactions,
+)
 from ottla.client.admin.config import AdminConfig
 from ottla.client.admin.configs import (
     ConfigChange,
@@ -22,7 +30,15 @@ from ottla.client.admin.configs import (
     ResourceType,
 )
 from ottla.client.admin.dispatch import Results
+from ottla.client.admin.group_offsets import Committed
+from ottla.client.admin.groups import GroupDescription, GroupListing
 from ottla.client.admin.nodes import ClusterDescription, Features, LogDirDescription
+from ottla.client.admin.partitions import (
+    IsolationLevel,
+    ListedOffset,
+    OffsetSpec,
+    ProducerState,
+)
 from ottla.client.admin.topics import (
     CreatedTopic,
     ElectionType,
@@ -30,10 +46,16 @@ from ottla.client.admin.topics import (
     TopicDescription,
     TopicListing,
 )
+from ottla.client.admin.transactions import (
+    AbortTransaction,
+    TransactionDescription,
+    TransactionListing,
+)
 from ottla.client.blocking import LoopThread
 from ottla.client.cluster import Cluster
 from ottla.client.config import Profile
 from ottla.client.connection import VersionRange
+from ottla.client.consumer.record import OffsetAndMetadata
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -177,6 +199,143 @@ class AsyncAdmin:
     async def list_config_resources(self, *types: ResourceType) -> list[ConfigResource]:
         return await configs.list_config_resources(self._cluster, types)
 
+    # --------------------------------------------------------------------------------- groups
+
+    async def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> dict[str, GroupListing]:
+        """All groups, unless some states (`Stable`, `Empty`, …) or types (`classic`, `consumer`, …)
+        are given."""
+        return await groups.list_groups(self._cluster, self._brokers(), states=states, types=types)
+
+    async def describe_groups(
+        self, *group_ids: str, return_errors: bool = False
+    ) -> Results[str, GroupDescription]:
+        found = await groups.describe_groups(self._cluster, group_ids)
+        return found.checked(return_errors)
+
+    async def delete_groups(
+        self, *group_ids: str, return_errors: bool = False
+    ) -> Results[str, None]:
+        deleted = await groups.delete_groups(self._cluster, group_ids)
+        return deleted.checked(return_errors)
+
+    async def remove_members_from_group(
+        self,
+        group_id: str,
+        instance_ids: Iterable[str],
+        *,
+        reason: str | None = None,
+        return_errors: bool = False,
+    ) -> Results[str, None]:
+        """Static members, by their `group.instance.id`."""
+        removed = await groups.remove_members(self._cluster, group_id, instance_ids, reason=reason)
+        return removed.checked(return_errors)
+
+    async def list_group_offsets(
+        self,
+        *group_ids: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        require_stable: bool = False,
+        return_errors: bool = False,
+    ) -> Results[str, Committed]:
+        """What groups have committed, for all partitions unless some are given. `require_stable`
+        waits for the end of transactions that commit offsets."""
+        wanted = None if partitions is None else list(partitions)
+        found = await group_offsets.list_group_offsets(
+            self._cluster, dict.fromkeys(group_ids, wanted), require_stable=require_stable
+        )
+        return found.checked(return_errors)
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        return_errors: bool = False,
+    ) -> Results[TopicPartition, None]:
+        """Commit for a group that has no members."""
+        given = {
+            TopicPartition(*key): OffsetAndMetadata(value) if isinstance(value, int) else value
+            for key, value in offsets.items()
+        }
+        altered = await group_offsets.alter_group_offsets(self._cluster, group_id, given)
+        return altered.checked(return_errors)
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, return_errors: bool = False
+    ) -> Results[TopicPartition, None]:
+        deleted = await group_offsets.delete_group_offsets(self._cluster, group_id, partitions)
+        return deleted.checked(return_errors)
+
+    # ----------------------------------------------------------------------------- partitions
+
+    async def list_offsets(
+        self,
+        wanted: Mapping[TopicPartition, OffsetSpec | int],
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        return_errors: bool = False,
+    ) -> Results[TopicPartition, ListedOffset]:
+        """By position (`OffsetSpec`) or by time, in milliseconds since the epoch."""
+        found = await partitions.list_offsets(self._cluster, wanted, isolation)
+        return found.checked(return_errors)
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int], *, return_errors: bool = False
+    ) -> Results[TopicPartition, int]:
+        """Delete what is before these offsets; -1 is everything. Returns where each begins then."""
+        deleted = await partitions.delete_records(self._cluster, before)
+        return deleted.checked(return_errors)
+
+    async def describe_producers(
+        self,
+        *wanted: TopicPartition,
+        broker: int | None = None,
+        return_errors: bool = False,
+    ) -> Results[TopicPartition, list[ProducerState]]:
+        """As the leaders know them, unless a broker is given."""
+        found = await partitions.describe_producers(self._cluster, wanted, broker)
+        return found.checked(return_errors)
+
+    # --------------------------------------------------------------------------- transactions
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int | None = None,
+        pattern: str | None = None,
+    ) -> dict[str, TransactionListing]:
+        """All transactional ids, unless some are chosen."""
+        return await transactions.list_transactions(
+            self._cluster,
+            self._brokers(),
+            states=states,
+            producer_ids=producer_ids,
+            longer_than_ms=longer_than_ms,
+            pattern=pattern,
+        )
+
+    async def describe_transactions(
+        self, *transactional_ids: str, return_errors: bool = False
+    ) -> Results[str, TransactionDescription]:
+        found = await transactions.describe_transactions(self._cluster, transactional_ids)
+        return found.checked(return_errors)
+
+    async def abort_transaction(self, transaction: AbortTransaction) -> None:
+        """End a transaction that its coordinator has forgotten. Use it on nothing else: it writes
+        the marker past the coordinator."""
+        await transactions.abort_transaction(self._cluster, transaction)
+
+    async def fence_producers(
+        self, *transactional_ids: str, return_errors: bool = False
+    ) -> Results[str, tuple[int, int]]:
+        """Abort what is open under these ids and lock out their producers."""
+        fenced = await transactions.fence_producers(self._cluster, transactional_ids)
+        return fenced.checked(return_errors)
+
     # -------------------------------------------------------------------------------- cluster
 
     async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
@@ -266,6 +425,20 @@ class Admin:
     describe_configs = _blocking(AsyncAdmin.describe_configs)
     alter_configs = _blocking(AsyncAdmin.alter_configs)
     list_config_resources = _blocking(AsyncAdmin.list_config_resources)
+    list_groups = _blocking(AsyncAdmin.list_groups)
+    describe_groups = _blocking(AsyncAdmin.describe_groups)
+    delete_groups = _blocking(AsyncAdmin.delete_groups)
+    remove_members_from_group = _blocking(AsyncAdmin.remove_members_from_group)
+    list_group_offsets = _blocking(AsyncAdmin.list_group_offsets)
+    alter_group_offsets = _blocking(AsyncAdmin.alter_group_offsets)
+    delete_group_offsets = _blocking(AsyncAdmin.delete_group_offsets)
+    list_offsets = _blocking(AsyncAdmin.list_offsets)
+    delete_records = _blocking(AsyncAdmin.delete_records)
+    describe_producers = _blocking(AsyncAdmin.describe_producers)
+    list_transactions = _blocking(AsyncAdmin.list_transactions)
+    describe_transactions = _blocking(AsyncAdmin.describe_transactions)
+    abort_transaction = _blocking(AsyncAdmin.abort_transaction)
+    fence_producers = _blocking(AsyncAdmin.fence_producers)
     describe_cluster = _blocking(AsyncAdmin.describe_cluster)
     describe_features = _blocking(AsyncAdmin.describe_features)
     api_versions = _blocking(AsyncAdmin.api_versions)

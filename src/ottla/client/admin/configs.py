@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from ottla.base.errors import ErrorCode
 from ottla.client.admin.dispatch import AtBrokers, Results, dispatch, raise_for
 from ottla.client.cluster import ANY_NODE, Cluster
-from ottla.client.errors import ClientError, InvalidConfig, error_for
+from ottla.client.errors import ClientError, InvalidConfig, UnknownTopic, error_for
 from ottla.wire.api import Api
 
 
@@ -224,6 +225,9 @@ def _resource(told: Any) -> ConfigResource:
 
 
 def _failure(told: Any) -> ClientError:
+    if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        name = told.resource_name
+        return UnknownTopic(f"there is no topic {name}", topic=name)
     return error_for(told.error_code, told.error_message)
 
 

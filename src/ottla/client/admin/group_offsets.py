@@ -1,0 +1,178 @@
+"""What groups have committed: list, set, delete.
+
+    OffsetFetch 1+ (many groups at once: 8+), OffsetCommit 2+, OffsetDelete 0+, at the coordinators
+
+The versions that name topics by id are not used: offsets may outlive their topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.admin.dispatch import AtCoordinators, Results, dispatch
+from ottla.client.cluster import Cluster, CoordinatorType
+from ottla.client.consumer.record import OffsetAndMetadata
+from ottla.client.errors import ClientError, UnsupportedVersion, error_for
+from ottla.wire.api import Api
+
+BY_NAME_MAX_VERSION = 9
+"""Of OffsetFetch and OffsetCommit."""
+
+
+Committed = dict[TopicPartition, OffsetAndMetadata]
+
+
+async def list_group_offsets(
+    cluster: Cluster,
+    wanted: Mapping[str, Iterable[TopicPartition] | None],
+    *,
+    require_stable: bool,
+) -> Results[str, Committed]:
+    """By group. None instead of partitions: all that the group has committed."""
+    topics = {
+        group: None if partitions is None else _by_topic(partitions)
+        for group, partitions in wanted.items()
+    }
+
+    async def ask(node: int, groups: list[str]) -> dict[str, Committed | ClientError]:
+        body = {
+            "groups": [{"group_id": each, "topics": topics[each]} for each in groups],
+            "require_stable": require_stable,
+        }
+        options: dict[str, Any] = {"node": node, "max_version": BY_NAME_MAX_VERSION}
+        try:
+            answer = await cluster.call(Api.OFFSET_FETCH, body, min_version=8, **options)
+        except UnsupportedVersion:  # before Kafka 3.0
+            found = {}
+            for each in groups:
+                old = {
+                    "group_id": each,
+                    "topics": topics[each],
+                    "require_stable": require_stable,
+                }
+                told = await cluster.call(
+                    Api.OFFSET_FETCH, old, min_version=7 if require_stable else 2, **options
+                )
+                found[each] = _committed(told)
+            return found
+        return {told.group_id: _committed(told) for told in answer.groups}
+
+    lookup = AtCoordinators(cluster, CoordinatorType.GROUP)
+    return await dispatch(lookup, topics, ask, what="listing groups' offsets")
+
+
+def _committed(told: Any) -> Committed | ClientError:
+    if told.error_code:
+        return error_for(told.error_code)
+    found: Committed = {}
+    for topic in told.topics:
+        for each in topic.partitions:
+            if each.error_code:
+                return error_for(each.error_code, topic=topic.name, partition=each.partition_index)
+            if each.committed_offset >= 0:
+                key = TopicPartition(topic.name, each.partition_index)
+                found[key] = OffsetAndMetadata(
+                    each.committed_offset, each.metadata or "", each.committed_leader_epoch
+                )
+    return dict(sorted(found.items()))
+
+
+async def alter_group_offsets(
+    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> Results[TopicPartition, None]:
+    """Only while the group has no members."""
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, partition), committed in offsets.items():
+        topics.setdefault(topic, []).append(
+            {
+                "partition_index": partition,
+                "committed_offset": committed.offset,
+                "committed_leader_epoch": committed.leader_epoch,
+                "committed_metadata": committed.metadata,
+            }
+        )
+    body = {
+        "group_id": group_id,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [{"name": name, "partitions": each} for name, each in topics.items()],
+    }
+    return await _change(cluster, Api.OFFSET_COMMIT, group_id, body)
+
+
+async def delete_group_offsets(
+    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
+) -> Results[TopicPartition, None]:
+    """Only of topics to which no member of the group subscribes."""
+    topics = [
+        {
+            "name": topic["name"],
+            "partitions": [{"partition_index": each} for each in topic["partition_indexes"]],
+        }
+        for topic in _by_topic(partitions)
+    ]
+    body = {"group_id": group_id, "topics": topics}
+    return await _change(cluster, Api.OFFSET_DELETE, group_id, body)
+
+
+async def _change(
+    cluster: Cluster, api: Api, group_id: str, body: dict[str, Any]
+) -> Results[TopicPartition, None]:
+    async def ask(node: int, keys: list[str]) -> dict[str, Any]:
+        limit = BY_NAME_MAX_VERSION if api is Api.OFFSET_COMMIT else None
+        answer = await cluster.call(api, body, node=node, max_version=limit)
+        failure = _group_failure(answer)
+        return {group_id: answer if failure is None else failure}
+
+    lookup = AtCoordinators(cluster, CoordinatorType.GROUP)
+    answers = await dispatch(lookup, [group_id], ask, what=f"changing offsets of {group_id}")
+    results: Results[TopicPartition, None] = Results()
+    for topic in answers.checked(False)[group_id].topics:
+        for told in topic.partitions:
+            key = TopicPartition(topic.name, told.partition_index)
+            if told.error_code:
+                results.errors[key] = error_for(
+                    told.error_code, topic=key.topic, partition=key.partition
+                )
+            else:
+                results[key] = None
+    return results
+
+
+_OF_THE_GROUP = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
+"""What OffsetCommit says of each partition and means of the group."""
+
+
+def _group_failure(answer: Any) -> ClientError | None:
+    codes = [getattr(answer, "error_code", 0)]
+    codes += [told.error_code for topic in answer.topics for told in topic.partitions]
+    if codes[0]:
+        return error_for(codes[0])
+    for code in codes:
+        if code in _OF_THE_GROUP:
+            if code == ErrorCode.UNKNOWN_MEMBER_ID:
+                return error_for(code, "the group has members: its offsets are theirs to commit")
+            return error_for(code)
+    return None
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return [{"name": name, "partition_indexes": numbers} for name, numbers in grouped.items()]

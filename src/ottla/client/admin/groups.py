@@ -1,0 +1,265 @@
+"""Groups: list, describe, delete, take members out.
+
+    ListGroups 0+ (by state: 4+, by type: 5+)       at every broker
+    ConsumerGroupDescribe 0+, DescribeGroups 0+     at the groups' coordinators
+    DeleteGroups 0+, LeaveGroup 3+                  at the groups' coordinators
+
+A group is of the consumer protocol (KIP-848) or a classic one; only its coordinator knows, so it is
+asked in the new words first, and in the old ones about what it does not find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.admin.dispatch import (
+    AtBrokers,
+    AtCoordinators,
+    Results,
+    dispatch,
+    raise_for,
+)
+from ottla.client.cluster import Cluster, CoordinatorType
+from ottla.client.consumer.protocol import decode_assignment
+from ottla.client.errors import ClientError, UnsupportedVersion, error_for
+from ottla.client.metadata import Node
+from ottla.wire.api import Api
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+CONSUMER_PROTOCOL = "consumer"
+"""The protocol type of consumers; Connect's workers and others have their own."""
+DEAD = "Dead"
+NO_EPOCH = -1
+
+
+class GroupListing(NamedTuple):
+    group_id: str
+    type: str
+    """`classic`, `consumer`, `share` or `streams`."""
+    state: str
+    """Empty where the broker does not tell (before Kafka 2.6)."""
+    protocol_type: str
+    coordinator: int
+
+
+@dataclass(frozen=True)
+class MemberDescription:
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    """None, like the next ones, in classic groups."""
+    member_epoch: int | None = None
+    is_upgraded: bool | None = None
+    """Whether it speaks the consumer protocol; None where the broker does not tell."""
+    rack_id: str | None = None
+    subscribed_topics: tuple[str, ...] | None = None
+    subscribed_regex: str | None = None
+
+
+@dataclass(frozen=True)
+class GroupDescription:
+    group_id: str
+    type: str
+    state: str
+    protocol_type: str
+    assignor: str
+    members: tuple[MemberDescription, ...]
+    coordinator: Node | None
+    group_epoch: int | None = None
+    """None, like the next, in classic groups."""
+    target_assignment_epoch: int | None = None
+
+    @property
+    def is_simple(self) -> bool:
+        """Offsets that somebody commits without being a member."""
+        return self.type == CLASSIC and not self.protocol_type
+
+
+async def list_groups(
+    cluster: Cluster, brokers: Iterable[int], *, states: Iterable[str], types: Iterable[str]
+) -> dict[str, GroupListing]:
+    wanted_states, wanted_types = list(states), list(types)
+    min_version = 5 if wanted_types else 4 if wanted_states else 0
+
+    async def ask(node: int, keys: list[int]) -> dict[int, list[GroupListing] | ClientError]:
+        body = {"states_filter": wanted_states, "types_filter": wanted_types}
+        answer = await cluster.call(Api.LIST_GROUPS, body, node=node, min_version=min_version)
+        raise_for(answer.error_code)
+        return {node: [_listing(told, node) for told in answer.groups]}
+
+    lookup: AtBrokers[int] = AtBrokers(cluster, lambda broker: broker)
+    listed = (await dispatch(lookup, brokers, ask, what="listing groups")).checked(False)
+    found = {each.group_id: each for listings in listed.values() for each in listings}
+    return dict(sorted(found.items()))
+
+
+def _listing(told: Any, node: int) -> GroupListing:
+    kind = (told.group_type or CLASSIC).lower()
+    return GroupListing(told.group_id, kind, told.group_state, told.protocol_type, node)
+
+
+# ------------------------------------------------------------------------------------ describe
+
+
+async def describe_groups(
+    cluster: Cluster, group_ids: Iterable[str]
+) -> Results[str, GroupDescription]:
+    async def ask(node: int, ids: list[str]) -> dict[str, GroupDescription | ClientError]:
+        try:
+            found = await _describe_consumer(cluster, node, ids)
+        except UnsupportedVersion:  # before Kafka 3.7
+            found = {}
+        rest = [each for each in ids if each not in found]
+        if rest:
+            found |= await _describe_classic(cluster, node, rest)
+        return found
+
+    lookup = AtCoordinators(cluster, CoordinatorType.GROUP)
+    return await dispatch(lookup, group_ids, ask, what="describing groups")
+
+
+async def _describe_consumer(
+    cluster: Cluster, node: int, ids: list[str]
+) -> dict[str, GroupDescription | ClientError]:
+    """Those that are of the consumer protocol, and failures that say nothing of the kind."""
+    answer = await cluster.call(Api.CONSUMER_GROUP_DESCRIBE, {"group_ids": ids}, node=node)
+    found: dict[str, GroupDescription | ClientError] = {}
+    for told in answer.groups:
+        if told.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            continue
+        if told.error_code:
+            found[told.group_id] = error_for(told.error_code, told.error_message)
+            continue
+        found[told.group_id] = GroupDescription(
+            told.group_id,
+            CONSUMER,
+            told.group_state,
+            CONSUMER_PROTOCOL,
+            told.assignor_name,
+            tuple(_consumer_member(member) for member in told.members),
+            cluster.metadata.nodes.get(node),
+            told.group_epoch,
+            told.assignment_epoch,
+        )
+    return found
+
+
+def _consumer_member(told: Any) -> MemberDescription:
+    return MemberDescription(
+        told.member_id,
+        told.instance_id,
+        told.client_id,
+        told.client_host,
+        _topic_partitions(told.assignment),
+        _topic_partitions(told.target_assignment),
+        told.member_epoch,
+        None if told.member_type < 0 else told.member_type == 1,
+        told.rack_id,
+        tuple(told.subscribed_topic_names),
+        told.subscribed_topic_regex or None,
+    )
+
+
+def _topic_partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        for partition in topic.partitions
+    )
+
+
+async def _describe_classic(
+    cluster: Cluster, node: int, ids: list[str]
+) -> dict[str, GroupDescription | ClientError]:
+    answer = await cluster.call(Api.DESCRIBE_GROUPS, {"groups": ids}, node=node)
+    found: dict[str, GroupDescription | ClientError] = {}
+    for told in answer.groups:
+        if told.error_code:
+            found[told.group_id] = error_for(told.error_code, told.error_message)
+        elif told.group_state == DEAD:  # how brokers before Kafka 4 say that there is none
+            found[told.group_id] = error_for(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {told.group_id}"
+            )
+        else:
+            is_consumers = told.protocol_type == CONSUMER_PROTOCOL
+            found[told.group_id] = GroupDescription(
+                told.group_id,
+                CLASSIC,
+                told.group_state,
+                told.protocol_type,
+                told.protocol_data,
+                tuple(_classic_member(member, is_consumers) for member in told.members),
+                cluster.metadata.nodes.get(node),
+            )
+    return found
+
+
+def _classic_member(told: Any, is_consumer: bool) -> MemberDescription:
+    return MemberDescription(
+        told.member_id,
+        told.group_instance_id,
+        told.client_id,
+        told.client_host,
+        _assigned(bytes(told.member_assignment)) if is_consumer else (),
+    )
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    """Nothing of what cannot be read: assignments are the clients' business."""
+    try:
+        return decode_assignment(data)
+    except ValueError:
+        return ()
+
+
+# -------------------------------------------------------------------------------- delete, leave
+
+
+async def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> Results[str, None]:
+    async def ask(node: int, ids: list[str]) -> dict[str, ClientError | None]:
+        answer = await cluster.call(Api.DELETE_GROUPS, {"groups_names": ids}, node=node)
+        return {told.group_id: _failure(told.error_code, told.group_id) for told in answer.results}
+
+    lookup = AtCoordinators(cluster, CoordinatorType.GROUP)
+    return await dispatch(lookup, group_ids, ask, what="deleting groups")
+
+
+def _failure(code: int, group_id: str) -> ClientError | None:
+    if not code:
+        return None
+    texts = {
+        ErrorCode.NON_EMPTY_GROUP: f"group {group_id} is not empty",
+        ErrorCode.GROUP_ID_NOT_FOUND: f"there is no group {group_id}",
+    }
+    return error_for(code, texts.get(error_for(code).code))
+
+
+async def remove_members(
+    cluster: Cluster, group_id: str, instance_ids: Iterable[str], *, reason: str | None
+) -> Results[str, None]:
+    """Static members, by their `group.instance.id`."""
+    wanted = list(instance_ids)
+    members = [{"member_id": "", "group_instance_id": each, "reason": reason} for each in wanted]
+
+    async def ask(node: int, ids: list[str]) -> dict[str, Any]:
+        body = {"group_id": group_id, "members": members}
+        answer = await cluster.call(Api.LEAVE_GROUP, body, node=node, min_version=3)
+        raise_for(answer.error_code)
+        return {group_id: answer.members}
+
+    lookup = AtCoordinators(cluster, CoordinatorType.GROUP)
+    answers = await dispatch(lookup, [group_id], ask, what=f"removing members of {group_id}")
+    results: Results[str, None] = Results()
+    for told in answers.checked(False)[group_id]:
+        if told.error_code:
+            results.errors[told.group_instance_id] = error_for(told.error_code)
+        else:
+            results[told.group_instance_id] = None
+    return results

@@ -1,0 +1,192 @@
+"""What partitions hold: offsets by position or by time, records to delete, producers at work.
+
+ListOffsets 1+, DeleteRecords 0+, DescribeProducers 0+, at the partitions' leaders"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.client.admin.dispatch import AtBrokers, AtLeaders, Lookup, Results, dispatch
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError, error_for
+from ottla.wire.api import Api
+
+CONSUMER_REPLICA_ID = -1
+HIGH_WATERMARK = -1
+"""As the offset before which records are deleted: all that can be read."""
+
+
+class OffsetSpec(IntEnum):
+    """Which offset is asked for; Kafka's codes. A time in milliseconds asks for the first record
+    that is not older."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    """Of the record with the newest timestamp."""
+    EARLIEST_LOCAL = -4
+    """Of the first record that is on the broker's own disk, with tiered storage."""
+    LATEST_TIERED = -5
+    """Of the last record that is in the remote tier."""
+
+
+_SINCE_VERSION = {
+    OffsetSpec.MAX_TIMESTAMP: 7,
+    OffsetSpec.EARLIEST_LOCAL: 8,
+    OffsetSpec.LATEST_TIERED: 9,
+}
+
+
+class IsolationLevel(IntEnum):
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class ListedOffset(NamedTuple):
+    offset: int | None
+    """None: there is no such record."""
+    timestamp: int | None
+    leader_epoch: int
+
+
+class ProducerState(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int | None
+    current_txn_start_offset: int | None
+    """None: it has no open transaction here."""
+
+
+async def list_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel
+) -> Results[TopicPartition, ListedOffset]:
+    async def ask(
+        node: int, keys: list[TopicPartition]
+    ) -> dict[TopicPartition, ListedOffset | ClientError]:
+        found: dict[TopicPartition, ListedOffset | ClientError] = {}
+        by_version: dict[int, list[TopicPartition]] = {}
+        for key in keys:
+            version = _SINCE_VERSION.get(OffsetSpec(wanted[key]), 0) if wanted[key] < 0 else 0
+            by_version.setdefault(version, []).append(key)
+        for version, share in by_version.items():
+            try:
+                found |= await _list_at(cluster, node, share, wanted, isolation, version)
+            except ClientError as error:  # a version that this broker has not: not of the others
+                found |= dict.fromkeys(share, error)
+        return found
+
+    return await dispatch(AtLeaders(cluster), wanted, ask, what="listing offsets")
+
+
+async def _list_at(
+    cluster: Cluster,
+    node: int,
+    keys: list[TopicPartition],
+    wanted: Mapping[TopicPartition, int],
+    isolation: IsolationLevel,
+    min_version: int,
+) -> dict[TopicPartition, ListedOffset | ClientError]:
+    body = {
+        "replica_id": CONSUMER_REPLICA_ID,
+        "isolation_level": int(isolation),
+        "topics": _topics(
+            keys,
+            lambda key: {
+                "current_leader_epoch": cluster.metadata.leader_epoch(*key),
+                "timestamp": int(wanted[key]),
+            },
+        ),
+        "timeout_ms": cluster.config.request_timeout_ms,
+    }
+    needed = max(min_version, 2 if isolation else 0)
+    answer = await cluster.call(Api.LIST_OFFSETS, body, node=node, min_version=needed)
+    return {
+        key: _failure(key, told.error_code)
+        or ListedOffset(_or_none(told.offset), _or_none(told.timestamp), told.leader_epoch)
+        for key, told in _told(answer)
+    }
+
+
+async def delete_records(
+    cluster: Cluster, before: Mapping[TopicPartition, int]
+) -> Results[TopicPartition, int]:
+    """The first offset that each partition then has."""
+
+    async def ask(node: int, keys: list[TopicPartition]) -> dict[TopicPartition, int | ClientError]:
+        body = {
+            "topics": _topics(keys, lambda key: {"offset": before[key]}),
+            "timeout_ms": cluster.config.request_timeout_ms,
+        }
+        answer = await cluster.call(Api.DELETE_RECORDS, body, node=node)
+        return {
+            key: _failure(key, told.error_code) or told.low_watermark for key, told in _told(answer)
+        }
+
+    return await dispatch(AtLeaders(cluster), before, ask, what="deleting records")
+
+
+async def describe_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition], broker: int | None
+) -> Results[TopicPartition, list[ProducerState]]:
+    """Of the leaders, or as one broker that has a replica knows them."""
+
+    async def ask(
+        node: int, keys: list[TopicPartition]
+    ) -> dict[TopicPartition, list[ProducerState] | ClientError]:
+        grouped: dict[str, list[int]] = {}
+        for topic, partition in keys:
+            grouped.setdefault(topic, []).append(partition)
+        body = {
+            "topics": [
+                {"name": name, "partition_indexes": numbers} for name, numbers in grouped.items()
+            ]
+        }
+        answer = await cluster.call(Api.DESCRIBE_PRODUCERS, body, node=node)
+        return {
+            key: _failure(key, told.error_code, told.error_message)
+            or [_producer(each) for each in told.active_producers]
+            for key, told in _told(answer)
+        }
+
+    lookup: Lookup[TopicPartition] = AtLeaders(cluster)
+    if broker is not None:
+        at = broker
+        lookup = AtBrokers(cluster, lambda key: at)
+    return await dispatch(lookup, partitions, ask, what="describing producers")
+
+
+def _producer(told: Any) -> ProducerState:
+    return ProducerState(
+        told.producer_id,
+        told.producer_epoch,
+        told.last_sequence,
+        told.last_timestamp,
+        _or_none(told.coordinator_epoch),
+        _or_none(told.current_txn_start_offset),
+    )
+
+
+def _topics(keys: Iterable[TopicPartition], fields: Any) -> list[dict[str, Any]]:
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for key in keys:
+        grouped.setdefault(key.topic, []).append({"partition_index": key.partition, **fields(key)})
+    return [{"name": name, "partitions": each} for name, each in grouped.items()]
+
+
+def _told(answer: Any) -> Iterable[tuple[TopicPartition, Any]]:
+    for topic in answer.topics:
+        for told in topic.partitions:
+            yield TopicPartition(topic.name, told.partition_index), told
+
+
+def _failure(key: TopicPartition, code: int, message: str | None = None) -> ClientError | None:
+    return error_for(code, message, topic=key.topic, partition=key.partition) if code else None
+
+
+def _or_none(number: int) -> int | None:
+    return None if number < 0 else number

@@ -1,0 +1,184 @@
+"""Transactions: list, describe, abort one that hangs, fence a producer.
+
+ListTransactions 0+ (by duration: 1+, by pattern: 2+)   at every broker
+DescribeTransactions 0+, InitProducerId 0+              at the transactional ids' coordinators
+WriteTxnMarkers 1+                                      at the partition's leader"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.client.admin.dispatch import (
+    AtBrokers,
+    AtCoordinators,
+    AtLeaders,
+    Results,
+    dispatch,
+    raise_for,
+)
+from ottla.client.cluster import Cluster, CoordinatorType
+from ottla.client.errors import ClientError, InvalidConfig, error_for
+from ottla.wire.api import Api
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+FENCING_TIMEOUT_MS = 60_000
+
+
+class TransactionListing(NamedTuple):
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
+@dataclass(frozen=True)
+class TransactionDescription:
+    transactional_id: str
+    coordinator: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int | None
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True)
+class AbortTransaction:
+    """One producer's open transaction on one partition, as `describe_producers` tells it."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int = 0
+
+
+async def list_transactions(
+    cluster: Cluster,
+    brokers: Iterable[int],
+    *,
+    states: Iterable[str],
+    producer_ids: Iterable[int],
+    longer_than_ms: int | None,
+    pattern: str | None,
+) -> dict[str, TransactionListing]:
+    body = {
+        "state_filters": list(states),
+        "producer_id_filters": list(producer_ids),
+        "duration_filter": -1 if longer_than_ms is None else longer_than_ms,
+        "transactional_id_pattern": pattern,
+    }
+    min_version = 2 if pattern else 0 if longer_than_ms is None else 1
+
+    async def ask(node: int, keys: list[int]) -> dict[int, list[TransactionListing] | ClientError]:
+        answer = await cluster.call(Api.LIST_TRANSACTIONS, body, node=node, min_version=min_version)
+        raise_for(answer.error_code)
+        if answer.unknown_state_filters:
+            unknown = ", ".join(answer.unknown_state_filters)
+            raise InvalidConfig(f"The broker knows no transaction states {unknown}.")
+        return {
+            node: [
+                TransactionListing(
+                    told.transactional_id, told.producer_id, told.transaction_state, node
+                )
+                for told in answer.transaction_states
+            ]
+        }
+
+    lookup: AtBrokers[int] = AtBrokers(cluster, lambda broker: broker)
+    listed = (await dispatch(lookup, brokers, ask, what="listing transactions")).checked(False)
+    found = {each.transactional_id: each for listings in listed.values() for each in listings}
+    return dict(sorted(found.items()))
+
+
+async def describe_transactions(
+    cluster: Cluster, transactional_ids: Iterable[str]
+) -> Results[str, TransactionDescription]:
+    async def ask(node: int, ids: list[str]) -> dict[str, TransactionDescription | ClientError]:
+        body = {"transactional_ids": ids}
+        answer = await cluster.call(Api.DESCRIBE_TRANSACTIONS, body, node=node)
+        found: dict[str, TransactionDescription | ClientError] = {}
+        for told in answer.transaction_states:
+            if told.error_code:
+                found[told.transactional_id] = error_for(told.error_code)
+                continue
+            start = told.transaction_start_time_ms
+            found[told.transactional_id] = TransactionDescription(
+                told.transactional_id,
+                node,
+                told.transaction_state,
+                told.producer_id,
+                told.producer_epoch,
+                told.transaction_timeout_ms,
+                None if start < 0 else start,
+                tuple(
+                    TopicPartition(topic.topic, partition)
+                    for topic in told.topics
+                    for partition in topic.partitions
+                ),
+            )
+        return found
+
+    lookup = AtCoordinators(cluster, CoordinatorType.TRANSACTION)
+    return await dispatch(lookup, transactional_ids, ask, what="describing transactions")
+
+
+async def abort_transaction(cluster: Cluster, spec: AbortTransaction) -> None:
+    """Write the marker that ends it, as its coordinator would have."""
+
+    async def ask(
+        node: int, keys: list[TopicPartition]
+    ) -> dict[TopicPartition, ClientError | None]:
+        marker = {
+            "producer_id": spec.producer_id,
+            "producer_epoch": spec.producer_epoch,
+            "coordinator_epoch": max(spec.coordinator_epoch, 0),
+            "transaction_result": False,
+            "topics": [{"name": key.topic, "partition_indexes": [key.partition]} for key in keys],
+        }
+        answer = await cluster.call(Api.WRITE_TXN_MARKERS, {"markers": [marker]}, node=node)
+        return {
+            TopicPartition(topic.name, told.partition_index): error_for(
+                told.error_code, topic=topic.name, partition=told.partition_index
+            )
+            if told.error_code
+            else None
+            for marked in answer.markers
+            for topic in marked.topics
+            for told in topic.partitions
+        }
+
+    results: Results[TopicPartition, None] = await dispatch(
+        AtLeaders(cluster), [spec.partition], ask, what="aborting the transaction"
+    )
+    results.checked(False)
+
+
+async def fence_producers(
+    cluster: Cluster, transactional_ids: Iterable[str]
+) -> Results[str, tuple[int, int]]:
+    """End what is open under these ids, and lock out whoever used them: by becoming each of them
+    for a moment. Returns the producer id and epoch that were taken."""
+
+    async def ask(node: int, ids: list[str]) -> dict[str, tuple[int, int] | ClientError]:
+        found: dict[str, tuple[int, int] | ClientError] = {}
+        for each in ids:
+            body = {
+                "transactional_id": each,
+                "transaction_timeout_ms": FENCING_TIMEOUT_MS,
+                "producer_id": NO_PRODUCER_ID,
+                "producer_epoch": NO_PRODUCER_EPOCH,
+            }
+            answer = await cluster.call(Api.INIT_PRODUCER_ID, body, node=node)
+            if answer.error_code:
+                found[each] = error_for(answer.error_code)
+            else:
+                found[each] = (answer.producer_id, answer.producer_epoch)
+        return found
+
+    lookup = AtCoordinators(cluster, CoordinatorType.TRANSACTION)
+    return await dispatch(lookup, transactional_ids, ask, what="fencing producers")
