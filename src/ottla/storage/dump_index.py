@@ -85,7 +85,7 @@ def _offset_entries(data: bytes, base_offset: int) -> list[OffsetPosition]:
     entries: list[OffsetPosition] = []
     whole = len(data) - len(data) % OFFSET_ENTRY_SIZE
     for relative, position in _OFFSET_ENTRY.iter_unpack(data[:whole]):
-        if not relative and entries:
+        if not relative and (entries or not position):
             break
         entries.append(OffsetPosition(base_offset + relative, position))
     return entries
@@ -177,7 +177,7 @@ def _time_entries(data: bytes, base_offset: int) -> list[TimestampOffset]:
     entries: list[TimestampOffset] = []
     whole = len(data) - len(data) % TIME_ENTRY_SIZE
     for timestamp, relative in _TIME_ENTRY.iter_unpack(data[:whole]):
-        if not relative and entries:
+        if not relative and (entries or not timestamp):
             break
         entries.append(TimestampOffset(timestamp, base_offset + relative))
     return entries

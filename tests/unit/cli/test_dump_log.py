@@ -135,6 +135,15 @@ def test_an_index_is_held_against_its_log(tmp_path: Path) -> None:
     assert dump("--files", str(index), "--verify-index-only").stdout == f"Dumping {index}\n"
 
 
+def test_an_index_of_a_killed_broker_ends_where_its_zeros_begin(tmp_path: Path) -> None:
+    (tmp_path / LOG).write_bytes(b"")
+    for kind in ("index", "timeindex"):
+        index = tmp_path / f"00000000000000000000.{kind}"
+        index.write_bytes(bytes(24_000))
+        found = dump("--files", str(index))
+        assert (found.stderr, "offset" in found.stdout) == ("", False)
+
+
 def test_a_time_index_is_held_against_its_log(tmp_path: Path) -> None:
     (tmp_path / LOG).write_bytes(batch(b"a", b"b") + batch(b"c", base_offset=2))
     index = tmp_path / "00000000000000000000.timeindex"
