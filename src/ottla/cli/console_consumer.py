@@ -1,0 +1,283 @@
+"""The work of `kafka-console-consumer`.
+
+A record counts as consumed, for a group that commits, when it is printed: one that is in hand when
+Ctrl-C comes is not committed, and the next start prints it again."""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from ottla.base.config.properties import load_properties
+from ottla.base.errors import UserError
+from ottla.base.types import TopicPartition
+from ottla.cli.connection_options import CALL_TIMEOUT_MS, ClusterOptions
+from ottla.cli.message_formatters import Formatter, JsonFormatter, find_formatter
+from ottla.cli.property_options import client_properties, key_values
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.consumer.record import Record
+
+POLL_S = 1.0
+MAX_POLL_RECORDS = 500
+INTERRUPTED = 130
+TERMINATED = 143
+_GROUPS = 100_000
+
+
+@dataclass(frozen=True)
+class Where:
+    """What to read, and from where on."""
+
+    topic: str | None
+    include: str | None
+    partition: int | None
+    offset: int | str
+    """A number, or earliest or latest."""
+
+
+def consume_to_output(
+    cluster: ClusterOptions,
+    *,
+    topic: str | None,
+    include: str | None,
+    partition: int | None,
+    offset: str | None,
+    from_beginning: bool,
+    group: str | None,
+    max_messages: int | None,
+    timeout_ms: int | None,
+    isolation_level: str | None,
+    client_texts: tuple[str, ...],
+    skip_message_on_error: bool,
+    enable_systest_events: bool,
+    **formatting: Any,
+) -> int:
+    """Returns the exit code."""
+    where = _where(topic, include, partition, offset, from_beginning)
+    formatter = _formatter(**formatting)
+    properties = client_properties(
+        cluster.config_file,
+        client_texts,
+        {"isolation.level": isolation_level},
+        {"client.id": "console-consumer", "default.api.timeout.ms": CALL_TIMEOUT_MS},
+    )
+    _set_group(properties, group, where)
+    _set_reset(properties, from_beginning)
+    printer = _Printer(formatter, skips_errors=skip_message_on_error)
+    code = 0
+    try:
+        with _termination_as_exit():
+            _consume(cluster, properties, where, printer, max_messages, timeout_ms)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except _Terminated:
+        code = TERMINATED
+    finally:
+        click.echo(f"Processed a total of {printer.count} messages", err=True)
+    if enable_systest_events:
+        click.echo("shutdown_complete")
+    return code
+
+
+def _consume(
+    cluster: ClusterOptions,
+    properties: Mapping[str, str],
+    where: Where,
+    printer: _Printer,
+    max_messages: int | None,
+    timeout_ms: int | None,
+) -> None:
+    with Consumer(cluster.bootstrap, profile=properties) as consumer:
+        _begin(consumer, where)
+        last = time.monotonic()
+        while True:
+            left = _left(max_messages, printer.count)
+            if left <= 0:
+                return
+            records = _poll(consumer, left, timeout_ms, last)
+            if records:
+                printer.print(records)
+                last = time.monotonic()
+            elif timeout_ms is not None and time.monotonic() - last > timeout_ms / 1000:
+                return
+
+
+def _left(max_messages: int | None, count: int) -> int:
+    """How many records may still be taken: never more than are printed, for they would be
+    committed."""
+    if max_messages is None or max_messages < 0:
+        return MAX_POLL_RECORDS
+    return min(max_messages - count, MAX_POLL_RECORDS)
+
+
+def _poll(consumer: Consumer, left: int, timeout_ms: int | None, last: float) -> list[Record]:
+    wait_s = POLL_S
+    if timeout_ms is not None:
+        wait_s = max(0.0, min(wait_s, last + timeout_ms / 1000 - time.monotonic()))
+    try:
+        return consumer.poll(wait_s, max_records=left)
+    except (KeyboardInterrupt, _Terminated):
+        # All that was handed out has been printed, so it may be committed.
+        consumer.close()
+        raise
+
+
+def _begin(consumer: Consumer, where: Where) -> None:
+    if where.partition is None:
+        consumer.subscribe(where.topic or re.compile(where.include or ""))
+        return
+    assert where.topic is not None
+    tp = TopicPartition(where.topic, where.partition)
+    consumer.assign([tp])
+    if where.offset == "earliest":
+        consumer.seek_to_beginning(tp)
+    elif where.offset == "latest":
+        consumer.seek_to_end(tp)
+    else:
+        consumer.seek(tp, int(where.offset))
+
+
+class _Printer:
+    def __init__(self, formatter: Formatter, *, skips_errors: bool) -> None:
+        self._format = formatter
+        self._skips_errors = skips_errors
+        self._out = sys.stdout.buffer
+        self.count = 0
+
+    def print(self, records: list[Record]) -> None:
+        shown: list[bytes] = []
+        try:
+            # What comes before a record that cannot be shown is in the list when it raises.
+            shown.extend(self._shown(record) for record in records)
+        finally:
+            self._out.write(b"".join(shown))
+            self._out.flush()
+            self.count += len(shown)
+
+    def _shown(self, record: Record) -> bytes:
+        try:
+            return self._format(record)
+        except ValueError as error:
+            place = f"{record.topic}-{record.partition} at offset {record.offset}"
+            if not self._skips_errors:
+                raise UserError(f"The record of {place} cannot be shown: {error}.") from None
+            click.secho(f"Skipped the record of {place}: {error}.", fg="red", err=True)
+            return b""
+
+
+# ------------------------------------------------------------------------------------- options
+
+
+def _where(
+    topic: str | None,
+    include: str | None,
+    partition: int | None,
+    offset: str | None,
+    from_beginning: bool,
+) -> Where:
+    if (topic is None) == (include is None):
+        raise click.UsageError("Exactly one of --topic and --include is required.")
+    if include is not None:
+        try:
+            re.compile(include)
+        except re.error as error:
+            raise click.UsageError(f"--include is no regular expression: {error}.") from None
+    if partition is None:
+        if offset is not None:
+            raise click.UsageError("The partition is required when offset is specified.")
+    elif topic is None:
+        raise click.UsageError("The topic is required when partition is specified.")
+    elif from_beginning and offset is not None:
+        raise click.UsageError("Options from-beginning and offset cannot be specified together.")
+    default = "earliest" if from_beginning else "latest"
+    return Where(topic, include, partition, _parse_offset(offset or default))
+
+
+def _parse_offset(text: str) -> int | str:
+    if text.lower() in ("earliest", "latest"):
+        return text.lower()
+    if text.isdecimal():
+        return int(text)
+    raise click.UsageError(
+        f"The provided offset value '{text}' is incorrect. Valid values are 'earliest', 'latest', "
+        f"or a non-negative long."
+    )
+
+
+def _formatter(
+    *,
+    formatter: str,
+    formatter_properties: tuple[str, ...],
+    formatter_config: str | None,
+    key_deserializer: str | None,
+    value_deserializer: str | None,
+    as_json: bool,
+) -> Formatter:
+    if as_json:
+        return JsonFormatter()
+    properties = load_properties(formatter_config) if formatter_config is not None else {}
+    for name, given in (
+        ("key.deserializer", key_deserializer),
+        ("value.deserializer", value_deserializer),
+    ):
+        if given is not None:
+            properties[name] = given
+    properties.update(key_values(formatter_properties, "--formatter-property"))
+    return find_formatter(formatter, properties)
+
+
+def _set_group(properties: dict[str, str], group: str | None, where: Where) -> None:
+    """Without one in the options or properties, one that nobody else is in and that commits
+    nothing."""
+    named = properties.get("group.id")
+    if group is not None and named not in (None, group):
+        raise UserError(
+            f"The group ids provided in different places do not match: '{group}', '{named}'."
+        )
+    group = group or named
+    if where.partition is not None:
+        if group is not None:
+            raise click.UsageError("Options group and partition cannot be specified together.")
+        properties["enable.auto.commit"] = "false"
+        return
+    if group is None:
+        group = f"console-consumer-{random.randrange(_GROUPS)}"
+        properties.setdefault("enable.auto.commit", "false")
+    properties["group.id"] = group
+
+
+def _set_reset(properties: dict[str, str], from_beginning: bool) -> None:
+    wanted = properties.get("auto.offset.reset")
+    if from_beginning and wanted not in (None, "earliest"):
+        raise UserError(
+            f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={wanted}', "
+            f"please remove one option."
+        )
+    properties["auto.offset.reset"] = wanted or ("earliest" if from_beginning else "latest")
+
+
+class _Terminated(BaseException):
+    """SIGTERM."""
+
+
+@contextmanager
+def _termination_as_exit() -> Iterator[None]:
+    """SIGTERM leaves the group and commits, as Ctrl-C does."""
+
+    def raise_it(number: int, frame: object) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, raise_it)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

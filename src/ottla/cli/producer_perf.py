@@ -1,0 +1,269 @@
+"""The work of `kafka-producer-perf-test`."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import string
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ottla.base.errors import UserError
+from ottla.cli.connection_options import CALL_TIMEOUT_MS, ClusterOptions
+from ottla.cli.failure import sentence
+from ottla.cli.output import Output
+from ottla.cli.perf_stats import ProducerStats, Throttle
+from ottla.cli.property_options import client_properties
+from ottla.client.producer.blocking import Producer
+
+DEFAULTS = {"client.id": "perf-producer-client", "max.block.ms": CALL_TIMEOUT_MS}
+DEFAULT_TRANSACTION_MS = 3_000
+BLOCK_BYTES = 1 << 20
+SEED = 0
+ROWS_PER_TABLE = 50_000
+MAX_ERRORS_TOLD = 10
+
+Payloads = Callable[[int], bytes]
+"""The value of the record of this number."""
+
+
+def measure_producer(
+    cluster: ClusterOptions,
+    output: Output,
+    *,
+    topic: str,
+    num_records: int,
+    throughput: float,
+    client_texts: tuple[str, ...],
+    transactional_id: str | None,
+    transaction_duration_ms: int | None,
+    warmup_records: int,
+    reporting_interval: int,
+    print_metrics: bool,
+    columnar: bool,
+    **payload: Any,
+) -> int:
+    """Returns the exit code."""
+    if warmup_records >= num_records:
+        raise click.UsageError("--warmup-records must be less than --num-records.")
+    payloads = _payloads(output, **payload)
+    properties = client_properties(
+        cluster.config_file, client_texts, {"transactional.id": transactional_id}, DEFAULTS
+    )
+    if transaction_duration_ms is not None and not properties.get("transactional.id"):
+        properties["transactional.id"] = f"performance-producer-{uuid.uuid4()}"
+    in_transactions = bool(properties.get("transactional.id"))
+    with Producer(cluster.bootstrap, profile=properties) as producer:
+        run = _Run(output, num_records, warmup_records, reporting_interval)
+        if columnar:
+            run.send_tables(producer, topic, payloads, throughput)
+        elif in_transactions:
+            duration_ms = transaction_duration_ms or DEFAULT_TRANSACTION_MS
+            run.send_in_transactions(producer, topic, payloads, throughput, duration_ms)
+        else:
+            run.send(producer, topic, payloads, throughput)
+        producer.flush()
+    return run.finish(print_metrics=print_metrics, client_id=properties["client.id"])
+
+
+class _Run:
+    def __init__(self, output: Output, count: int, warmup: int, interval_ms: int) -> None:
+        self._output = output
+        self._count = count
+        self._warmup = warmup
+        self._interval_ms = interval_ms
+        self._lock = threading.Lock()
+        """Callbacks run in the producer's thread."""
+        self._stats = ProducerStats(count, _now_ms(), interval_ms)
+        self._steady: ProducerStats | None = None
+        self._errors = 0
+        self._last_error: BaseException | None = None
+
+    def send(self, producer: Any, topic: str, payloads: Payloads, throughput: float) -> None:
+        throttle = Throttle(throughput, time.monotonic())
+        for number in range(self._count):
+            self._send_one(producer, topic, payloads(number))
+            if throughput >= 0:
+                _pause(throttle, number + 1)
+            if not number & 0xFF:
+                self._report()
+
+    def send_in_transactions(
+        self, producer: Any, topic: str, payloads: Payloads, throughput: float, duration_ms: int
+    ) -> None:
+        throttle = Throttle(throughput, time.monotonic())
+        began_ms: float | None = None
+        for number in range(self._count):
+            if began_ms is None:
+                producer.begin_transaction()
+                began_ms = _now_ms()
+            self._send_one(producer, topic, payloads(number))
+            if _now_ms() - began_ms >= duration_ms:
+                producer.commit_transaction()
+                began_ms = None
+            _pause(throttle, number + 1)
+            self._report()
+        if began_ms is not None:
+            producer.commit_transaction()
+
+    def send_tables(self, producer: Any, topic: str, payloads: Payloads, throughput: float) -> None:
+        if not hasattr(producer, "send_table"):
+            raise UserError("This version has no columnar producer.")
+        try:
+            import pyarrow
+        except ImportError:
+            raise UserError(
+                "--columnar needs pyarrow, numpy and numba: pip install 'ottla[arrow]'."
+            ) from None
+        throttle = Throttle(throughput, time.monotonic())
+        sent = 0
+        while sent < self._count:
+            rows = min(ROWS_PER_TABLE, self._count - sent)
+            values = [payloads(number) for number in range(sent, sent + rows)]
+            table = pyarrow.table({"value": pyarrow.array(values, pyarrow.binary())})
+            began_ms = _now_ms()
+            future = producer.send_table(topic, table, value="value")
+            future.result()
+            latency_ms = int(_now_ms() - began_ms)
+            with self._lock:
+                for value in values:
+                    self._count_one(latency_ms, len(value))
+            sent += rows
+            _pause(throttle, sent)
+            self._report()
+
+    def _send_one(self, producer: Any, topic: str, value: bytes) -> None:
+        began_ms, size = _now_ms(), len(value)
+
+        def settled(future: Any) -> None:
+            error = future.exception()
+            with self._lock:
+                if error is None:
+                    self._count_one(int(_now_ms() - began_ms), size)
+                else:
+                    self._errors += 1
+                    self._last_error = error
+                    told = self._errors <= MAX_ERRORS_TOLD
+            if error is not None and told:
+                self._output.failure(sentence(error))
+
+        producer.send(topic, value).add_done_callback(settled)
+
+    def _count_one(self, latency_ms: int, size: int) -> None:
+        self._stats.record(latency_ms, size)
+        if self._steady is not None:
+            self._steady.record(latency_ms, size)
+        elif self._warmup and self._stats.count >= self._warmup:
+            steady = self._count - self._warmup
+            self._steady = ProducerStats(steady, _now_ms(), self._interval_ms)
+
+    def _report(self) -> None:
+        with self._lock:
+            now_ms = _now_ms()
+            if not self._stats.window_is_over(now_ms):
+                return
+            line = self._stats.window_line(now_ms)
+        # On the way it is progress: with --json only the end is a result.
+        self._output.note(line) if self._output.as_json else click.echo(line)
+
+    def finish(self, *, print_metrics: bool, client_id: str) -> int:
+        now_ms = _now_ms()
+        stats, steady = self._stats, self._steady
+        figures: dict[str, Any] = {**stats.total(now_ms), "errors": self._errors}
+        lines = [stats.total_line(now_ms)]
+        if steady is not None:
+            figures["steadyState"] = steady.total(now_ms)
+            lines.append(steady.total_line(now_ms, label=" steady state"))
+        if print_metrics:
+            lines += _metric_lines(figures, client_id)
+        self._output.show(figures, lambda: lines)
+        return 1 if self._errors else 0
+
+
+def _metric_lines(figures: dict[str, Any], client_id: str) -> list[str]:
+    """What this run counted itself, under Kafka's names for it."""
+    metrics = {
+        "record-error-total": figures["errors"],
+        "record-send-rate": figures["recordsPerSec"],
+        "record-send-total": figures["records"],
+        "request-latency-avg": figures["avgLatencyMs"],
+        "request-latency-max": figures["maxLatencyMs"],
+    }
+    names = [f"producer-metrics:{name}:{{client-id={client_id}}}" for name in metrics]
+    width = max(map(len, names))
+    title = f"{'Metric Name':<{width}}   Value"
+    return [
+        "",
+        title,
+        *(
+            f"{name:<{width}} : {value:.3f}"
+            for name, value in zip(names, metrics.values(), strict=True)
+        ),
+    ]
+
+
+def _pause(throttle: Throttle, sent: int) -> None:
+    pause_s = throttle.pause_s(sent, time.monotonic())
+    if pause_s:
+        time.sleep(pause_s)
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000
+
+
+# ------------------------------------------------------------------------------------ payloads
+
+
+def _payloads(
+    output: Output,
+    *,
+    record_size: int | None,
+    payload_file: str | None,
+    payload_delimiter: str,
+    payload_monotonic: bool,
+) -> Payloads:
+    given = sum((record_size is not None, payload_file is not None, payload_monotonic))
+    if given != 1:
+        raise click.UsageError(
+            "Give exactly one of --record-size, --payload-file and --payload-monotonic."
+        )
+    if payload_monotonic:
+        return lambda number: b"%d" % number
+    chance = random.Random(SEED)
+    if payload_file is not None:
+        values = _read_payloads(output, payload_file, payload_delimiter)
+        return lambda number: values[chance.randrange(len(values))]
+    assert record_size is not None
+    size = record_size
+    letters = string.ascii_uppercase.encode()
+    block = bytes(chance.choices(letters, k=max(BLOCK_BYTES, 2 * size)))
+    places = len(block) - size
+    step = 7_919  # a prime: neighbours in the run lie apart in the block
+    return lambda number: block[(at := number * step % places) : at + size]
+
+
+def _read_payloads(output: Output, path: str, delimiter: str) -> list[bytes]:
+    output.note(f"Reading payloads from: {os.path.abspath(path)}")
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        reason = (error.strerror or "unknown reason").lower()
+        raise UserError(f"Cannot read {path}: {reason}.") from error
+    try:
+        values = re.split(delimiter.encode(), data)
+    except re.error as error:
+        raise UserError(f"--payload-delimiter is no regular expression: {error}.") from None
+    while values and not values[-1]:
+        values.pop()
+    if not values:
+        raise UserError(f"{path} is empty: there is nothing to send.")
+    output.note(f"Number of records read: {len(values)}")
+    return values

@@ -1,0 +1,64 @@
+"""Properties on a command line: files and `key=value`, and which of them wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from ottla.base.config.properties import load_properties
+from ottla.base.errors import UserError
+from ottla.cli.tool import Tool
+
+
+def key_values(texts: Iterable[str], option: str) -> dict[str, str]:
+    """`key=value` each; `key` alone has an empty value, as in Kafka's tools."""
+    found = {}
+    for text in texts:
+        key, _, value = text.partition("=")
+        if not key.strip():
+            raise UserError(f"{option} {text!r} must look like key=value.")
+        found[key.strip()] = value
+    return found
+
+
+def client_properties(
+    file: str | None,
+    texts: Iterable[str],
+    options: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    *,
+    option: str = "--command-property",
+) -> dict[str, str]:
+    """What a client is configured with. An option that was given (not None) wins over a property
+    on the command line, that over the file, and that over the tool's defaults."""
+    properties = {name: str(value) for name, value in defaults.items()}
+    if file is not None:
+        properties.update(load_properties(file))
+    properties.update(key_values(texts, option))
+    properties.update({name: str(value) for name, value in options.items() if value is not None})
+    return properties
+
+
+class PropertiesTool(Tool):
+    """A tool with options that take several values at once: `--producer-props a=1 b=2`."""
+
+    def __init__(self, *arguments: Any, several: Iterable[str] = (), **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._several = frozenset(several)
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        return super().parse_args(context, list(self._one_by_one(arguments)))
+
+    def _one_by_one(self, arguments: list[str]) -> Iterable[str]:
+        option: str | None = None
+        count = 0
+        for argument in arguments:
+            if argument.startswith("-"):
+                option, count = argument if argument in self._several else None, 0
+            elif option is not None:
+                count += 1
+                if count > 1:
+                    yield option
+            yield argument
