@@ -1,0 +1,315 @@
+"""Many processes under one virtual clock, in an order that a seed decides.
+
+Each simulated process has an event loop of its own (`ProcessLoop`), on which real asyncio code runs
+unchanged; `asyncio.get_running_loop()` gives it that loop. The `Scheduler` runs one callback at a
+time, of whichever process is drawn next:
+
+    callbacks of one process    in the order that asyncio promises (ready ones first in, first out;
+                                timers by their time)
+    callbacks of two processes  in any order the seed gives, if they are due at the same time
+    work in threads             runs at once, in one piece, after a delay that the seed gives
+
+A process can be killed (nothing of it runs any more, its connections break), paused (nothing runs
+until it is resumed, then all that was due), or have a clock that goes wrong. Nothing here waits in
+real time. When nothing is left to run, or the same seed is run twice, it is exactly the same."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import random
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeVar
+
+from ottla.testing.simulation.clock import START_MS
+
+T = TypeVar("T")
+MAX_THREAD_DELAY_S = 0.004
+
+
+class NothingLeft(AssertionError):
+    """Nobody has anything to do, and what was awaited has not come: a deadlock."""
+
+
+class Scheduler:
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now = 0.0
+        """Seconds since the beginning, for an observer outside."""
+        self.steps = 0
+        self.processes: list[Process] = []
+        self.after_step: list[Callable[[], None]] = []
+        """Called after each callback that ran: where invariants are checked."""
+
+    def process(self, name: str) -> Process:
+        created = Process(self, name)
+        self.processes.append(created)
+        return created
+
+    def run(self, coroutine: Coroutine[Any, Any, T], process: Process | None = None) -> T:
+        """Run everything until the coroutine is done, in a process of its own unless one is
+        given."""
+        owner = process if process is not None else self.process("test")
+        task = owner.loop.create_task(coroutine)
+        self.run_until(task.done)
+        return task.result()
+
+    def run_for(self, seconds: float) -> None:
+        """Let so much virtual time pass."""
+        end = self.now + seconds
+        while (due := self._next_due()) is not None and due <= end:
+            self._step(due)
+        self.now = max(self.now, end)
+
+    def run_until(self, condition: Callable[[], bool], max_steps: int = 10_000_000) -> None:
+        for _ in range(max_steps):
+            if condition():
+                return
+            due = self._next_due()
+            if due is None:
+                raise NothingLeft(f"at {self.now:.6f} s, after {self.steps} steps")
+            self._step(due)
+        raise AssertionError(f"not in {max_steps} steps")
+
+    def _next_due(self) -> float | None:
+        times = [due for process in self.processes if (due := process.loop.next_due()) is not None]
+        return max(self.now, min(times)) if times else None
+
+    def _step(self, due: float) -> None:
+        self.now = due
+        ready = []
+        for process in self.processes:
+            process_due = process.loop.next_due()
+            if process_due is not None and process_due <= due:
+                ready.append(process)
+        chosen = ready[0] if len(ready) == 1 else self.random.choice(ready)
+        self.steps += 1
+        chosen.loop.run_one()
+        for check in self.after_step:
+            check()
+
+
+class Process:
+    """A simulated operating-system process. `loop` is replaced when it is started again."""
+
+    def __init__(self, scheduler: Scheduler, name: str) -> None:
+        self.scheduler = scheduler
+        self.name = name
+        self.loop = _new_loop(self)
+        self.is_paused = False
+        self.clock_rate = 1.0
+        self.clock_offset_s = 0.0
+        self.on_kill: list[Callable[[], None]] = []
+        """What the operating system does when the process ends: break its connections."""
+
+    def kill(self) -> None:
+        """As kill -9: nothing of it runs any more, not even `finally`."""
+        self.loop.abandon()
+        self.is_paused = False
+        ended, self.on_kill = self.on_kill, []
+        for callback in ended:
+            callback()
+
+    def restart(self) -> None:
+        """A new, empty process in the place of the killed one."""
+        assert self.loop.is_closed(), "it was killed"
+        self.loop = _new_loop(self)
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.loop.is_closed()
+
+    def monotonic(self) -> float:
+        return self.scheduler.now * self.clock_rate
+
+    def time_ms(self) -> int:
+        return START_MS + int((self.scheduler.now * self.clock_rate + self.clock_offset_s) * 1000)
+
+    def at(self, monotonic: float) -> float:
+        """The scheduler's time at which this process's clock shows `monotonic`."""
+        return monotonic / self.clock_rate
+
+
+class ProcessLoop(asyncio.AbstractEventLoop):
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._sequence = 0
+        self._closed = False
+        self.network: Any = None
+        """Set by the simulated network: where connections are made."""
+        self.failures: list[dict[str, Any]] = []
+        """What asyncio's exception handler was told; a test looks at it in the end."""
+        self.abandoned: list[asyncio.Handle] = []
+
+    # ------------------------------------------------------------------------- the scheduler's
+
+    def next_due(self) -> float | None:
+        """When the next callback is due, by the scheduler's time; None while there is none."""
+        if self._closed or self.process.is_paused:
+            return None
+        if self._ready:
+            return 0.0
+        while self._timers and self._timers[0][2].cancelled():
+            heapq.heappop(self._timers)
+        return self.process.at(self._timers[0][0]) if self._timers else None
+
+    def run_one(self) -> None:
+        now = self.time() + 1e-9
+        while self._timers and self._timers[0][0] <= now:
+            _, _, timer = heapq.heappop(self._timers)
+            if not timer.cancelled():
+                self._ready.append(timer)
+        if not self._ready:
+            return
+        handle = self._ready.popleft()
+        if handle.cancelled():
+            return
+        before = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            handle._run()
+        finally:
+            events._set_running_loop(before)
+
+    def abandon(self) -> None:
+        # Kept alive: a coroutine that is collected would run its `finally`, which a killed
+        # process does not.
+        self.abandoned += [*self._ready, *(timer for _, _, timer in self._timers)]
+        self._ready.clear()
+        self._timers.clear()
+        self._closed = True
+
+    # ------------------------------------------------------------------------------- asyncio's
+
+    def time(self) -> float:
+        return self.process.monotonic()
+
+    def call_soon(  # type: ignore[override]
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        if not self._closed:
+            self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        if not self._closed:
+            self._sequence += 1
+            heapq.heappush(self._timers, (when, self._sequence, timer))
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Asked for by TimerHandle; cancelled timers are dropped when their time comes."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[T]:
+        return asyncio.Task(coro, loop=self, name=name, context=context)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., T], *args: Any
+    ) -> Any:
+        """The work is done in one piece, a while later, unless the process is gone by then."""
+        future = self.create_future()
+
+        def work() -> None:
+            if future.cancelled():
+                return
+            try:
+                result = func(*args)
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.call_later(self.process.scheduler.random.uniform(0, MAX_THREAD_DELAY_S), work)
+        return future
+
+    async def create_server(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
+        return await self.network.create_server(self.process, protocol_factory, *args, **options)
+
+    async def create_connection(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
+        return await self.network.create_connection(
+            self.process, protocol_factory, *args, **options
+        )
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        return [(2, 1, 6, "", (host, port))]
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.failures.append(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.failures.append(context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return not self._closed
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        self._closed = True
+
+    async def shutdown_asyncgens(self) -> None:
+        return None
+
+
+def _new_loop(process: Process) -> ProcessLoop:
+    # What it does not define, simulated code does not use: subprocesses, signals, real sockets.
+    return ProcessLoop(process)  # type: ignore[abstract]
+
+
+class ProcessClock:
+    """The Clock port of a simulated process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def time_ms(self) -> int:
+        return self._process.time_ms()
+
+    def monotonic(self) -> float:
+        return self._process.monotonic()
