@@ -1,0 +1,1 @@
+"""Replication's decisions: who is in sync, what is committed, who may lead."""
