@@ -1,6 +1,5 @@
 """Producer, Consumer and Admin: the Kafka protocol from the client's side.
 
-    connection   one TCP connection: requests pipelined, answers in order
     cluster      the brokers, their connections, what they say of topics, coordinators; retries
     blocking     the event loop in a thread on which the blocking clients run
     config       every property, its default and its doc

@@ -21,7 +21,6 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.client import security
 from ottla.client.backoff import Backoff
 from ottla.client.config import CommonConfig, parse_server
-from ottla.client.connection import Connection
 from ottla.client.errors import (
     BrokersUnreachable,
     ClientClosed,
@@ -33,6 +32,7 @@ from ottla.client.errors import (
     error_for,
 )
 from ottla.client.metadata import ClusterMetadata, Node, TopicMetadata
+from ottla.net.connection import Connection
 from ottla.wire.api import Api
 
 logger = logging.getLogger(__name__)

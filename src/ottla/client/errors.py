@@ -8,6 +8,7 @@ will: it must be closed."""
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode, KafkaError, UserError
+from ottla.net.errors import ClientError, ConnectionLost, KafkaTimeout, UnsupportedVersion
 
 __all__ = [
     "AuthenticationFailed", "AuthorizationFailed", "BrokersUnreachable", "BufferFull",
@@ -18,29 +19,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-class ClientError(KafkaError):
-    default_code = ErrorCode.UNKNOWN_SERVER_ERROR
-    fatal = False
-
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        code: ErrorCode | None = None,
-        topic: str | None = None,
-        partition: int | None = None,
-    ) -> None:
-        super().__init__(self.default_code if code is None else code, message)
-        self.topic = topic
-        self.partition = partition
-
-
 class InvalidConfig(UserError, ValueError):
     """A property that does not exist, or a value that it does not take."""
-
-
-class KafkaTimeout(ClientError, TimeoutError):
-    default_code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class BrokersUnreachable(KafkaTimeout):
@@ -53,20 +33,8 @@ class BufferFull(KafkaTimeout):
     """`buffer.memory` stayed full for `max.block.ms`."""
 
 
-class ConnectionLost(ClientError, ConnectionError):
-    """The connection ended before the answer came: whether the request was carried out is open."""
-
-    default_code = ErrorCode.NETWORK_EXCEPTION
-
-
 class ClientClosed(ClientError):
     """The client was closed."""
-
-
-class UnsupportedVersion(ClientError):
-    """The broker has no version of an API that can express the request."""
-
-    default_code = ErrorCode.UNSUPPORTED_VERSION
 
 
 class AuthenticationFailed(ClientError):

@@ -17,7 +17,7 @@ from ottla.client.errors import AuthenticationFailed, InvalidConfig
 from ottla.wire.api import Api
 
 if TYPE_CHECKING:
-    from ottla.client.connection import Authenticate, Connection
+    from ottla.net.connection import Authenticate, Connection
 
 MIN_SCRAM_ITERATIONS = 4096
 MAX_SCRAM_ITERATIONS = 1_000_000

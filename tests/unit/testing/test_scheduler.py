@@ -21,7 +21,7 @@ class Echo(asyncio.Protocol):
 class Collector(asyncio.Protocol):
     def __init__(self) -> None:
         self.data = b""
-        self.lost: Exception | None | str = "open"
+        self.lost: Exception | str | None = "open"
 
     def data_received(self, data: bytes) -> None:
         self.data += data

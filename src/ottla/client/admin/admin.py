@@ -54,8 +54,8 @@ from ottla.client.admin.transactions import (
 from ottla.client.blocking import LoopThread
 from ottla.client.cluster import Cluster
 from ottla.client.config import Profile
-from ottla.client.connection import VersionRange
 from ottla.client.consumer.record import OffsetAndMetadata
+from ottla.net.connection import VersionRange
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from ottla.base.types import TopicPartition
 from ottla.client.admin.dispatch import AtBrokers, Results, dispatch, raise_for
 from ottla.client.admin.topics import by_topic
 from ottla.client.cluster import Cluster
-from ottla.client.connection import VersionRange
 from ottla.client.errors import ClientError, UnsupportedVersion, error_for
+from ottla.net.connection import VersionRange
 from ottla.wire.api import Api
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import ZERO_UUID
-from ottla.client.connection import Connection
 from ottla.client.errors import ClientError, error_for
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.producer.batch import ProducerBatch, part_of_failed_batch
+from ottla.net.connection import Connection
 from ottla.wire.api import Api
 from ottla.wire.records.compression import ZSTD
 

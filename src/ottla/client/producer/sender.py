@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import RETRIABLE, ErrorCode, KafkaError
 from ottla.client.cluster import STALE_METADATA, Cluster
-from ottla.client.connection import Connection
 from ottla.client.errors import (
     AuthenticationFailed,
     ClientClosed,
@@ -36,6 +35,7 @@ from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.identity import Identity
 from ottla.client.producer.produce_request import PartitionAnswer
+from ottla.net.connection import Connection
 from ottla.wire.api import Api
 
 logger = logging.getLogger(__name__)

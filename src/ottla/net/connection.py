@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 
 from ottla import __version__
 from ottla.base.errors import ErrorCode
-from ottla.client.errors import ClientError, ConnectionLost, KafkaTimeout, UnsupportedVersion
+from ottla.net.errors import ClientError, ConnectionLost, KafkaTimeout, UnsupportedVersion
 from ottla.wire import codec, schema
 from ottla.wire.api import Api
 from ottla.wire.codec import DecodeError

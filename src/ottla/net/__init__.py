@@ -1,0 +1,1 @@
+"""Talking to a broker over TCP: what clients and other brokers share."""
