@@ -74,6 +74,33 @@ def consume_kafka_python(options: argparse.Namespace) -> None:
     consumer.close()
 
 
+def consume_ottla(options: argparse.Namespace) -> None:
+    from ottla import Consumer
+
+    class Listener:
+        def on_assigned(self, partitions: Any) -> None:
+            say_partitions("assigned", partitions)
+
+        def on_revoked(self, partitions: Any) -> None:
+            say_partitions("revoked", partitions)
+
+    properties: dict[str, Any] = {
+        "auto_offset_reset": "earliest",
+        "group_protocol": options.protocol,
+        "group_instance_id": options.instance,
+        "fetch_max_wait_ms": 100,
+    }
+    if options.protocol == "classic":
+        properties["session_timeout_ms"] = options.session_ms
+        properties["heartbeat_interval_ms"] = options.session_ms // 10
+        properties["partition_assignment_strategy"] = options.strategy
+    with Consumer(options.bootstrap, group_id=options.group, **properties) as consumer:
+        consumer.subscribe([options.topic], listener=Listener())
+        while not stopping:
+            for record in consumer.poll(0.05):
+                say(record=[record.partition, record.offset])
+
+
 async def consume_aiokafka(options: argparse.Namespace) -> None:
     from aiokafka import AIOKafkaConsumer
     from aiokafka.abc import ConsumerRebalanceListener
@@ -110,16 +137,19 @@ def stop(*_: Any) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("client", choices=["confluent-kafka", "kafka-python", "aiokafka"])
+    parser.add_argument("client", choices=["confluent-kafka", "kafka-python", "aiokafka", "ottla"])
     for name in ("bootstrap", "group", "topic"):
         parser.add_argument(name)
     parser.add_argument("--session-ms", type=int, default=2_000)
     parser.add_argument("--strategy", default="range")
     parser.add_argument("--instance", default="")
+    parser.add_argument("--protocol", default="classic")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, stop)
     if options.client == "confluent-kafka":
         consume_confluent(options)
+    elif options.client == "ottla":
+        consume_ottla(options)
     elif options.client == "kafka-python":
         consume_kafka_python(options)
     else:

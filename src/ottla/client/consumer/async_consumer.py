@@ -32,6 +32,7 @@ from ottla.client.consumer.subscription import EARLIEST, LATEST, Mode, Subscript
 from ottla.client.errors import (
     ClientClosed,
     ClientError,
+    CommitFailed,
     InvalidConfig,
     KafkaError,
     KafkaTimeout,
@@ -87,7 +88,7 @@ class AsyncConsumer:
         self._fatal: ClientError | None = None
         self._member: Any = None
         self._background: set[asyncio.Task[Any]] = set()
-        self._is_started = self._is_closed = False
+        self._is_started = self._is_closing = self._is_closed = False
 
     # ---------------------------------------------------------------------------- start and close
 
@@ -142,8 +143,8 @@ class AsyncConsumer:
     ) -> None:
         """Commits what was handed out (auto-commit), tells the listener, leaves the group.
         `is_failed`: what was handed out last was not dealt with, and is not committed."""
-        if not self._is_started or self._is_closed:
-            self._is_closed = True
+        if not self._is_started or self._is_closing:
+            self._is_closing = self._is_closed = True
             return
         change = await self._begin_close(timeout_s, is_failed=is_failed)
         try:
@@ -153,8 +154,8 @@ class AsyncConsumer:
             await self._finish_close()
 
     async def _begin_close(self, timeout_s: float | None, *, is_failed: bool) -> Change | None:
-        """Up to what a listener has to be told."""
-        self._is_closed = True
+        """Up to what a listener has to be told, who may still commit."""
+        self._is_closing = True
         self._buffer.let_go() if is_failed else self._buffer.settle()
         if self._auto_commit_timer is not None:
             self._auto_commit_timer.cancel()
@@ -169,6 +170,8 @@ class AsyncConsumer:
         return None
 
     async def _finish_close(self) -> None:
+        self._is_closed = True
+        self._changed.set()
         self._rebalances.clear()
         for task in list(self._background):
             task.cancel()
@@ -401,9 +404,8 @@ class AsyncConsumer:
             self._spawn(self._commit_quietly(wanted, None))
             return
         async with self._committing:
-            await group.commit(
-                wanted, self.group_metadata(), timeout_ms=self._timeout_ms(timeout_s)
-            )
+            member = self._committing_member()
+            await group.commit(wanted, member, timeout_ms=self._timeout_ms(timeout_s))
 
     def commit_async(
         self,
@@ -428,13 +430,22 @@ class AsyncConsumer:
         failure: KafkaError | None = None
         try:
             async with self._committing:
-                await group.commit(offsets, self.group_metadata(), timeout_ms=timeout_ms)
+                await group.commit(offsets, self._committing_member(), timeout_ms=timeout_ms)
         except KafkaError as error:
             failure = error
             if callback is None:
                 logger.warning("offsets were not committed: %s", error)
         if callback is not None:
             callback(offsets, failure)
+
+    def _committing_member(self) -> GroupMetadata:
+        member = self.group_metadata()
+        if self._subscription.is_of_group and member.generation_id < 0:
+            raise CommitFailed(
+                f"this consumer is not in group {member.group_id} now: "
+                "its partitions may be others' to commit"
+            )
+        return member
 
     async def _before_revocation(self, partitions: Sequence[TopicPartition]) -> None:
         self._buffer.settle()

@@ -64,7 +64,7 @@ class Consumer:
             value_deserializer=value_deserializer,
             **properties,
         )
-        self._is_closed = False
+        self._is_closing = self._is_closed = False
         self._thread = thread = LoopThread("ottla-consumer")
         try:
             thread.run(inner.start())
@@ -90,9 +90,9 @@ class Consumer:
     def close(self, timeout_s: float | None = DEFAULT_CLOSE_S, *, is_failed: bool = False) -> None:
         """Commits what was handed out (auto-commit), tells the listener, leaves the group.
         `is_failed`: what was handed out last was not dealt with, and is not committed."""
-        if self._is_closed:
+        if self._is_closing:
             return
-        self._is_closed = True
+        self._is_closing = True
         inner = self._async
         try:
             change = self._thread.run(inner._begin_close(timeout_s, is_failed=is_failed))
@@ -100,8 +100,10 @@ class Consumer:
                 if change is not None:
                     inner._rebalances.callback(change)()
             finally:
+                self._is_closed = True
                 self._thread.run(inner._finish_close())
         finally:
+            self._is_closed = True
             self._thread.close()
 
     # ------------------------------------------------------------------------------ subscribing

@@ -48,7 +48,7 @@ _ONLY_IN: dict[Api, dict[ErrorCode, Reaction]] = {
     },
     Api.CONSUMER_GROUP_HEARTBEAT: {
         ErrorCode.FENCED_MEMBER_EPOCH: Reaction.START_OVER,
-        ErrorCode.UNRELEASED_INSTANCE_ID: Reaction.TRY_AGAIN,
+        ErrorCode.UNRELEASED_INSTANCE_ID: Reaction.GIVE_UP,
     },
 }
 
@@ -91,12 +91,12 @@ class PollProgress:
         self.is_in_poll = False
         self.last: object = None
         """The record that was handed out last by an iterator."""
-        self._seen: tuple[int, int] = (0, 0)
+        self._seen: tuple[int, object] = (0, None)
         self._seen_at = now
 
     def idle_s(self, now: float) -> float:
         """For how long nobody has been seen to poll."""
-        seen = (self.polls, id(self.last))
-        if self.is_in_poll or seen != self._seen:
-            self._seen, self._seen_at = seen, now
+        polls, last = self._seen
+        if self.is_in_poll or self.polls != polls or self.last is not last:
+            self._seen, self._seen_at = (self.polls, self.last), now
         return now - self._seen_at
