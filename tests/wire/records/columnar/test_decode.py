@@ -61,7 +61,6 @@ def batch_of(section: bytes, count: int) -> bytearray:
     return seal(batch)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(records(), codecs), min_size=1, max_size=4), st.integers(0, 2**60))
 def test_any_batches_read_as_one_by_one(
     batches: list[tuple[list[Record], str]], base_offset: int
@@ -84,7 +83,7 @@ def test_every_codec_and_every_kind_of_buffer_is_read(codec: str, kind: Any) -> 
     assert as_records(decoded(memoryview(bytearray(b"??" + data))[2:])) == EXAMPLE
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     records(),
     codecs,
@@ -117,7 +116,6 @@ def fetch_of(count: int, per_batch: int, codec: str = "none") -> bytes:
 
 
 @given(st.integers(0, 45), st.integers(0, 45), st.sampled_from(["none", "lz4"]))
-@settings(deadline=None)
 def test_bounds_cut_within_batches(first: int, end: int, codec: str) -> None:
     data = fetch_of(40, 8, codec)
     bounds = {"columns": ["offset", "key"], "first_offset": first, "end_offset": end}
@@ -376,7 +374,7 @@ def assert_the_same_answer(data: bytes | bytearray) -> None:
         assert given == expected
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(records(max_size=4), min_size=1, max_size=3), codecs, st.data())
 def test_damage_under_a_good_crc_is_judged_as_one_by_one(
     batches: list[list[Record]], codec: str, data: st.DataObject
@@ -393,13 +391,12 @@ def test_damage_under_a_good_crc_is_judged_as_one_by_one(
     assert_the_same_answer(fetched)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.binary(max_size=120), st.integers(0, 8))
 def test_random_bytes_as_records_are_judged_as_one_by_one(section: bytes, count: int) -> None:
     assert_the_same_answer(batch_of(section, count))
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_random_bytes_as_a_fetch_only_ever_raise_batch_errors(data: bytes) -> None:
     try:

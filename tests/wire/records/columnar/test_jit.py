@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from typing import Any
@@ -56,6 +57,14 @@ def test_kernels_compile_where_the_cache_cannot_be_saved(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(caching.IndexDataCacheFile, "save", full)
     monkeypatch.setattr(caching.IndexDataCacheFile, "load", lambda *_: None)
+    _compiled_and_used()
+
+
+def test_kernels_compile_where_the_cache_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(*_: object) -> None:
+        raise pickle.UnpicklingError("pickle data was truncated")
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, "load", damaged)
     _compiled_and_used()
 
 

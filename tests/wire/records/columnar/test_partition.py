@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.wire.test_murmur2 import FROM_JAVA
 
@@ -21,7 +21,6 @@ def test_hashes_are_those_of_java() -> None:
     assert chosen.tolist() == [(h & 0x7FFFFFFF) % LARGEST for h in FROM_JAVA.values()]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.none() | st.binary(max_size=40), min_size=1),
     st.integers(1, 50),
@@ -43,7 +42,6 @@ def test_text_falls_by_its_utf8_and_no_key_is_no_partition() -> None:
     assert partition_by_key(pa.nulls(2), 100, 7).tolist() == [7, 7]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 6)))
 def test_groups_keep_the_order_of_rows(partitions: list[int]) -> None:
     groups = group_rows(np.array(partitions, np.int32), 7)

@@ -89,7 +89,7 @@ def _bytes_column(name: str, column: Any) -> ItemColumn:
         return _ABSENT
     if any(is_kind(kind) for is_kind in _SCATTERED_BYTES):
         array = array.cast(pa.large_binary())
-    elif not any(is_kind(kind) for is_kind in _RUNS_OF_BYTES):
+    elif not _is_run_of_bytes(kind):
         raise TypeError(
             f"the {name} column is {kind}; records hold binary or string: cast it first"
         )
@@ -104,6 +104,11 @@ _RUNS_OF_BYTES = (
     pa.types.is_large_binary,
     pa.types.is_large_string,
 )
+
+
+def _is_run_of_bytes(kind: Any) -> bool:
+    return any(is_kind(kind) for is_kind in _RUNS_OF_BYTES)
+
 
 _SCATTERED_BYTES = (
     pa.types.is_binary_view,
@@ -192,7 +197,7 @@ def _one_array(column: Any) -> Any:
     try:
         joined = column.combine_chunks()
     except pa.ArrowInvalid as error:  # more bytes than 32-bit offsets count
-        if not any(is_kind(column.type) for is_kind in _RUNS_OF_BYTES):
+        if not _is_run_of_bytes(column.type):
             raise ValueError(f"a column is too large; take slices of the table: {error}") from None
         joined = column.cast(pa.large_binary()).combine_chunks()
     return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined

@@ -103,21 +103,21 @@ def _selection(columns: RecordColumns, rows: Any) -> tuple[Any, int]:
 
 def _measure(columns: RecordColumns, rows: Any, count: int, max_size: int) -> tuple[int, int]:
     """Bytes of all chosen records at most, and of the largest."""
-    result = np.zeros(3, np.int64)
+    result = np.zeros(k.MEASURE_FIELDS, np.int64)
     key, value, headers = columns.key, columns.value, columns.headers
     names, values = columns.names, columns.header_values
     k.measure_rows(
         rows, count, columns.layout, key.ends, key.valid, value.ends, value.valid,
         headers.ends, headers.valid, names.ends, names.valid, values.ends, values.valid, result,
     )  # fmt: skip
-    bound, largest, failed = result.tolist()
-    if failed >= 0:
+    bound, largest, largest_at, failed_at = result.tolist()
+    if failed_at >= 0:
+        raise InvalidBatch(f"a header of row {failed_at} has no key")
+    allowed = min(max_size, MAX_RECORD_SIZE)
+    if largest > allowed:
         raise InvalidBatch(
-            f"a header of row {failed if rows is _ALL_ROWS else rows[failed]} has no key"
-        )
-    if largest > min(max_size, MAX_RECORD_SIZE):
-        raise InvalidBatch(
-            f"a record of {largest} bytes is larger than {max_size}", ErrorCode.MESSAGE_TOO_LARGE
+            f"row {largest_at} takes up to {largest} bytes as a record; {allowed} are allowed",
+            ErrorCode.MESSAGE_TOO_LARGE,
         )
     return bound, largest
 

@@ -67,9 +67,10 @@ BATCH_START, BATCH_END, BATCH_COUNT = range(3)
 BATCH_FIELDS = 3
 DONE, BATCHES, BYTES = range(3)
 """What the result of `encode_rows` says: rows that are written, and in what."""
-BOUND, LARGEST, FAILED_AT = range(3)
-"""What the result of `measure_rows` says: bytes of all rows at most, and of the largest; the place
-in `rows` of a header without a name, or -1."""
+BOUND, LARGEST, LARGEST_AT, FAILED_AT = range(4)
+"""What the result of `measure_rows` says: bytes of all rows at most; of the largest, and which row
+that is; the row that has a header without a name, or -1."""
+MEASURE_FIELDS = 4
 
 
 @inlined
@@ -211,7 +212,8 @@ def measure_rows(
     result: Any,
 ) -> None:
     """Bytes that the rows take as records, whatever batches they come to lie in."""
-    bound = largest = types.int64(0)
+    bound = largest = largest_at = types.int64(0)
+    result[FAILED_AT] = -1
     has_rows = rows.shape[0] > 0
     for index in range(count):
         row = rows[index] if has_rows else index
@@ -226,12 +228,13 @@ def measure_rows(
                 header_value_ends, header_value_valid, layout,
             )  # fmt: skip
             if headers < 0:
-                result[BOUND], result[LARGEST], result[FAILED_AT] = bound, largest, index
+                result[FAILED_AT] = row
                 return
         size += headers
         bound += size
-        largest = max(largest, size)
-    result[BOUND], result[LARGEST], result[FAILED_AT] = bound, largest, -1
+        if size > largest:
+            largest, largest_at = size, row
+    result[BOUND], result[LARGEST], result[LARGEST_AT] = bound, largest, largest_at
 
 
 @inlined

@@ -3,7 +3,7 @@
 A kernel is compiled when its module is imported, for exactly the signature that it names: a call
 with another type is an error, not a second of silence while it compiles. Compiling takes seconds,
 once; numba then keeps the code beside the source, or in the user's cache folder, or in
-`NUMBA_CACHE_DIR`, and where none of them can be written, nowhere. Kernels let other threads run.
+`NUMBA_CACHE_DIR`, and where that cannot be used, nowhere. Kernels let other threads run.
 
 Nothing here checks bounds. `peek` and its kin read and write where they are told, so each kernel
 proves its positions first; `copy` is the C library's memcpy.
@@ -38,7 +38,7 @@ def kernel(signature: Any) -> Callable[[Callable[..., Any]], Any]:
     def compiled(function: Callable[..., Any]) -> Any:
         try:
             return numba.njit(signature, nogil=True, cache=True, boundscheck=False)(function)
-        except (RuntimeError, OSError):  # no folder of numba's can be written, or its disk is full
+        except Exception:  # no cache folder can be written, its disk is full, its files are damaged
             return numba.njit(signature, nogil=True, cache=False, boundscheck=False)(function)
 
     return compiled
