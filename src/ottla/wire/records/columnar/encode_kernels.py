@@ -212,7 +212,8 @@ def measure_rows(
     result: Any,
 ) -> None:
     """Bytes that the rows take as records, whatever batches they come to lie in."""
-    bound = largest = largest_at = types.int64(0)
+    bound = largest = types.int64(0)
+    largest_at: Any = types.int64(0)
     result[FAILED_AT] = -1
     has_rows = rows.shape[0] > 0
     for index in range(count):
