@@ -74,6 +74,8 @@ class ClusterImage:
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self.brokers: dict[int, BrokerRegistration] = {}
+        self.draining: set[int] = set()
+        """Brokers that are about to shut down."""
         self.broker_configs: dict[str, Mapping[str, str]] = {}
         """Dynamic configs by Kafka's resource name: a broker's id, or empty for all brokers."""
         self.views: dict[Any, Any] = {}
@@ -114,6 +116,8 @@ class ClusterImage:
                 touched_topics[self._take_topic_node(path, node)] = None
             elif path.startswith((tree.REGISTRATIONS, tree.LIVE)):
                 touched_brokers[self._take_broker_node(path, node)] = None
+            elif path.startswith(tree.DRAINING):
+                self._take_draining(path, node, delta)
             elif path.startswith(tree.BROKER_CONFIGS):
                 self._take_broker_config(path, node, delta)
             elif path in self._SINGLE_NODES:
@@ -155,6 +159,14 @@ class ClusterImage:
         else:
             self._registrations[broker_id] = node
         return broker_id
+
+    def _take_draining(self, path: str, node: Node | None, delta: ImageDelta) -> None:
+        broker_id = int(path[len(tree.DRAINING) :])
+        if node is None:
+            self.draining.discard(broker_id)
+        else:
+            self.draining.add(broker_id)
+        delta.brokers_changed = True
 
     def _take_broker_config(self, path: str, node: Node | None, delta: ImageDelta) -> None:
         name = path[len(tree.BROKER_CONFIGS) :]

@@ -6,6 +6,9 @@
     /registrations/<id>     {"endpoints": {listener: [host, port]}, "rack", "clean_from"}, never
                             deleted; its version is the broker's incarnation
     /live/<id>              {}, ephemeral
+    /draining/<id>          {}, ephemeral: about to shut down, leaders are to be moved away
+    /leases/<id>            {"renewal": count} or {"released": true}; changes all the time, so only
+                            the controller watches it
     /topics/<topic id>      {"name", "configs", "partitions": count}
     /topics/<topic id>/<p>  {"leader", "leader_epoch", "isr": [[id, incarnation]], "replicas",
                             "adding"?, "removing"?}; its version is the partition epoch
@@ -30,6 +33,8 @@ CONTROLLER_EPOCH = "/controller/epoch"
 CONTROLLER_LEADER = "/controller/leader"
 REGISTRATIONS = "/registrations/"
 LIVE = "/live/"
+DRAINING = "/draining/"
+LEASES = "/leases/"
 TOPICS = "/topics/"
 BROKER_CONFIGS = "/configs/brokers/"
 PRODUCER_IDS = "/producer_ids"
@@ -150,6 +155,14 @@ def registration_path(broker_id: int) -> str:
 
 def live_path(broker_id: int) -> str:
     return f"{LIVE}{broker_id}"
+
+
+def draining_path(broker_id: int) -> str:
+    return f"{DRAINING}{broker_id}"
+
+
+def lease_path(broker_id: int) -> str:
+    return f"{LEASES}{broker_id}"
 
 
 def encode_registration(registration: BrokerRegistration) -> bytes:

@@ -43,7 +43,7 @@ LEASES = "/leases"
 WRITERS = "/writers"
 STRUCTURE = (
     TREE, LEASES, WRITERS, f"{TREE}/controller", f"{TREE}/registrations", f"{TREE}/live",
-    f"{TREE}/topics", f"{TREE}/configs", f"{TREE}/configs/brokers",
+    f"{TREE}/draining", f"{TREE}/topics", f"{TREE}/configs", f"{TREE}/configs/brokers",
 )  # fmt: skip
 """Parents that ZooKeeper wants to exist."""
 DEFAULT_PORT = 2181
@@ -129,6 +129,23 @@ class ZooKeeperStore:
                 if committed is not None:
                     self._number = number
                     return committed
+
+    async def put(self, path: str, value: bytes) -> None:
+        """Create or replace, in no order with transactions: a lease is not held up by them. Raises
+        KafkaError if it is not known to have been committed."""
+        await self._connected()
+        full = self._full(path)
+        try:
+            body = jute.op_body(ZkOp(OpCode.SET_DATA, full, value), self._acl)
+            await self._session.request(OpCode.SET_DATA, body)
+        except ZkError as error:
+            if error.code != ZkCode.NO_NODE:
+                raise _unavailable(error) from None
+            create = jute.op_body(ZkOp(OpCode.CREATE, full, value), self._acl)
+            try:
+                await self._session.request(OpCode.CREATE, create)
+            except ZkError as failure:
+                raise _unavailable(failure) from None
 
     async def close(self) -> None:
         self._closed = True
@@ -310,6 +327,10 @@ def parse_connect(connect: str) -> tuple[list[tuple[str, int]], str]:
         servers.append((host.strip("[]"), int(port)))
     path = root.strip("/")
     return servers, f"/{path}" if slash and path else ""
+
+
+def _unavailable(error: ZkError) -> KafkaError:
+    return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"ZooKeeper did not commit it: {error}")
 
 
 def _closed() -> KafkaError:

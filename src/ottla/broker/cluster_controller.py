@@ -1,0 +1,308 @@
+"""What the one broker that is controller does for its cluster, besides admin requests.
+
+    somebody must be it       whoever creates /controller/leader (gone with its session) and moves
+                              /controller/epoch on, in one transaction
+    a broker dies             its lease is over a lease and a quarter after its last renewal was
+                              seen; then its partitions get other leaders
+    a broker is drained       its partitions get other leaders at once, while it still serves
+    a broker returns          partitions without a leader are looked at again; a while later leaders
+                              go back to the first of their replicas, so that all lead alike
+
+Everything is decided from the image, and committed with three checks: the controller epoch, the
+registration of the new leader, the partition's own version. A commit that does not fit is not
+forced: the image will show why, and then it is decided again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from ottla.base.cluster import TopicImage
+from ottla.base.config.broker import BrokerConfig
+from ottla.base.config.topic import topic_config
+from ottla.base.errors import KafkaError
+from ottla.base.metadata import (
+    Change,
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    Op,
+    Replace,
+    TxnConflict,
+)
+from ottla.base.ports import Clock
+from ottla.core.controller.elections import (
+    Brokers,
+    LeadershipChange,
+    decide_leaders,
+    prefer_leader,
+)
+from ottla.core.replication.lease import LeaseWatch
+from ottla.metadata import tree
+from ottla.metadata.image import NO_CONTROLLER, NO_CONTROLLER_EPOCH, ClusterImage
+
+logger = logging.getLogger(__name__)
+
+PARTITIONS_PER_TXN = 100
+"""ZooKeeper takes a megabyte at a time, and a batch that conflicts is decided again as a whole."""
+RETRY_S = 0.2
+MAX_WAIT_S = 5.0
+
+
+class ClusterBroker(Protocol):
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def store(self) -> MetadataStore: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+
+class ClusterController:
+    def __init__(self, broker: ClusterBroker, lease_ms: int) -> None:
+        self._broker = broker
+        self._leases = LeaseWatch(lease_ms / 1000)
+        self._released: set[int] = set()
+        self._epoch: int | None = None
+        """While this broker is controller: its controller epoch."""
+        self._unwatch_leases: Callable[[], None] = _nothing
+        self._something = asyncio.Event()
+        self._balance_at: float | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # ------------------------------------------------------------------------ start and stop
+
+    def start(self) -> None:
+        """Call when the broker is registered and its image shows it."""
+        self._task = asyncio.create_task(self._run(), name="cluster-controller")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._resign()
+
+    async def hand_over(self) -> None:
+        """Make room for another controller, if this broker is it."""
+        await self.stop()
+        image = self._broker.image
+        if image.controller_id == self._broker.node_id:
+            try:
+                await self._broker.store.txn([], [Delete(tree.CONTROLLER_LEADER)])
+            except (TxnConflict, KafkaError) as error:
+                logger.info("the controller's place was not given up: %s", error)
+
+    @property
+    def is_controller(self) -> bool:
+        return self._epoch is not None and self._epoch == self._broker.image.controller_epoch
+
+    def image_changed(self) -> None:
+        """Brokers, partitions, or the controller are not what they were."""
+        self._something.set()
+
+    # ------------------------------------------------------------------------------- the loop
+
+    async def _run(self) -> None:
+        while True:
+            self._something.clear()
+            try:
+                await self._once()
+            except KafkaError as error:
+                logger.warning("the controller will try again: %s", error.message)
+                await asyncio.sleep(RETRY_S)
+                continue
+            except Exception:
+                logger.exception("the controller failed, and tries again")
+                await asyncio.sleep(RETRY_S)
+                continue
+            try:
+                async with asyncio.timeout(self._wait_s()):
+                    await self._something.wait()
+            except TimeoutError:
+                pass
+
+    async def _once(self) -> None:
+        image, node_id = self._broker.image, self._broker.node_id
+        if image.controller_id == NO_CONTROLLER:
+            self._resign()
+            await self._stand_for_election()
+        elif image.controller_id != node_id:
+            self._resign()
+        else:
+            if self._epoch != image.controller_epoch:
+                self._take_office(image.controller_epoch)
+            await self._elect_leaders()
+            await self._balance()
+
+    def _wait_s(self) -> float:
+        now = self._broker.clock.monotonic()
+        due = [now + MAX_WAIT_S]
+        if self._epoch is not None:
+            expiry = self._leases.next_expiry()
+            if expiry is not None:
+                due.append(expiry)
+            if self._balance_at is not None:
+                due.append(self._balance_at)
+        return max(0.0, min(due) - now) + 0.001
+
+    # --------------------------------------------------------------------------- being elected
+
+    async def _stand_for_election(self) -> None:
+        image, node_id = self._broker.image, self._broker.node_id
+        leader = Create(tree.CONTROLLER_LEADER, tree.encode({"id": node_id}), ephemeral=True)
+        value = tree.encode({"controller_id": node_id})
+        epoch: Op = Replace(tree.CONTROLLER_EPOCH, value)
+        known = image.controller_epoch
+        checks = [Check(tree.CONTROLLER_EPOCH, known)]
+        if known == NO_CONTROLLER_EPOCH:
+            epoch, checks = Create(tree.CONTROLLER_EPOCH, value), []
+        mine = image.brokers.get(node_id)
+        if mine is None or mine.fenced:
+            return  # not registered in this session: the registration comes first
+        checks.append(Check(tree.registration_path(node_id), mine.incarnation))
+        try:
+            await self._broker.store.txn(checks, [leader, epoch])
+        except TxnConflict:
+            logger.debug("another broker is the controller")
+        else:
+            logger.info("broker %d is the controller now", node_id)
+
+    def _take_office(self, epoch: int) -> None:
+        now = self._broker.clock.monotonic()
+        self._epoch = epoch
+        self._released.clear()
+        self._leases.elected(sorted(self._broker.image.brokers), now)
+        self._unwatch_leases()
+        self._unwatch_leases = self._broker.store.watch(tree.LEASES, self._on_leases)
+        self._balance_soon()
+
+    def _resign(self) -> None:
+        if self._epoch is not None:
+            logger.info("broker %d is not the controller any more", self._broker.node_id)
+        self._epoch = None
+        self._unwatch_leases()
+        self._unwatch_leases = _nothing
+
+    def _on_leases(self, revision: int, changes: Sequence[Change]) -> None:
+        now = self._broker.clock.monotonic()
+        for path, node in changes:
+            broker_id = int(path[len(tree.LEASES) :])
+            if node is not None and tree.decode(node).get("released"):
+                self._leases.gone(broker_id)
+                self._released.add(broker_id)
+                self._something.set()
+            elif node is not None:
+                if broker_id not in self._leasing():
+                    self._something.set()
+                self._released.discard(broker_id)
+                self._leases.observed(broker_id, now)
+
+    # ------------------------------------------------------------------------------- elections
+
+    def _leasing(self) -> set[int]:
+        """Brokers that may still believe in their lease, whether they have a session or not."""
+        expired = self._leases.expired(self._broker.clock.monotonic())
+        return set(self._broker.image.brokers) - self._released - set(expired)
+
+    def _brokers(self) -> Brokers:
+        image = self._broker.image
+        leasing = self._leasing()
+        alive = {broker for broker in leasing if image.is_alive(broker)}
+        return Brokers(image.brokers, leasing, alive, frozenset(image.draining))
+
+    async def _elect_leaders(self) -> None:
+        brokers = self._brokers()
+        topics = list(self._broker.image.topics.values())
+        changes = decide_leaders(topics, brokers, self._allows_unclean)
+        if changes:
+            logger.info("electing leaders of %d partitions", len(changes))
+            await self._commit(changes)
+            self._balance_soon()
+
+    def _allows_unclean(self, topic: TopicImage) -> bool:
+        config = topic_config(self._broker.config, topic.configs)
+        return bool(config.unclean_leader_election_enable)
+
+    def _balance_soon(self) -> None:
+        delay_s = self._broker.config.leader_imbalance_check_interval_seconds
+        self._balance_at = self._broker.clock.monotonic() + min(delay_s, MAX_WAIT_S)
+
+    async def _balance(self) -> None:
+        """Give leadership back to the first replicas, once that has been due for a while."""
+        now = self._broker.clock.monotonic()
+        if self._balance_at is None or now < self._balance_at:
+            return
+        self._balance_at = None
+        if not self._broker.config.auto_leader_rebalance_enable:
+            return
+        brokers = self._brokers()
+        changes = [
+            LeadershipChange(topic, index, better)
+            for topic in self._broker.image.topics.values()
+            for index, state in enumerate(topic.partitions)
+            if (better := prefer_leader(state, brokers)) is not None
+        ]
+        if changes:
+            logger.info("giving %d partitions back to their preferred leaders", len(changes))
+            await self._commit(changes)
+        if self._is_unbalanced():
+            self._balance_soon()
+
+    def _is_unbalanced(self) -> bool:
+        return any(
+            state.leader != state.replicas[0]
+            for topic in self._broker.image.topics.values()
+            for state in topic.partitions
+        )
+
+    async def _commit(self, changes: Sequence[LeadershipChange]) -> None:
+        for start in range(0, len(changes), PARTITIONS_PER_TXN):
+            batch = changes[start : start + PARTITIONS_PER_TXN]
+            try:
+                await self._broker.store.txn(self._checks(batch), list(_ops(batch)))
+            except TxnConflict as conflict:
+                # The image will show what has changed; until then the rest may still fit.
+                logger.info("an election has to be decided again: %s", conflict)
+                self._something.set()
+                await asyncio.sleep(RETRY_S)
+
+    def _checks(self, batch: Iterable[LeadershipChange]) -> list[Check]:
+        assert self._epoch is not None, "only the controller commits elections"
+        checks = [Check(tree.CONTROLLER_EPOCH, self._epoch)]
+        leaders = {change.state.leader for change in batch}
+        registrations = self._broker.image.brokers
+        checks += [
+            Check(tree.registration_path(leader), registrations[leader].incarnation)
+            for leader in sorted(leaders)
+            if leader in registrations
+        ]
+        checks += [
+            Check(
+                tree.partition_path(change.topic.topic_id, change.partition),
+                change.state.partition_epoch,
+            )
+            for change in batch
+        ]
+        return checks
+
+
+def _nothing() -> None:
+    """There is no watch to end."""
+
+
+def _ops(batch: Iterable[LeadershipChange]) -> Iterable[Op]:
+    for change in batch:
+        path = tree.partition_path(change.topic.topic_id, change.partition)
+        yield Replace(path, tree.encode_partition(change.state))

@@ -1,0 +1,71 @@
+"""This broker's lease: the right to act as leader on its own word.
+
+Every third of a lease a write is committed to `/leases/<id>`. While the lease is held, a leader
+knows that the controller has not replaced it. Without it the broker is degraded, not down: what a
+leader does then is `broker/partition.py`'s.
+
+A broker that shuts down in order writes `released`, and the controller need not wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from ottla.base.errors import KafkaError
+from ottla.base.ports import Clock
+from ottla.core.replication.lease import Lease
+from ottla.metadata import tree
+
+logger = logging.getLogger(__name__)
+
+
+class LeaseStore(Protocol):
+    async def put(self, path: str, value: bytes) -> None:
+        """Create or replace, whatever was there. Doing it twice does no harm."""
+
+
+class LeaseKeeper:
+    def __init__(self, store: LeaseStore, clock: Clock, broker_id: int, duration_ms: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._path = tree.lease_path(broker_id)
+        self._lease = Lease(duration_ms / 1000)
+        self._renewals = 0
+        self._task: asyncio.Task[None] | None = None
+        self._was_held = False
+
+    @property
+    def is_held(self) -> bool:
+        return self._lease.is_held(self._clock.monotonic())
+
+    async def start(self) -> None:
+        """Returns with the lease held."""
+        await self._renew()
+        self._task = asyncio.create_task(self._keep(), name="lease")
+
+    async def release(self) -> None:
+        """Give it up: from here on this broker leads nothing."""
+        await self.stop()
+        self._lease = Lease(0.0)
+        await self._store.put(self._path, tree.encode({"released": True}))
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease.renew_every_s)
+            try:
+                await self._renew()
+            except KafkaError as error:
+                logger.warning("the lease could not be renewed: %s", error.message)
+
+    async def _renew(self) -> None:
+        sent_at = self._clock.monotonic()
+        self._renewals += 1
+        await self._store.put(self._path, tree.encode({"renewal": self._renewals}))
+        self._lease.renewed(sent_at)
