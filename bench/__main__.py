@@ -8,7 +8,7 @@ import sys
 
 from bench.measure import Figure
 
-NAMES = ("startup", "throughput", "connections", "partitions", "codec")
+NAMES = ("startup", "throughput", "connections", "partitions", "codec", "client_produce")
 
 
 def main(names: list[str]) -> int:

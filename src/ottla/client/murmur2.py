@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
-_MAX_CACHED_BYTES = 64
+MAX_CACHED_BYTES = 64
 _CACHED_KEYS = 16_384
 """Keys come again and again, and a lookup costs a twentieth of the hash."""
 
@@ -33,13 +33,14 @@ def murmur2(key: bytes) -> int:
 
 def partition_of(key: bytes, partition_count: int) -> int:
     """Where Java's default partitioner puts a key."""
-    if len(key) <= _MAX_CACHED_BYTES:
-        return _positive(key) % partition_count
+    if len(key) <= MAX_CACHED_BYTES:
+        return positive_hash(key) % partition_count
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 @lru_cache(maxsize=_CACHED_KEYS)
-def _positive(key: bytes) -> int:
+def positive_hash(key: bytes) -> int:
+    """Of a key of at most MAX_CACHED_BYTES."""
     return murmur2(key) & 0x7FFFFFFF
 
 

@@ -50,11 +50,11 @@ _callbacks_lock = threading.Lock()
 
 class ProducerBatch:
     __slots__ = (
-        "topic", "partition", "buffer", "limit", "reserved_bytes", "created_s", "count",
-        "base_timestamp", "max_timestamp", "attempts", "not_before_s", "was_retried", "in_request",
-        "producer_id", "producer_epoch", "base_sequence", "sequence_was_reset", "fate_was_unknown",
-        "is_transactional", "sealed", "is_done", "base_offset", "append_time_ms", "error",
-        "record_errors", "parts", "_callbacks",
+        "topic", "partition", "buffer", "limit", "reserved_bytes", "sent_bytes", "created_s",
+        "count", "base_timestamp", "max_timestamp", "attempts", "not_before_s", "was_retried",
+        "in_request", "producer_id", "producer_epoch", "base_sequence", "sequence_was_reset",
+        "fate_was_unknown", "is_transactional", "sealed", "is_done", "base_offset",
+        "append_time_ms", "error", "record_errors", "parts", "_callbacks", "_time", "_last_timestamp",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +66,8 @@ class ProducerBatch:
         self.limit = limit
         """Bytes that the buffer should not outgrow; a single record may."""
         self.reserved_bytes = reserved_bytes
+        self.sent_bytes = 0
+        """Of records, before they were compressed; 0 while it was never sent."""
         self.created_s = now_s
         self.count = 0
         self.base_timestamp = -1
@@ -92,6 +94,8 @@ class ProducerBatch:
         self.parts: list[tuple[int, ProducerBatch]] | None = None
         """(index of its first record here, the smaller batch)."""
         self._callbacks: list[tuple[int, Callable[[], None]]] | None = None
+        self._time = b""
+        self._last_timestamp = -1
 
     # -------------------------------------------------------------------------------- records
 
@@ -100,37 +104,44 @@ class ProducerBatch:
     ) -> int:
         """Encode a record behind the others; its index."""
         index = self.count
-        if index == 0:
-            self.base_timestamp = self.max_timestamp = timestamp
-            delta = 0
+        if timestamp != self._last_timestamp or not index:
+            self._set_time(timestamp)
+        if (
+            not headers
+            and value is not None
+            and index < _TWO_BYTES
+            and len(value) < _TWO_BYTES
+            and (key is None or len(key) < _TWO_BYTES)
+        ):  # nearly always; and this is what a producer spends its time with
+            if key is None:
+                body = b"".join(
+                    (self._time, VARINTS[index], _NULL, VARINTS[len(value)], value, _NO_HEADERS)
+                )
+            else:
+                body = b"".join(
+                    (
+                        self._time, VARINTS[index], VARINTS[len(key)], key, VARINTS[len(value)],
+                        value, _NO_HEADERS,
+                    )
+                )  # fmt: skip
         else:
-            delta = timestamp - self.base_timestamp
-            if timestamp > self.max_timestamp:
-                self.max_timestamp = timestamp
-        parts = [
-            b"\0",
-            VARINTS[delta] if 0 <= delta < _TWO_BYTES else encode_varint(delta),
-            VARINTS[index] if index < _TWO_BYTES else encode_varint(index),
-        ]
-        if key is None:
-            parts.append(_NULL)
-        else:
-            parts += (_length(key), key)
-        if value is None:
-            parts.append(_NULL)
-        else:
-            parts += (_length(value), value)
-        if headers:
-            _append_headers(parts, headers)
-        else:
-            parts.append(_NO_HEADERS)
-        body = b"".join(parts)
-        piece = _length(body) + body
+            body = _encode(self._time, index, key, value, headers)
+        size = len(body)
+        piece = (VARINTS[size] if size < _TWO_BYTES else encode_varint(size)) + body
         # These two belong together: no call lies between them, so that no signal handler that
         # raises can part them.
         self.buffer += piece
         self.count = index + 1
         return index
+
+    def _set_time(self, timestamp: int) -> None:
+        """Many records come within the same millisecond: attributes and time are encoded once."""
+        if self.count == 0:
+            self.base_timestamp = self.max_timestamp = timestamp
+        elif timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self._last_timestamp = timestamp
+        self._time = b"\0" + encode_varint(timestamp - self.base_timestamp)
 
     @property
     def size_bytes(self) -> int:
@@ -151,6 +162,7 @@ class ProducerBatch:
         """The batch as it goes out: compressed at the first time, with its header and CRC at every
         time, because producer and sequence may have changed."""
         if self.sealed is None:
+            self.sent_bytes = len(self.buffer)
             if codec != NONE:
                 with memoryview(self.buffer) as view:
                     packed = bytearray(HEADER_SIZE)
@@ -285,17 +297,21 @@ def part_of_failed_batch(cause: ClientError) -> ClientError:
     )
 
 
-def _length(content: bytes) -> bytes:
-    size = len(content)
-    return VARINTS[size] if size < _TWO_BYTES else encode_varint(size)
-
-
-def _append_headers(parts: list[bytes], headers: Headers) -> None:
+def _encode(
+    time: bytes, index: int, key: bytes | None, value: bytes | None, headers: Headers
+) -> bytes:
+    parts = [time, encode_varint(index)]
+    for field in (key, value):
+        _append_field(parts, field)
     parts.append(encode_varint(len(headers)))
     for name, content in headers:
-        encoded = name.encode()
-        parts += (_length(encoded), encoded)
-        if content is None:
-            parts.append(_NULL)
-        else:
-            parts += (_length(content), content)
+        _append_field(parts, name.encode())
+        _append_field(parts, content)
+    return b"".join(parts)
+
+
+def _append_field(parts: list[bytes], content: bytes | None) -> None:
+    if content is None:
+        parts.append(_NULL)
+    else:
+        parts += (encode_varint(len(content)), content)

@@ -22,9 +22,14 @@ from ottla.client.errors import (
     UnknownTopic,
 )
 from ottla.client.metadata import TopicMetadata
-from ottla.client.murmur2 import partition_of
+from ottla.client.murmur2 import MAX_CACHED_BYTES, partition_of, positive_hash
 from ottla.client.producer.accumulator import Accumulator, Full, PartitionQueue, Reservation
-from ottla.client.producer.batch import MAX_RECORD_OVERHEAD, Headers, record_bound
+from ottla.client.producer.batch import (
+    MAX_RECORD_OVERHEAD,
+    Headers,
+    ProducerBatch,
+    record_bound,
+)
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.future import RecordFuture
 from ottla.client.producer.partitioners import Partitioner, next_sticky
@@ -70,15 +75,19 @@ class NeedMemory:
 
 
 class _TopicState:
-    __slots__ = ("metadata", "queues", "sticky", "sticky_bytes")
+    __slots__ = ("metadata", "queues", "sticky", "sticky_bytes", "sticky_batch")
 
-    def __init__(self, metadata: TopicMetadata, queues: list[PartitionQueue]) -> None:
+    def __init__(
+        self, metadata: TopicMetadata, queues: list[PartitionQueue], sticky: PartitionQueue
+    ) -> None:
         self.metadata = metadata
         self.queues = queues
-        self.sticky: PartitionQueue | None = None
+        self.sticky = sticky
         """Where records without key go now."""
         self.sticky_bytes = 0
         """What went there in batches that were sent before they were full."""
+        self.sticky_batch: ProducerBatch | None = None
+        """The last one opened there."""
 
 
 class Intake:
@@ -93,8 +102,6 @@ class Intake:
         value_serializer: Serializer | None,
         partitioner: Partitioner | None,
     ) -> None:
-        self.refusal: BaseException | None = ClientClosed("the producer is not started")
-        """Why no record is taken now."""
         self.woke_sender = False
         """Since somebody last cleared it: a batch was filled."""
         self._cluster = cluster
@@ -109,8 +116,30 @@ class Intake:
         self._max_request_size = config.max_request_size
         self._buffer_memory = config.buffer_memory
         self._max_bytes = min(config.max_request_size, config.buffer_memory)
-        self._topics: dict[str, _TopicState] = {}
+        self._max_bound = self._max_bytes - HEADER_SIZE
+        self._is_plain = key_serializer is None and value_serializer is None
+        self._is_default = partitioner is None and not config.partitioner_ignore_keys
+        self._lock = accumulator.lock
         self._chance = random.Random()
+        self._topics: dict[str, _TopicState] = {}
+        self._current: dict[str, _TopicState] = {}
+        """Those of `_topics` that are as the newest metadata says; none while nothing is taken."""
+        self._refusal: BaseException | None = None
+        self.refuse(ClientClosed("the producer is not started"))
+        cluster.on_metadata.append(lambda _: self._current.clear())
+
+    # ------------------------------------------------------------------------ open or closed
+
+    @property
+    def refusal(self) -> BaseException | None:
+        """Why no record is taken now."""
+        return self._refusal
+
+    def refuse(self, reason: BaseException | None) -> None:
+        self._refusal = reason
+        self._current.clear()
+
+    # ------------------------------------------------------------------------------- records
 
     def offer(
         self,
@@ -122,48 +151,78 @@ class Intake:
         timestamp: int | None,
         priority: int | None,
     ) -> RecordFuture | NeedTopic | NeedMemory:
-        if self.refusal is not None:
-            raise self.refusal
-        state = self._topics.get(topic)
-        metadata = self._cluster.metadata.topics.get(topic)
-        if metadata is None or not metadata.available:
-            return NeedTopic(topic, None)
-        if state is None or state.metadata is not metadata:
-            state = self._know(metadata)
-        key_bytes = key
-        if key is not None and (type(key) is not bytes or self._key_serializer is not None):
+        # Written for the plain case: bytes, the default partitioner, room in the open batch.
+        state = self._current.get(topic)
+        if state is None:
+            state = self._find(topic)
+            if state is None:
+                return NeedTopic(topic, None)
+        given: Headers = ()
+        key_bytes: bytes | None = key
+        value_bytes: bytes | None = value
+        if self._is_plain and type(value) is bytes and not headers and key is None:
+            bound = MAX_RECORD_OVERHEAD + len(value)
+        elif self._is_plain and type(value) is bytes and not headers and type(key) is bytes:
+            bound = MAX_RECORD_OVERHEAD + len(value) + len(key)
+        else:
             key_bytes = _serialize(self._key_serializer, key, topic, "key")
-        value_bytes = value
-        if value is not None and (type(value) is not bytes or self._value_serializer is not None):
             value_bytes = _serialize(self._value_serializer, value, topic, "value")
-        given = () if not headers else _headers(headers, topic)
-        bound = MAX_RECORD_OVERHEAD + len(key_bytes or b"") + len(value_bytes or b"")
-        if given:
-            bound += record_bound(None, None, given)
-        if bound + HEADER_SIZE > self._max_bytes:
+            if headers:
+                given = _headers(headers, topic)
+            bound = record_bound(key_bytes, value_bytes, given)
+        if bound > self._max_bound:
             raise self._too_large(topic, bound)
-        queue = self._choose(state, key, value, key_bytes, partition, priority, bound)
-        if queue is None:
-            return NeedTopic(topic, partition)
         timestamp = int(time.time() * 1000) if timestamp is None else _checked(timestamp)
+        if partition is None and priority is None and self._is_default:
+            if key_bytes is None:
+                queue = state.sticky
+            elif len(key_bytes) <= MAX_CACHED_BYTES:
+                queue = state.queues[positive_hash(key_bytes) % len(state.queues)]
+            else:
+                queue = state.queues[partition_of(key_bytes, len(state.queues))]
+        else:
+            chosen = self._choose(state, key, value, key_bytes, partition, priority)
+            if chosen is None:
+                return NeedTopic(topic, partition)
+            queue = chosen
+        with self._lock:
+            batch = queue.open
+            if batch is not None and len(batch.buffer) + bound <= batch.limit:
+                index = batch.append(key_bytes, value_bytes, given, timestamp)
+                return RecordFuture(batch, index, timestamp)
+        return self._open_batch(state, queue, key_bytes, value_bytes, given, timestamp, bound)
+
+    def _open_batch(
+        self,
+        state: _TopicState,
+        queue: PartitionQueue,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp: int,
+        bound: int,
+    ) -> RecordFuture | NeedMemory:
+        """There is no open batch, or no room in it."""
+        if queue is state.sticky:
+            queue = self._next_sticky(state, bound)
         outcome, has_news = self._accumulator.append(
-            queue, key_bytes, value_bytes, given, timestamp, bound, time.monotonic
+            queue, key, value, headers, timestamp, bound, time.monotonic
         )
         if has_news:
             self.woke_sender = True
             self._wake_sender()
-        if type(outcome) is RecordFuture:
-            return outcome
-        assert isinstance(outcome, Full)
-        return NeedMemory(
-            queue, key_bytes, value_bytes, given, timestamp, bound, outcome.needed_bytes
-        )
+        if isinstance(outcome, Full):
+            needed = outcome.needed_bytes
+            return NeedMemory(queue, key, value, headers, timestamp, bound, needed)
+        if queue is state.sticky:
+            state.sticky_batch = queue.open
+        return outcome
 
     def place(self, record: NeedMemory, reservation: Reservation) -> RecordFuture:
         """A record for which memory was reserved."""
-        if self.refusal is not None:
+        if self._refusal is not None:
             self._accumulator.cancel(reservation)
-            raise self.refusal
+            raise self._refusal
         outcome, _ = self._accumulator.append(
             record.queue, record.key, record.value, record.headers, record.timestamp,
             record.bound, time.monotonic, reservation,
@@ -187,19 +246,24 @@ class Intake:
             partition=record.queue.partition,
         )
 
-    def queue_of(self, topic: TopicMetadata, partition: int) -> PartitionQueue:
-        state = self._topics.get(topic.name)
-        if state is None or state.metadata is not topic:
-            state = self._know(topic)
-        return state.queues[partition]
-
     # ------------------------------------------------------------------------------- details
+
+    def _find(self, topic: str) -> _TopicState | None:
+        """A topic as the newest metadata has it; None: it is not known."""
+        if self._refusal is not None:
+            raise self._refusal
+        metadata = self._cluster.metadata.topics.get(topic)
+        if metadata is None or not metadata.available:
+            return None
+        state = self._know(metadata)
+        self._current[topic] = state
+        return state
 
     def _know(self, metadata: TopicMetadata) -> _TopicState:
         with self._accumulator.lock:
             state = self._topics.get(metadata.name)
             if state is None:
-                state = self._topics[metadata.name] = _TopicState(metadata, [])
+                state = self._topics[metadata.name] = _TopicState(metadata, [], _nowhere(metadata))
             state.metadata = metadata
             known = len(state.queues)
             state.queues += [
@@ -209,7 +273,7 @@ class Intake:
             # A topic that was deleted and created anew may have fewer.
             if known > metadata.partition_count:
                 state.queues = state.queues[: metadata.partition_count]
-                state.sticky = None
+                state.sticky = _nowhere(metadata)
             return state
 
     def _choose(
@@ -220,7 +284,6 @@ class Intake:
         key_bytes: bytes | None,
         partition: int | None,
         priority: int | None,
-        bound: int,
     ) -> PartitionQueue | None:
         """Where a record goes; None: there is no partition of the number that it names."""
         if partition is not None:
@@ -231,12 +294,7 @@ class Intake:
             raise InvalidConfig("A priority needs a producer with a PriorityPartitioner.")
         if key_bytes is not None and not self._ignore_keys:
             return state.queues[partition_of(key_bytes, len(state.queues))]
-        sticky = state.sticky
-        if sticky is None or (batch := sticky.open) is None:
-            return self._next_sticky(state)
-        if len(batch.buffer) + bound > batch.limit:
-            return self._leave_full(state)
-        return sticky
+        return state.sticky
 
     def _ask_partitioner(
         self,
@@ -256,26 +314,26 @@ class Intake:
             )
         return state.queues[chosen]
 
-    def _leave_full(self, state: _TopicState) -> PartitionQueue:
-        """The open batch has no room: it is closed, and the turn passes."""
-        assert state.sticky is not None
-        self._accumulator.close_batch(state.sticky)
-        state.sticky_bytes = self._batch_size
-        return self._next_sticky(state)
-
-    def _next_sticky(self, state: _TopicState) -> PartitionQueue:
-        """Stay until a batch's worth of bytes went there, though in smaller batches."""
+    def _next_sticky(self, state: _TopicState, bound: int) -> PartitionQueue:
+        """Where the next batch of records without key begins. A partition keeps its turn until a
+        batch's worth of bytes went there, though it be in smaller batches."""
         current = state.sticky
-        if current is not None and state.sticky_bytes < self._batch_size:
-            last = current.batches[-1] if current.batches else None
-            state.sticky_bytes += self._batch_size // 4 if last is None else last.size_bytes
-            if current.partition in state.metadata.available:
-                return current
+        with self._lock:
+            batch = current.open
+            if batch is not None:
+                if len(batch.buffer) + bound <= batch.limit:
+                    return current
+                current.open = None
+                state.sticky_bytes = self._batch_size
+        if state.sticky_batch is not None:
+            state.sticky_bytes += state.sticky_batch.sent_bytes
+            state.sticky_batch = None
+        if state.sticky_bytes < self._batch_size and current.partition in state.metadata.available:
+            return current
         sizes = [len(queue.batches) for queue in state.queues] if self._is_adaptive else None
-        before = -1 if current is None else current.partition
-        chosen = state.queues[next_sticky(state.metadata, before, sizes, self._chance)]
-        state.sticky, state.sticky_bytes = chosen, 0
-        return chosen
+        chosen = next_sticky(state.metadata, current.partition, sizes, self._chance)
+        state.sticky, state.sticky_bytes = state.queues[chosen], 0
+        return state.sticky
 
     def _too_large(self, topic: str, bound: int) -> RecordTooLarge:
         if bound + HEADER_SIZE > self._max_request_size:
@@ -286,8 +344,8 @@ class Intake:
 
 
 def _serialize(serializer: Serializer | None, given: Any, topic: str, what: str) -> bytes | None:
-    if given is None:
-        return None
+    if given is None or (serializer is None and type(given) is bytes):
+        return given
     try:
         result = given if serializer is None else serializer(given)
         if isinstance(result, bytes):
@@ -310,10 +368,15 @@ def _serialize(serializer: Serializer | None, given: Any, topic: str, what: str)
     )
 
 
-def _checked(timestamp: int) -> int:
-    if not 0 <= timestamp <= MAX_TIMESTAMP:
-        raise UserError(f"A timestamp is milliseconds since 1970, not {timestamp}.")
+def _checked(timestamp: Any) -> int:
+    if not isinstance(timestamp, int) or not 0 <= timestamp <= MAX_TIMESTAMP:
+        raise UserError(f"A timestamp is milliseconds since 1970, not {timestamp!r}.")
     return timestamp
+
+
+def _nowhere(topic: TopicMetadata) -> PartitionQueue:
+    """Before the first partition has its turn."""
+    return PartitionQueue(topic.name, -1)
 
 
 def _headers(given: HeadersGiven, topic: str) -> Headers:

@@ -77,7 +77,7 @@ class AsyncProducer:
         assert not self._is_started, "the producer was started already"
         await self._cluster.start(timeout_ms=self.config.max_block_ms)
         self._is_started = True
-        self._intake.refusal = None
+        self._intake.refuse(None)
         self._sender.start()
         return self
 
@@ -86,7 +86,7 @@ class AsyncProducer:
         be sent fails with ClientClosed."""
         if isinstance(self._intake.refusal, ClientClosed) and self._is_started:
             return
-        self._intake.refusal = ClientClosed("the producer is closed")
+        self._intake.refuse(ClientClosed("the producer is closed"))
         if self._is_started:
             try:
                 await self.flush(timeout_s)
@@ -116,7 +116,7 @@ class AsyncProducer:
     def _end(self, error: ClientError) -> None:
         """A failure after which this producer can send nothing more."""
         if self._intake.refusal is None:
-            self._intake.refusal = error
+            self._intake.refuse(error)
         self._sender.fail_all(error)
 
     # --------------------------------------------------------------------------------- records

@@ -1,0 +1,154 @@
+"""Records a second from Python, one by one: our producer beside the others, in one run.
+
+The same for all: acks=all, idempotent where the client can, batches of at most 16 KB and 5 ms, one
+topic with a few partitions, values of 100 bytes without key. Each client runs in a process of its
+own; rounds are interleaved, because the machine is noisy, and the best round of each counts. Its
+CPU time per record, all threads together, says the same with less noise."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from bench.load import create_topic, in_processes
+from bench.measure import Figure
+from ottla.testing.broker import BrokerProcess
+
+RECORDS = 200_000
+ROUNDS = 3
+PARTITIONS = 4
+VALUE = bytes(range(100))
+TOPIC = "produced"
+BATCH_BYTES = 16_384
+LINGER_MS = 5
+
+
+class Rate(NamedTuple):
+    records_per_s: float
+    cpu_us: float
+
+
+class Watch:
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._cpu = time.process_time()
+
+    def rate(self) -> Rate:
+        elapsed, cpu = time.perf_counter() - self._start, time.process_time() - self._cpu
+        return Rate(RECORDS / elapsed, cpu / RECORDS * 1e6)
+
+
+def ours(bootstrap: str, _: int) -> Rate:
+    from ottla import Producer
+
+    with Producer(bootstrap) as producer:
+        producer.send(TOPIC, VALUE).result(30)
+        watch = Watch()
+        for _ in range(RECORDS):
+            producer.send(TOPIC, VALUE)
+        producer.flush()
+        return watch.rate()
+
+
+def ours_async(bootstrap: str, _: int) -> Rate:
+    from ottla import AsyncProducer
+
+    async def run() -> Rate:
+        async with AsyncProducer(bootstrap) as producer:
+            await (await producer.send(TOPIC, VALUE))
+            watch = Watch()
+            for _ in range(RECORDS):
+                await producer.send(TOPIC, VALUE)
+            await producer.flush()
+            return watch.rate()
+
+    return _run(run)
+
+
+def kafka_python(bootstrap: str, _: int) -> Rate:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap, acks="all", linger_ms=LINGER_MS, batch_size=BATCH_BYTES
+    )
+    producer.send(TOPIC, VALUE).get(30)
+    watch = Watch()
+    for _ in range(RECORDS):
+        producer.send(TOPIC, VALUE)
+    producer.flush()
+    rate = watch.rate()
+    producer.close()
+    return rate
+
+
+def aiokafka(bootstrap: str, _: int) -> Rate:
+    from aiokafka import AIOKafkaProducer
+
+    async def run() -> Rate:
+        async with AIOKafkaProducer(
+            bootstrap_servers=bootstrap,
+            enable_idempotence=True,
+            linger_ms=LINGER_MS,
+            max_batch_size=BATCH_BYTES,
+        ) as producer:
+            await producer.send_and_wait(TOPIC, VALUE)
+            watch = Watch()
+            for _ in range(RECORDS):
+                await producer.send(TOPIC, VALUE)
+            await producer.flush()
+            return watch.rate()
+
+    return _run(run)
+
+
+def confluent(bootstrap: str, _: int) -> Rate:
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": LINGER_MS,
+            "batch.size": BATCH_BYTES,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    producer.produce(TOPIC, VALUE)
+    producer.flush(30)
+    watch = Watch()
+    for number in range(RECORDS):
+        producer.produce(TOPIC, VALUE)
+        if not number % 1_000:
+            producer.poll(0)
+    producer.flush(60)
+    return watch.rate()
+
+
+def _run(work: Callable[[], Coroutine[Any, Any, Rate]]) -> Rate:
+    """On the loop that suits a client best."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work())
+
+
+CLIENTS = (ours, ours_async, kafka_python, aiokafka, confluent)
+
+
+def run() -> Iterator[Figure]:
+    with BrokerProcess() as broker:
+        create_topic(broker.bootstrap, TOPIC, PARTITIONS)
+        rates: dict[str, list[Rate]] = {client.__name__: [] for client in CLIENTS}
+        for _ in range(ROUNDS):
+            for client in CLIENTS:
+                rates[client.__name__] += in_processes(1, partial(client, broker.bootstrap))
+    best = {name: max(rate.records_per_s for rate in found) for name, found in rates.items()}
+    for name, found in rates.items():
+        budget = best["kafka_python"] / 1000 if name.startswith("ours") else None
+        yield Figure(
+            f"produce, record by record: {name}", best[name] / 1000, "thousand/s", budget, True
+        )
+        yield Figure(f"   CPU: {name}", min(rate.cpu_us for rate in found), "µs/record")
