@@ -54,7 +54,8 @@ class ProducerBatch:
         "count", "base_timestamp", "max_timestamp", "attempts", "not_before_s", "was_retried",
         "in_request", "producer_id", "producer_epoch", "base_sequence", "sequence_was_reset",
         "fate_was_unknown", "is_transactional", "sealed", "is_done", "base_offset",
-        "append_time_ms", "error", "record_errors", "parts", "_callbacks", "_time", "_last_timestamp",
+        "append_time_ms", "error", "record_errors", "parts", "_callbacks", "_time",
+        "_last_timestamp",
     )  # fmt: skip
 
     def __init__(
