@@ -21,8 +21,10 @@ All integers are big-endian. What the broker sets (the first 16 bytes) lies outs
 batch is stamped without touching or copying the rest. A buffer holds batches back to back; its tail
 may be a part of one, because readers cut files at byte limits.
 
-Invariant: a `BatchHeader` says what the bytes say, checked by nobody. Only `validate` and
-`verified_extent` vouch for anything; they are the hot path, and cost little more than the CRC."""
+Invariant: a `BatchHeader` says what the bytes say, checked by nobody. Only `validate` (a batch that
+was produced, or found by recovery) and `verified_extent` (batches back to back, where nothing is
+known of their log) vouch for anything. Fetches walk what they read from disk with storage/scan.py,
+which knows the log and checks more."""
 
 from __future__ import annotations
 
