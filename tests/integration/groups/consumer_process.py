@@ -68,7 +68,10 @@ def consume_kafka_python(options: argparse.Namespace) -> None:
     )
     consumer.subscribe([options.topic], listener=Listener())
     while not stopping:
-        for records in consumer.poll(timeout_ms=50).values():
+        # A poll that ends while the group is being joined loses the assignment: the answer to
+        # SyncGroup is then read and not acted upon (kafka-python 3.0.12), and no poll comes back to
+        # it. A busy machine needs more than a few milliseconds for joining.
+        for records in consumer.poll(timeout_ms=2_000).values():
             for record in records:
                 say(record=[record.partition, record.offset])
     consumer.close()

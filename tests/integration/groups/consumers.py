@@ -19,6 +19,8 @@ from ottla.testing.broker import BrokerProcess
 PROGRAM = Path(__file__).with_name("consumer_process.py")
 CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
 END_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
+"""To start Python and a client, to join and to fetch, beside much else that the machine may do."""
 
 
 class ConsumerProcess:
@@ -47,6 +49,15 @@ class ConsumerProcess:
             self.owned -= set(said.get("revoked", ()))
             if "record" in said:
                 self.records.append((*said["record"], time.monotonic()))
+
+    def first_records(self) -> list[tuple[int, int, float]]:
+        """Wait for the first that it says; how long that takes is not what is tested."""
+
+        def look() -> list[tuple[int, int, float]]:
+            assert self._process.poll() is None, f"the consumer ended: {self._process.returncode}"
+            return self.records
+
+        return eventually(look, timeout_s=START_TIMEOUT_S)
 
     def changes(self) -> list[dict[str, Any]]:
         """What was assigned and revoked."""
