@@ -337,6 +337,7 @@ def _server_config(config: BrokerConfig) -> ServerConfig:
         max_connections=config.max_connections,
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=_per_ip(config.max_connections_per_ip_overrides),
+        max_connection_creation_rate=config.max_connection_creation_rate,
         socket_send_buffer_bytes=_unless_default(config, "socket.send.buffer.bytes"),
         socket_receive_buffer_bytes=_unless_default(config, "socket.receive.buffer.bytes"),
         socket_listen_backlog_size=config.socket_listen_backlog_size,

@@ -10,6 +10,7 @@ while any is set the socket is not read, and frames already received are kept:
     PARKED    too many, or too large, answers wait for an       an answer has gone out
               earlier one, or a request must be alone
     MEMORY    a large frame waits for the request budget        the budget grants it
+    ARRIVING  connections come faster than they may             its turn has come
     ENDING    the connection is being closed                    never
 
 Answers that are ready in the wake-up that brought their requests go out in one write. Once a
@@ -54,6 +55,7 @@ TASK = 4
 PARKED = 8
 MEMORY = 16
 ENDING = 32
+ARRIVING = 64
 
 
 class ParkedAnswer:
@@ -131,6 +133,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         stream.set_write_buffer_limits(HIGH_WATER_BYTES, LOW_WATER_BYTES)
         self._transport = stream
+        if self.server.is_early(self):
+            self._hold_up(ARRIVING)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.reader.room()
@@ -203,6 +207,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def memory_granted(self) -> None:
         self._go_on(MEMORY)
+
+    def arrived(self) -> None:
+        self._go_on(ARRIVING)
 
     def next_turn(self) -> None:
         self._go_on(TURN)

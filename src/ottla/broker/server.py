@@ -1,9 +1,9 @@
 """The listeners, and what all connections have in common: limits, budgets, counters, the sweep.
 
 Everything that one peer could do to the others is bounded here: how many connections there are, in
-all and from one address; how long one may be silent; how much memory requests and answers take
-(`memory.py`); how many lines of log strangers can cause (`log_limit.py`). One periodic sweep does
-what would else need a timer per connection."""
+all and from one address; how fast they come (`connection_rate.py`); how long one may be silent; how
+much memory requests and answers take (`memory.py`); how many lines of log strangers can cause
+(`log_limit.py`). One periodic sweep does what would else need a timer per connection."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import asyncio
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ottla.broker.connection import Connection
+from ottla.broker.connection_rate import UNLIMITED, ConnectionRate
 from ottla.broker.known_produce import KnownProduce
 from ottla.broker.listening import bind_listener, file_limit
 from ottla.broker.log_limit import LogLimiter
@@ -24,7 +26,6 @@ from ottla.broker.router import Router
 
 _logger = logging.getLogger(__name__)
 
-UNLIMITED = 2**31 - 1
 MAX_DEFAULT_BUDGET_BYTES = 512 * 1024 * 1024
 """For requests, and again for answers; a quarter of the machine's memory if that is less."""
 FILES_KEPT_FREE = 0.25
@@ -52,8 +53,8 @@ class Listener(NamedTuple):
 class ServerConfig:
     """Named as Kafka's properties; -1 leaves a choice to us or the system.
 
-    `Server.config` may be replaced while the server runs: limits on connections and on their idle
-    time take effect at once."""
+    `Server.config` may be replaced while the server runs: limits on connections, on their rate and
+    on their idle time take effect at once."""
 
     listeners: tuple[Listener, ...]
     socket_request_max_bytes: int = 104_857_600
@@ -62,6 +63,7 @@ class ServerConfig:
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connection_creation_rate: int = UNLIMITED
     socket_send_buffer_bytes: int = -1
     socket_receive_buffer_bytes: int = -1
     socket_listen_backlog_size: int = 50
@@ -105,11 +107,15 @@ class Server:
         self._monotonic = monotonic
         self._files_for_connections = UNLIMITED
         self._connections_of: dict[str, int] = {}
+        self._rate = ConnectionRate()
+        self._arriving: deque[Connection] = deque()
+        """Accepted, and waiting for their turn."""
         self._abuse_log = LogLimiter(_logger, monotonic)
         self._failure_log = LogLimiter(_logger, monotonic)
         self._servers: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._arrival_timer: asyncio.TimerHandle | None = None
         self._to_flush: list[Connection] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._emptied: asyncio.Event | None = None
@@ -161,8 +167,9 @@ class Server:
         """Accept nothing more, let requests that are being served be answered for as long as
         `grace_s`, then close what is still open."""
         self._close_listeners()
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
+        for timer in (self._sweep_timer, self._arrival_timer):
+            if timer is not None:
+                timer.cancel()
         self._emptied = asyncio.Event()
         for connection in list(self.connections):
             connection.finish()
@@ -205,6 +212,31 @@ class Server:
         self.connections[connection] = None
         self.connections_accepted += 1
         return True
+
+    def is_early(self, connection: Connection) -> bool:
+        """Whether a connection that was admitted must wait; then it is told when it may go on."""
+        rate = self.config.max_connection_creation_rate
+        if not self._arriving and self._rate.take(rate, self._monotonic()):
+            return False
+        self._arriving.append(connection)
+        if len(self._arriving) == 1:
+            self._let_in_later()
+        return True
+
+    def _let_in_later(self) -> None:
+        assert self._loop is not None
+        delay_s = self._rate.wait_s(self.config.max_connection_creation_rate)
+        self._arrival_timer = self._loop.call_later(delay_s, self._let_in)
+
+    def _let_in(self) -> None:
+        rate = self.config.max_connection_creation_rate
+        while self._arriving:
+            if not self._arriving[0].is_ending:  # else it takes nobody's turn
+                if not self._rate.take(rate, self._monotonic()):
+                    self._let_in_later()
+                    return
+                self._arriving[0].arrived()
+            self._arriving.popleft()
 
     def _turn_away(self, connection: Connection, reason: str) -> bool:
         self.connections_refused += 1

@@ -23,7 +23,7 @@ from ottla.base.config.listener import (
     check_protocols,
     parse_listeners,
 )
-from ottla.base.config.not_honoured import no_effect, not_needed, refusal
+from ottla.base.config.not_honoured import no_effect, not_needed, refusal, shown_only
 from ottla.base.config.validator import Value
 from ottla.base.errors import ErrorCode, KafkaError, UserError
 
@@ -101,9 +101,11 @@ class BrokerConfig(BrokerAttributes):
         """What the person who wrote the static properties should know about them."""
         found = []
         for name in self.static:
-            if name in BROKER:
+            if reason := shown_only(name):
+                found.append(Notice(logging.INFO, f"{name} has no effect: {reason}."))
+            elif name in BROKER:
                 continue
-            if reason := not_needed(name):
+            elif reason := not_needed(name):
                 found.append(Notice(logging.INFO, f"{name} is not needed: {reason}."))
             elif reason := no_effect(name):
                 found.append(Notice(logging.WARNING, f"{name} has no effect: {reason}."))

@@ -6,6 +6,7 @@ A property falls in one of three kinds:
   refused       ignoring it would break what its owner relies on: the broker does not start
   not needed    it concerns machinery that this broker does without: told at level INFO
   no effect     its feature is not in this release: told at level WARNING
+  shown         as not needed, but tools find it among the broker's configs with its value
 
 Names ending in a dot stand for everything that starts with them."""
 
@@ -102,6 +103,14 @@ NO_EFFECT = {
     "password.encoder.": _GONE,
 }
 
+SHOWN = {
+    "num.io.threads": _LOOP,
+    "num.network.threads": _LOOP,
+    "group.coordinator.threads": _LOOP,
+    "queued.max.requests": "requests wait in their connections, and queued.max.request.bytes "
+    "bounds what they hold",
+}
+
 
 def refusal(name: str, text: str) -> str | None:
     """The sentence with which a property is refused, or None."""
@@ -114,6 +123,11 @@ def refusal(name: str, text: str) -> str | None:
 def not_needed(name: str) -> str | None:
     """Why this broker does without a property, or None."""
     return _find(NOT_NEEDED, name)
+
+
+def shown_only(name: str) -> str | None:
+    """Why a property of the broker's table does nothing here, or None."""
+    return SHOWN.get(name)
 
 
 def no_effect(name: str) -> str | None:

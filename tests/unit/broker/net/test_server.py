@@ -138,6 +138,36 @@ async def test_one_address_has_its_own_limit_with_exceptions(
         assert await (await Client.connect(port)).rest() == b""
 
 
+@on_both_loops
+async def test_connections_that_come_too_fast_wait_for_their_turn() -> None:
+    clock = Clock()
+    async with running(config(max_connection_creation_rate=2), clock) as (server, service, port):
+        clients = [await Client.connect(port) for _ in range(5)]
+        for number, client in enumerate(clients):
+            await client.send(frame_of(HEARTBEAT, number))
+        assert await clients[0].receive_ids(1) == [0]
+        assert await clients[1].receive_ids(1) == [1]
+        await until(lambda: server.connections_open == 5)
+        server._let_in()
+        assert sorted(service.ids()) == [0, 1]
+        clock.now += 0.5
+        assert await clients[2].receive_ids(1) == [2]
+        assert sorted(service.ids()) == [0, 1, 2]
+        server.config = config()
+        for number in (3, 4):
+            assert await clients[number].receive_ids(1) == [number]
+
+
+@on_a_loop
+async def test_connections_that_wait_for_their_turn_are_closed_with_the_server() -> None:
+    async with running(config(max_connection_creation_rate=0)) as (server, service, port):
+        client = await Client.connect(port)
+        await client.send(frame_of(HEARTBEAT, 1))
+        await until(lambda: server.connections_open == 1)
+    assert await client.rest() == b""
+    assert service.ids() == []
+
+
 @on_a_loop
 async def test_running_out_of_files_sheds_load_and_recovers() -> None:
     async with running() as (_, _, port):
