@@ -13,6 +13,10 @@ from ottla.testing.broker import BrokerProcess
 OVERRIDES = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.min.session.timeout.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.heartbeat.interval.ms": "100",
     "offsets.topic.num.partitions": "4",
     "offsets.retention.check.interval.ms": "100",
 }

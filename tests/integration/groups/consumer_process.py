@@ -29,11 +29,16 @@ def consume_confluent(options: argparse.Namespace) -> None:
         "bootstrap.servers": options.bootstrap,
         "group.id": options.group,
         "auto.offset.reset": "earliest",
-        "session.timeout.ms": options.session_ms,
-        "heartbeat.interval.ms": options.session_ms // 10,
-        "partition.assignment.strategy": options.strategy,
         "fetch.wait.max.ms": 100,
     }
+    if options.protocol == "consumer":
+        config["group.protocol"] = "consumer"
+    else:
+        config |= {
+            "session.timeout.ms": options.session_ms,
+            "heartbeat.interval.ms": options.session_ms // 10,
+            "partition.assignment.strategy": options.strategy,
+        }
     if options.instance:
         config["group.instance.id"] = options.instance
     consumer = Consumer(config)
@@ -41,6 +46,7 @@ def consume_confluent(options: argparse.Namespace) -> None:
         [options.topic],
         on_assign=lambda _, partitions: say_partitions("assigned", partitions),
         on_revoke=lambda _, partitions: say_partitions("revoked", partitions),
+        on_lost=lambda _, partitions: say_partitions("revoked", partitions),
     )
     while not stopping:
         message = consumer.poll(0.05)
@@ -145,6 +151,7 @@ def main() -> None:
         parser.add_argument(name)
     parser.add_argument("--session-ms", type=int, default=2_000)
     parser.add_argument("--strategy", default="range")
+    parser.add_argument("--protocol", default="classic")
     parser.add_argument("--instance", default="")
     parser.add_argument("--protocol", default="classic")
     options = parser.parse_args()

@@ -118,6 +118,37 @@ def assigned_partitions(assignment: bytes) -> list[int]:
     ]
 
 
+def describe_consumers(client: RawClient, group: str) -> Any:
+    """A group of the consumer protocol."""
+    (described,) = client.call(Api.CONSUMER_GROUP_DESCRIBE, 1, group_ids=[group]).groups
+    return described
+
+
+def owned_by(described: Any) -> dict[str, list[int]]:
+    """Member -> partitions, of a group that reads one topic."""
+    owned = {
+        member.member_id: [
+            number for topic in member.assignment.topic_partitions for number in topic.partitions
+        ]
+        for member in described.members
+    }
+    everything = [number for numbers in owned.values() for number in numbers]
+    assert len(set(everything)) == len(everything), "a partition has two owners"
+    return owned
+
+
+def wait_until_consumers_share(client: RawClient, group: str, members: int, partitions: int) -> Any:
+    """Wait until the consumer group is stable with so many members, who own each partition once."""
+
+    def is_shared(described: Any) -> bool:
+        owned = owned_by(described)
+        everything = sorted(number for numbers in owned.values() for number in numbers)
+        is_stable = described.group_state == "Stable" and len(owned) == members
+        return is_stable and everything == list(range(partitions))
+
+    return eventually(lambda: describe_consumers(client, group), is_shared)
+
+
 def wait_until_shared(client: RawClient, group: str, members: int, partitions: int) -> Any:
     """Wait until the group is stable with so many members, who own each partition once."""
 

@@ -63,6 +63,25 @@ def heartbeat(client: RawClient, group: str, joined: Any, **fields: Any) -> Erro
     return ErrorCode(client.call(Api.HEARTBEAT, 4, **body).error_code)
 
 
+def consumer_heartbeat(
+    client: RawClient, group: str, member_id: str, epoch: int, *, version: int = 1, **fields: Any
+) -> Any:
+    body = {"group_id": group, "member_id": member_id, "member_epoch": epoch, **fields}
+    return client.call(Api.CONSUMER_GROUP_HEARTBEAT, version, **body)
+
+
+def consumer_join(
+    client: RawClient, group: str, member_id: str, *topics: str, **fields: Any
+) -> Any:
+    asked = {
+        "rebalance_timeout_ms": 10_000,
+        "subscribed_topic_names": list(topics),
+        "topic_partitions": [],
+        **fields,
+    }
+    return consumer_heartbeat(client, group, member_id, 0, **asked)
+
+
 def leave(client: RawClient, group: str, member_id: str) -> ErrorCode:
     answer = client.call(
         Api.LEAVE_GROUP, 5, group_id=group, members=[{"member_id": member_id, "reason": "test"}]

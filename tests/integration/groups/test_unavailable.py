@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.integration.groups.requests import commit, heartbeat, join, stable_member
+from tests.integration.groups.requests import (
+    commit,
+    consumer_join,
+    heartbeat,
+    join,
+    stable_member,
+)
 from tests.raw_client import Api, RawClient
 
 from ottla.base.errors import ErrorCode
@@ -38,6 +44,10 @@ def check_loading(client: RawClient, member: Any) -> None:
         assert client.call(api, group_id="g", **body).error_code == LOADING
     assert client.call(Api.LIST_GROUPS, 5).error_code == LOADING
     described = client.call(Api.DESCRIBE_GROUPS, 6, groups=["g"])
+    assert described.groups[0].error_code == LOADING
+    heartbeat_code = consumer_join(client, "g", "m", "t").error_code
+    assert heartbeat_code == LOADING
+    described = client.call(Api.CONSUMER_GROUP_DESCRIBE, 1, group_ids=["g"])
     assert described.groups[0].error_code == LOADING
     deleted = client.call(Api.DELETE_GROUPS, 2, groups_names=["g"])
     assert deleted.results[0].error_code == LOADING

@@ -149,7 +149,7 @@ class Scenario:
 
     def load(self, before: Scenario) -> None:
         """Be another coordinator after that one."""
-        self.now_ms = before.now_ms
+        self.now_ms, self._count = before.now_ms, before._count
         for entry in before.log:
             if entry.commit is None:
                 self.write(entry.key, entry.value, entry.producer_id)
@@ -235,6 +235,7 @@ class Scenario:
         topic_id: bytes = bytes(16),
         knows_group_not_found: bool = True,
         producer: Producer | None = None,
+        knows_member_epochs: bool = True,
     ) -> Call:
         topics = [
             events.CommitTopic(
@@ -245,7 +246,7 @@ class Scenario:
         call: Call = self.submit(
             events.CommitRequested(
                 Call(), group, member_id, instance, generation, retention_ms, topics,
-                knows_group_not_found, producer,
+                knows_group_not_found, producer, knows_member_epochs,
             )
         )  # fmt: skip
         return call
