@@ -10,6 +10,7 @@ _PUBLIC = {
     "ottla.client.consumer.rebalance": ("RebalanceListener",),
     "ottla.client.consumer.record": (
         "GroupMetadata", "OffsetAndMetadata", "OffsetAndTimestamp", "Record",
+        "SubscriptionPattern",
     ),
     "ottla.client.errors": (
         "AuthenticationFailed", "AuthorizationFailed", "BrokersUnreachable", "BufferFull",

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from ottla.base.types import TopicPartition
-from ottla.client.cluster import Cluster
+from ottla.client.cluster import Cluster, CoordinatorType, Purpose
 from ottla.client.config import Profile
 from ottla.client.consumer.buffer import RecordBuffer
 from ottla.client.consumer.classic import ClassicMember
@@ -19,6 +19,7 @@ from ottla.client.consumer.commits import GroupOffsets
 from ottla.client.consumer.config import ConsumerConfig
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.membership import PollProgress
+from ottla.client.consumer.modern import ModernMember
 from ottla.client.consumer.offsets import OffsetLookup
 from ottla.client.consumer.positions import Positions
 from ottla.client.consumer.rebalance import Change, Rebalances
@@ -27,8 +28,9 @@ from ottla.client.consumer.record import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Record,
+    SubscriptionPattern,
 )
-from ottla.client.consumer.subscription import EARLIEST, LATEST, Mode, Subscription
+from ottla.client.consumer.subscription import EARLIEST, LATEST, Subscription
 from ottla.client.errors import (
     ClientClosed,
     ClientError,
@@ -37,12 +39,16 @@ from ottla.client.errors import (
     KafkaError,
     KafkaTimeout,
     UnknownTopic,
+    UnsupportedVersion,
 )
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.serializers import Deserializer, deserializer
+from ottla.net.connection import Connection
+from ottla.wire.api import Api
 
 logger = logging.getLogger(__name__)
 
+Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 Timestamp = int | datetime
 """Milliseconds since the epoch, or a datetime (without a zone: local time)."""
@@ -69,7 +75,7 @@ class AsyncConsumer:
         bootstrap: str | list[str] | None = None,
         *,
         profile: Profile | None = None,
-        topics: str | Iterable[str] | re.Pattern[str] | None = None,
+        topics: Topics | None = None,
         listener: Any = None,
         key_deserializer: str | Deserializer | None = None,
         value_deserializer: str | Deserializer | None = None,
@@ -86,7 +92,8 @@ class AsyncConsumer:
         )
         self._failures: deque[ClientError] = deque()
         self._fatal: ClientError | None = None
-        self._member: Any = None
+        self._member: ClassicMember | ModernMember | None = None
+        self._is_joining = False
         self._background: set[asyncio.Task[Any]] = set()
         self._is_started = self._is_closing = self._is_closed = False
 
@@ -185,18 +192,20 @@ class AsyncConsumer:
 
     # -------------------------------------------------------------------------------- subscribing
 
-    def subscribe(
-        self, topics: str | Iterable[str] | re.Pattern[str], *, listener: Any = None
-    ) -> None:
+    def subscribe(self, topics: Topics, *, listener: Any = None) -> None:
         """Share these topics with the other members of the group. A compiled pattern, or a text
-        that begins with ^, stands for all topics that match, also those that come later. The
-        partitions arrive while polling. `listener`: see RebalanceListener."""
+        that begins with ^, stands for all topics that match, also those that come later; a
+        SubscriptionPattern leaves matching to the broker. The partitions arrive while polling.
+        `listener`: see RebalanceListener."""
         self._check_open()
         if not self.config.group_id:
             raise InvalidConfig("Subscribing needs a group: set group.id (or use assign).")
         if isinstance(topics, str):
             topics = re.compile(topics) if topics.startswith("^") else [topics]
-        if isinstance(topics, re.Pattern):
+        if isinstance(topics, SubscriptionPattern):
+            self._subscription.subscribe_remotely(topics.pattern)
+            self._cluster.topics_of_interest = None
+        elif isinstance(topics, re.Pattern):
             self._subscription.subscribe_pattern(topics)
             self._cluster.topics_of_interest = None
             self._spawn(self._refresh_for_pattern())
@@ -256,14 +265,62 @@ class AsyncConsumer:
     def _join(self) -> None:
         if self._member is not None:
             self._member.subscription_changed()
-        elif self._subscription.mode is not Mode.PATTERN or self._subscription.topics:
-            self._member = self._new_member()
+        elif not self._is_joining and (
+            self._subscription.topics or self._subscription.remote_pattern
+        ):
+            self._is_joining = True
+            self._spawn(self._become_member())
 
-    def _new_member(self) -> Any:
-        return ClassicMember(
+    async def _become_member(self) -> None:
+        """Of the new protocol, if it is wanted and the broker has it."""
+        protocol = self.config.group_protocol.lower()
+        try:
+            if protocol == "auto":
+                protocol = await self._protocol_of_broker()
+            if not self._subscription.is_of_group or self._is_closing:
+                return
+            join = self._join_modern if protocol == "consumer" else self._join_classic
+            join()
+        finally:
+            self._is_joining = False
+
+    async def _protocol_of_broker(self) -> str:
+        if self.config.names_classic_settings:
+            return "classic"
+        group_id, kind = self.config.group_id, CoordinatorType.GROUP
+
+        async def ask() -> Connection:
+            node = await self._cluster.coordinator(kind, group_id)
+            return await self._cluster.connection(node, Purpose.COORDINATION)
+
+        connection = await self._cluster.retrying(ask, what=f"finding group {group_id}")
+        return "consumer" if Api.CONSUMER_GROUP_HEARTBEAT in connection.api_versions else "classic"
+
+    def _join_classic(self) -> None:
+        if self._subscription.remote_pattern is not None:
+            self._fail_for_good(UnsupportedVersion(
+                "a SubscriptionPattern needs a group of the consumer protocol (KIP-848); "
+                "a compiled pattern works with both"
+            ))  # fmt: skip
+            return
+        self._member = ClassicMember(
             self._cluster, self.config, self._subscription, self._rebalances,
             self._progress, self._fail_for_good,
         )  # fmt: skip
+
+    def _join_modern(self) -> None:
+        self._member = ModernMember(
+            self._cluster, self.config, self._subscription, self._rebalances,
+            self._progress, self._fail_for_good, self._modern_is_refused,
+        )  # fmt: skip
+
+    def _modern_is_refused(self, error: ClientError) -> None:
+        self._member = None
+        if self.config.group_protocol.lower() == "auto":
+            logger.info("group %s uses the classic protocol: %s", self.config.group_id, error)
+            self._join_classic()
+        else:
+            self._fail_for_good(error)
 
     async def _refresh_for_pattern(self) -> None:
         await self._cluster.refresh(None)
@@ -404,8 +461,9 @@ class AsyncConsumer:
             self._spawn(self._commit_quietly(wanted, None))
             return
         async with self._committing:
-            member = self._committing_member()
-            await group.commit(wanted, member, timeout_ms=self._timeout_ms(timeout_s))
+            await group.commit(
+                wanted, self._committing_member, timeout_ms=self._timeout_ms(timeout_s)
+            )
 
     def commit_async(
         self,
@@ -430,7 +488,7 @@ class AsyncConsumer:
         failure: KafkaError | None = None
         try:
             async with self._committing:
-                await group.commit(offsets, self._committing_member(), timeout_ms=timeout_ms)
+                await group.commit(offsets, self._committing_member, timeout_ms=timeout_ms)
         except KafkaError as error:
             failure = error
             if callback is None:
@@ -474,8 +532,7 @@ class AsyncConsumer:
         """Who this consumer is in its group: for a transaction that commits its offsets."""
         self._need_group()
         if self._member is not None:
-            metadata: GroupMetadata = self._member.metadata
-            return metadata
+            return self._member.metadata
         return GroupMetadata(self.config.group_id)
 
     # ------------------------------------------------------------------------------------ positions
@@ -627,7 +684,7 @@ class AsyncConsumer:
         self._changed.set()
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
-        if self._subscription.mode is Mode.PATTERN:
+        if self._subscription.pattern is not None:
             self._match_pattern()
         if self._member is not None:
             self._member.metadata_changed()

@@ -4,7 +4,7 @@ Versions with topic ids (10) are not used: users give names, and every broker ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ottla.base.errors import ErrorCode
@@ -12,7 +12,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.cluster import LOST_COORDINATOR, Cluster, CoordinatorType
 from ottla.client.consumer.offsets import by_topic
 from ottla.client.consumer.record import GroupMetadata, OffsetAndMetadata
-from ottla.client.errors import CommitFailed, error_for
+from ottla.client.errors import ClientError, CommitFailed, error_for
 from ottla.wire.api import Api
 
 MAX_VERSION = 9
@@ -22,10 +22,17 @@ _MOVED_ON = frozenset(
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.STALE_MEMBER_EPOCH,
         ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
+
+
+class _StaleEpoch(ClientError):
+    """The coordinator has raised this member's epoch, of which it hears with its next heartbeat."""
+
+    @property
+    def retriable(self) -> bool:
+        return True
 
 
 class GroupOffsets:
@@ -78,18 +85,16 @@ class GroupOffsets:
     async def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        member: GroupMetadata,
+        member: Callable[[], GroupMetadata],
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Raises CommitFailed when the group has moved on without this member."""
+        """Raises CommitFailed when the group has moved on without this member. `member` is asked
+        before each attempt: its epoch may rise meanwhile."""
         if not offsets:
             return
         body = {
             "group_id": self._group_id,
-            "generation_id_or_member_epoch": member.generation_id,
-            "member_id": member.member_id,
-            "group_instance_id": member.group_instance_id,
             "retention_time_ms": -1,
             "topics": [
                 {
@@ -103,12 +108,15 @@ class GroupOffsets:
             ],
         }
         await self._cluster.retrying(
-            lambda: self._commit_once(body),
+            lambda: self._commit_once(body, member()),
             timeout_ms=timeout_ms,
             what=f"committing offsets of group {self._group_id}",
         )
 
-    async def _commit_once(self, body: dict[str, Any]) -> None:
+    async def _commit_once(self, body: dict[str, Any], member: GroupMetadata) -> None:
+        body["generation_id_or_member_epoch"] = member.generation_id
+        body["member_id"] = member.member_id
+        body["group_instance_id"] = member.group_instance_id
         answer = await self._call(Api.OFFSET_COMMIT, body)
         for topic in answer.topics:
             for partition in topic.partitions:
@@ -124,6 +132,10 @@ class GroupOffsets:
             return
         if code in LOST_COORDINATOR:
             self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
+        if code == ErrorCode.STALE_MEMBER_EPOCH:
+            raise _StaleEpoch(
+                f"the epoch of this member of {self._group_id} has risen", code=ErrorCode(code)
+            )
         if code in _MOVED_ON:
             raise CommitFailed(
                 f"group {self._group_id} has moved on without this member "

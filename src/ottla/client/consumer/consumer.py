@@ -5,7 +5,6 @@ when nothing has arrived, waits for it. Listeners run in the thread that polls."
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
@@ -18,6 +17,7 @@ from ottla.client.consumer.async_consumer import (
     AsyncConsumer,
     Offsets,
     Timestamp,
+    Topics,
 )
 from ottla.client.consumer.config import ConsumerConfig
 from ottla.client.consumer.rebalance import Change
@@ -49,7 +49,7 @@ class Consumer:
         bootstrap: str | list[str] | None = None,
         *,
         profile: Profile | None = None,
-        topics: str | Iterable[str] | re.Pattern[str] | None = None,
+        topics: Topics | None = None,
         listener: Any = None,
         key_deserializer: str | Deserializer | None = None,
         value_deserializer: str | Deserializer | None = None,
@@ -108,12 +108,11 @@ class Consumer:
 
     # ------------------------------------------------------------------------------ subscribing
 
-    def subscribe(
-        self, topics: str | Iterable[str] | re.Pattern[str], *, listener: Any = None
-    ) -> None:
+    def subscribe(self, topics: Topics, *, listener: Any = None) -> None:
         """Share these topics with the other members of the group. A compiled pattern, or a text
-        that begins with ^, stands for all topics that match, also those that come later. The
-        partitions arrive while polling. `listener`: see RebalanceListener."""
+        that begins with ^, stands for all topics that match, also those that come later; a
+        SubscriptionPattern leaves matching to the broker. The partitions arrive while polling.
+        `listener`: see RebalanceListener."""
         self._call(lambda: self._async.subscribe(topics, listener=listener))
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:

@@ -38,6 +38,13 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = -1
 
 
+class SubscriptionPattern(NamedTuple):
+    """Topics by a pattern that the broker resolves (RE2, the whole name must match). Only groups of
+    the consumer protocol have it."""
+
+    pattern: str
+
+
 class GroupMetadata(NamedTuple):
     """Who this consumer is in its group: what a transaction must say to commit offsets for it."""
 

@@ -116,6 +116,8 @@ class Subscription:
         self.topics: frozenset[str] = frozenset()
         """That were subscribed to, or match the pattern."""
         self.pattern: re.Pattern[str] | None = None
+        self.remote_pattern: str | None = None
+        """One that the broker resolves."""
         self._states: dict[TopicPartition, PartitionState] = {}
 
     # ------------------------------------------------------------------------------ subscribing
@@ -126,7 +128,13 @@ class Subscription:
 
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
         self._be(Mode.PATTERN)
+        self.remote_pattern = None
         self.pattern = pattern
+
+    def subscribe_remotely(self, pattern: str) -> None:
+        self._be(Mode.PATTERN)
+        self.pattern = None
+        self.remote_pattern = pattern
 
     def match(self, names: Iterable[str]) -> bool:
         """Take the topics that the pattern matches; whether they are others than before."""
@@ -155,7 +163,7 @@ class Subscription:
         if mode is not Mode.TOPICS:
             self.topics = frozenset()
         if mode is not Mode.PATTERN:
-            self.pattern = None
+            self.pattern = self.remote_pattern = None
 
     @property
     def is_of_group(self) -> bool:
