@@ -36,10 +36,11 @@ class ClusterOptions:
             properties.update(load_properties(self.config_file))
         return properties
 
-    def admin(self) -> Admin:
+    def admin(self, *, timeout_ms: int | None = None) -> Admin:
+        """`timeout_ms`: for each call, whatever the file says."""
         from ottla.client.admin import Admin
 
-        return Admin(self.bootstrap, profile=self.profile())
+        return Admin(self.bootstrap, profile=self.profile(), default_api_timeout_ms=timeout_ms)
 
 
 def cluster_options(

@@ -14,7 +14,7 @@ import click
 from ottla.base.errors import ErrorCode, KafkaError, UserError
 from ottla.cli.connection_options import ClusterOptions, cluster_options
 from ottla.cli.output import Output, output_option
-from ottla.cli.tool import Tool, run_tool
+from ottla.cli.tool import Tool, action_option, run_tool
 from ottla.cli.topic_patterns import matching, parse_assignment, parse_configs
 
 if TYPE_CHECKING:
@@ -67,19 +67,11 @@ class Options:
 
 @click.command(cls=Tool, examples=EXAMPLES)
 @cluster_options()
-@click.option("--list", "actions", flag_value="list", multiple=True, help="List topics.")
-@click.option("--create", "actions", flag_value="create", multiple=True, help="Create a topic.")
-@click.option(
-    "--describe", "actions", flag_value="describe", multiple=True, help="Show details of topics."
-)
-@click.option(
-    "--alter",
-    "actions",
-    flag_value="alter",
-    multiple=True,
-    help="Add partitions to topics, or change their properties.",
-)
-@click.option("--delete", "actions", flag_value="delete", multiple=True, help="Delete topics.")
+@action_option("list", "List topics.")
+@action_option("create", "Create a topic.")
+@action_option("describe", "Show details of topics.")
+@action_option("alter", "Add partitions to topics, or change their properties.")
+@action_option("delete", "Delete topics.")
 @click.option(
     "--topic", metavar="NAME", help="The topic; but for --create, a regular expression of names."
 )

@@ -10,12 +10,21 @@ from ottla.cli.tool import ToolGroup, run_tool
 
 COMMANDS = {
     "broker": "ottla.cli.broker:broker",
+    "broker-api-versions": "ottla.cli.kafka_broker_api_versions:kafka_broker_api_versions",
+    "cluster": "ottla.cli.kafka_cluster:kafka_cluster",
+    "configs": "ottla.cli.kafka_configs:kafka_configs",
     "console-consumer": "ottla.cli.kafka_console_consumer:kafka_console_consumer",
     "console-producer": "ottla.cli.kafka_console_producer:kafka_console_producer",
+    "consumer-groups": "ottla.cli.kafka_consumer_groups:kafka_consumer_groups",
     "consumer-perf-test": "ottla.cli.kafka_consumer_perf_test:kafka_consumer_perf_test",
+    "delete-records": "ottla.cli.kafka_delete_records:kafka_delete_records",
     "dump-log": "ottla.cli.kafka_dump_log:kafka_dump_log",
+    "features": "ottla.cli.kafka_features:kafka_features",
+    "get-offsets": "ottla.cli.kafka_get_offsets:kafka_get_offsets",
+    "log-dirs": "ottla.cli.kafka_log_dirs:kafka_log_dirs",
     "producer-perf-test": "ottla.cli.kafka_producer_perf_test:kafka_producer_perf_test",
     "topics": "ottla.cli.kafka_topics:kafka_topics",
+    "transactions": "ottla.cli.kafka_transactions:kafka_transactions",
     "version": "ottla.cli.version:version",
 }
 """Name -> where it is, in the order of the names."""

@@ -7,12 +7,14 @@ run, so that `--help` is quick."""
 from __future__ import annotations
 
 import importlib
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from ottla.cli.failure import run_command
 
+F = TypeVar("F", bound=Callable[..., Any])
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -86,6 +88,11 @@ class ToolGroup(click.Group):
             if nearest and "mean" not in message:
                 message += f" Did you mean {nearest[0]}?"
             raise click.UsageError(message, error.ctx) from None
+
+
+def action_option(name: str, text: str) -> Callable[[F], F]:
+    """One of a tool's actions (`--list`); the command gets the names of all that were given."""
+    return click.option(f"--{name}", "actions", flag_value=name, multiple=True, help=text)
 
 
 def run_tool(name: str, command: click.Command) -> NoReturn:

@@ -181,9 +181,10 @@ async def _describe_classic(
     answer = await cluster.call(Api.DESCRIBE_GROUPS, {"groups": ids}, node=node)
     found: dict[str, GroupDescription | ClientError] = {}
     for told in answer.groups:
-        if told.error_code:
+        not_found = told.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        if told.error_code and not not_found:
             found[told.group_id] = error_for(told.error_code, told.error_message)
-        elif told.group_state == DEAD:  # how brokers before Kafka 4 say that there is none
+        elif not_found or told.group_state == DEAD:  # so brokers before Kafka 4 say it
             found[told.group_id] = error_for(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {told.group_id}"
             )

@@ -1,0 +1,216 @@
+"""Where a group's offsets are to be set: `kafka-consumer-groups --reset-offsets`.
+
+A plan is made from what was asked (`Target`), what the group has committed and where the partitions
+begin and end; only then something may be changed. Offsets outside a partition become its nearest
+end.
+
+A plan as a file has a line `topic,partition,offset` for each partition of one group, or
+`group,topic,partition,offset` for many."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import UserError
+from ottla.base.types import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+
+Plan = dict[TopicPartition, int]
+Note = Callable[[str], None]
+
+_DURATION = re.compile(
+    r"([+-])?P(?:([+-]?\d+)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:\.\d+)?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One of these is set."""
+
+    to_earliest: bool = False
+    to_latest: bool = False
+    to_current: bool = False
+    to_offset: int | None = None
+    shift_by: int | None = None
+    to_datetime: str | None = None
+    by_duration: str | None = None
+    from_file: str | None = None
+
+    def timestamp_ms(self, now_ms: int) -> int | None:
+        """Of the first record wanted, if it is asked for by time."""
+        if self.to_datetime is not None:
+            return parse_datetime_ms(self.to_datetime)
+        if self.by_duration is not None:
+            return now_ms - parse_duration_ms(self.by_duration)
+        return None
+
+
+def parse_datetime_ms(text: str) -> int:
+    """`YYYY-MM-DDTHH:mm:SS.sss`, in UTC unless it ends in an offset of its own."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(
+            f"{text!r} is no date and time like 2026-01-31T12:00:00.000, with or without an offset "
+            "such as +01:00."
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def parse_duration_ms(text: str) -> int:
+    """`PnDTnHnMnS`, as in ISO 8601."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or not any(found.groups()[1:]) or text.strip().upper().endswith("T"):
+        raise UserError(f"{text!r} is no duration like P1DT2H30M or PT15M.")
+    sign, days, hours, minutes, seconds = found.groups()
+    total_s = (
+        int(days or 0) * 86_400
+        + int(hours or 0) * 3_600
+        + int(minutes or 0) * 60
+        + float(seconds or 0)
+    )
+    return round(total_s * 1000) * (-1 if sign == "-" else 1)
+
+
+def parse_plans(text: str, groups: Iterable[str], name: str) -> dict[str, Plan]:
+    """The plans in a file, by group."""
+    wanted = list(groups)
+    plans: dict[str, Plan] = {}
+    for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
+        cells = [cell.strip() for cell in row]
+        if not any(cells):
+            continue
+        group = wanted[0] if len(cells) == 3 and len(wanted) == 1 else cells[0]
+        try:
+            if len(cells) not in (3, 4) or (len(cells) == 3 and len(wanted) != 1):
+                raise ValueError
+            topic, partition, offset = cells[-3], int(cells[-2]), int(cells[-1])
+        except ValueError:
+            raise UserError(
+                f"Line {number} of {name} must be topic,partition,offset for one group, or "
+                "group,topic,partition,offset."
+            ) from None
+        plans.setdefault(group, {})[TopicPartition(topic, partition)] = offset
+    return plans
+
+
+def export(plans: Mapping[str, Plan], *, with_group: bool) -> list[str]:
+    """The lines of a file that `parse_plans` reads."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for group, plan in plans.items():
+        for (topic, partition), offset in plan.items():
+            row = (topic, partition, offset)
+            writer.writerow((group, *row) if with_group else row)
+    return text.getvalue().splitlines()
+
+
+def make_plan(
+    admin: Admin, group: str, partitions: list[TopicPartition], target: Target, note: Note
+) -> Plan:
+    """`partitions`: which to set. UserError for one that cannot be."""
+    from ottla.client.admin import OffsetSpec
+
+    if target.to_earliest:
+        return _listed(admin, partitions, OffsetSpec.EARLIEST)
+    if target.to_latest:
+        return _listed(admin, partitions, OffsetSpec.LATEST)
+    if target.to_offset is not None:
+        return within(admin, dict.fromkeys(partitions, target.to_offset), note)
+    timestamp_ms = target.timestamp_ms(int(time.time() * 1000))
+    if timestamp_ms is not None:
+        return _listed(admin, partitions, max(timestamp_ms, 0))
+    committed = admin.list_group_offsets(group)[group]
+    missing = [partition for partition in partitions if partition not in committed]
+    if target.to_current:
+        plan = {
+            partition: committed[partition].offset
+            for partition in partitions
+            if partition in committed
+        }
+        return plan | _listed(admin, missing, OffsetSpec.LATEST)
+    assert target.shift_by is not None, "one target is given"
+    if missing:
+        raise UserError(
+            f"Group {group} has committed nothing for {missing[0]}: there is nothing to shift."
+        )
+    shifted = {partition: committed[partition].offset + target.shift_by for partition in partitions}
+    return within(admin, shifted, note)
+
+
+def _listed(admin: Admin, partitions: Iterable[TopicPartition], spec: int) -> Plan:
+    """Offsets by position or time; the end where no record is so new."""
+    from ottla.client.admin import OffsetSpec
+
+    wanted = list(partitions)
+    found = admin.list_offsets(dict.fromkeys(wanted, spec))
+    late = [partition for partition, each in found.items() if each.offset is None]
+    ends = admin.list_offsets(dict.fromkeys(late, OffsetSpec.LATEST)) if late else {}
+    plan: Plan = {}
+    for partition in wanted:
+        offset = (found if partition not in ends else ends)[partition].offset
+        plan[partition] = offset if offset is not None else 0
+    return plan
+
+
+def within(admin: Admin, wanted: Plan, note: Note) -> Plan:
+    """Each offset moved to the nearest that its partition has."""
+    from ottla.client.admin import OffsetSpec
+
+    starts = _listed(admin, wanted, OffsetSpec.EARLIEST)
+    ends = _listed(admin, wanted, OffsetSpec.LATEST)
+    plan: Plan = {}
+    for partition, offset in wanted.items():
+        plan[partition] = nearest = min(max(offset, starts[partition]), ends[partition])
+        if nearest != offset:
+            note(
+                f"{partition} has offsets {starts[partition]} to {ends[partition]}: "
+                f"{offset} becomes {nearest}."
+            )
+    return plan
+
+
+def parse_topic(text: str) -> tuple[str, list[int] | None]:
+    """`topic` or `topic:0,1,2`."""
+    topic, colon, numbers = text.rpartition(":")
+    if not colon:
+        return text, None
+    try:
+        return topic, [int(number) for number in numbers.split(",")]
+    except ValueError:
+        raise UserError(f"--topic {text!r} must look like topic or topic:0,1,2.") from None
+
+
+def partitions_of(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
+    """Of `topic` and `topic:0,1`."""
+    parsed = [parse_topic(text) for text in topics]
+    whole = [topic for topic, numbers in parsed if numbers is None]
+    described = admin.describe_topics(*whole) if whole else {}
+    found: list[TopicPartition] = []
+    for topic, numbers in parsed:
+        if numbers is None:
+            numbers = [each.partition for each in described[topic].partitions]
+        found += [TopicPartition(topic, number) for number in numbers]
+    return list(dict.fromkeys(found))
+
+
+def read_plans(path: str, groups: Iterable[str]) -> dict[str, Plan]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise UserError(f"Cannot read {path}: {reason.lower()}.") from error
+    return parse_plans(text, groups, path)

@@ -1,0 +1,96 @@
+"""`kafka-delete-records`: delete what is before given offsets.
+
+The file is Kafka's: `{"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}`;
+offset -1 is everything."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+import click
+
+from ottla.base.errors import UserError
+from ottla.base.types import TopicPartition
+from ottla.cli.connection_options import ClusterOptions, cluster_options
+from ottla.cli.output import Output, output_option
+from ottla.cli.partial_failure import fail_if_any, reasons
+from ottla.cli.tool import Tool, run_tool
+
+EXAMPLES = """
+echo '{"partitions": [{"topic": "orders", "partition": 0, "offset": 42}], "version": 1}' > o.json
+kafka-delete-records --offset-json-file o.json
+"""
+
+
+@click.command(cls=Tool, examples=EXAMPLES)
+@cluster_options()
+@click.option("--offset-json-file", required=True, metavar="FILE", help="What to delete.")
+@output_option
+def kafka_delete_records(cluster: ClusterOptions, output: Output, offset_json_file: str) -> None:
+    """Delete the records before given offsets.
+
+    The file says which: {"partitions": [{"topic": "t", "partition": 0, "offset": 5}],
+    "version": 1}. Offset -1 stands for all there are.
+    """
+    before = _read(offset_json_file)
+    with cluster.admin() as admin:
+        results = admin.delete_records(before, return_errors=True)
+    failed = reasons(results.errors)
+    output.show(
+        {
+            "deleted": [
+                {"topic": topic, "partition": partition, "low_watermark": offset}
+                for (topic, partition), offset in results.items()
+            ],
+            "errors": failed,
+        },
+        lambda: [
+            "Executing records delete operation",
+            "Records delete operation completed:",
+            *(
+                f"partition: {each}\tlow_watermark: {results[each]}"
+                if each in results
+                else f"partition: {each}\terror: {failed[str(each)]}"
+                for each in before
+            ),
+        ],
+    )
+    fail_if_any(results.errors, "Partition")
+
+
+def _read(path: str) -> dict[TopicPartition, int]:
+    try:
+        with open(path, "rb") as file:
+            content = json.load(file)
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {(error.strerror or '').lower()}.") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON: {error}.") from error
+    return parse_offsets(content, path)
+
+
+def parse_offsets(content: Any, path: str) -> dict[TopicPartition, int]:
+    wrong = UserError(
+        f'{path} must look like {{"partitions": [{{"topic": "t", "partition": 0, "offset": 5}}], '
+        '"version": 1}.'
+    )
+    if not isinstance(content, dict) or not isinstance(content.get("partitions"), list):
+        raise wrong
+    if content.get("version", 1) != 1:
+        raise UserError(f"{path} is of version {content['version']}; only version 1 is known.")
+    found: dict[TopicPartition, int] = {}
+    for each in content["partitions"]:
+        match each:
+            case {"topic": str(topic), "partition": int(partition), "offset": int(offset)}:
+                key = TopicPartition(topic, partition)
+            case _:
+                raise wrong
+        if key in found:
+            raise UserError(f"{path} has {key} twice.")
+        found[key] = offset
+    return found
+
+
+def main() -> NoReturn:
+    run_tool("kafka-delete-records", kafka_delete_records)

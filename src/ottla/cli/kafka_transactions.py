@@ -1,0 +1,294 @@
+"""`kafka-transactions`: list and describe transactions, find those that hang, and abort them.
+
+As with Kafka's tool the cluster is named before the action
+(`kafka-transactions --bootstrap-server … list`); after it is right too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from ottla.base.errors import UserError
+from ottla.base.types import TopicPartition
+from ottla.cli.connection_options import ClusterOptions, cluster_options
+from ottla.cli.output import Output, output_option, table
+from ottla.cli.tool import Tool, ToolGroup, run_tool
+
+if TYPE_CHECKING:
+    from ottla.client.admin import AbortTransaction, Admin
+
+DEFAULT_MAX_TIMEOUT_MIN = 15
+
+
+@click.group(cls=ToolGroup)
+@cluster_options()
+@click.pass_context
+def kafka_transactions(context: click.Context, cluster: ClusterOptions) -> None:
+    """List and describe transactions, find those that hang, and abort them."""
+    context.obj = cluster
+
+
+def _action(name: str, *, examples: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """A subcommand; the cluster is its own, or the one named before it."""
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        @click.pass_context
+        def call(context: click.Context, /, cluster: ClusterOptions, **rest: Any) -> Any:
+            outer = context.obj
+            if isinstance(outer, ClusterOptions):
+                cluster = ClusterOptions(
+                    cluster.bootstrap or outer.bootstrap, cluster.config_file or outer.config_file
+                )
+            return function(cluster, **rest)
+
+        # Options that decorators below this one have added to the function.
+        call.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+        call.__doc__ = function.__doc__
+        call.__name__ = function.__name__
+        command = kafka_transactions.command(name, cls=Tool, examples=examples)
+        return command(cluster_options()(output_option(call)))
+
+    return decorate
+
+
+def _topic_partition(function: Callable[..., Any]) -> Callable[..., Any]:
+    function = click.option("--partition", type=int, required=True, help="Its number.")(function)
+    return click.option("--topic", required=True, help="The topic.")(function)
+
+
+@_action("list", examples="kafka-transactions list --duration-filter 60000")
+@click.option(
+    "--duration-filter",
+    type=int,
+    metavar="MS",
+    help="Only those that have been running for longer; negative: all.",
+)
+@click.option("--transactional-id-pattern", metavar="REGEX", help="Only those whose id matches.")
+def list_(
+    cluster: ClusterOptions,
+    output: Output,
+    duration_filter: int | None,
+    transactional_id_pattern: str | None,
+) -> None:
+    """List the transactional ids, their producers and states."""
+    if duration_filter is not None and duration_filter < 0:
+        duration_filter = None
+    with cluster.admin() as admin:
+        found = list(
+            admin.list_transactions(
+                longer_than_ms=duration_filter, pattern=transactional_id_pattern
+            ).values()
+        )
+    output.show(
+        found,
+        lambda: table(
+            ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
+            (
+                (each.transactional_id, each.coordinator, each.producer_id, each.state)
+                for each in found
+            ),
+        ),
+    )
+
+
+@_action("describe", examples="kafka-transactions describe --transactional-id billing-1")
+@click.option("--transactional-id", required=True, metavar="ID", help="Which one.")
+def describe(cluster: ClusterOptions, output: Output, transactional_id: str) -> None:
+    """Show the state of a transactional id."""
+    with cluster.admin() as admin:
+        found = admin.describe_transactions(transactional_id)[transactional_id]
+    start = found.start_time_ms
+    duration_ms = None if start is None else int(time.time() * 1000) - start
+    columns = (
+        *("CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState"),
+        *("TransactionTimeoutMs", "CurrentTransactionStartTimeMs", "TransactionDurationMs"),
+        "TopicPartitions",
+    )
+    row = (
+        *(found.coordinator, found.transactional_id, found.producer_id, found.producer_epoch),
+        *(found.state, found.timeout_ms, _or_none(start), _or_none(duration_ms)),
+        ",".join(map(str, found.partitions)),
+    )
+    output.show(found, lambda: table(columns, [row]))
+
+
+@_action(
+    "describe-producers",
+    examples="kafka-transactions describe-producers --topic orders --partition 0",
+)
+@_topic_partition
+@click.option("--broker-id", type=int, help="As this broker knows them.  [default: the leader]")
+def describe_producers(
+    cluster: ClusterOptions, output: Output, topic: str, partition: int, broker_id: int | None
+) -> None:
+    """Show the producers of a partition, and their open transactions."""
+    key = TopicPartition(topic, partition)
+    with cluster.admin() as admin:
+        found = admin.describe_producers(key, broker=broker_id)[key]
+    output.show(
+        found,
+        lambda: table(
+            (
+                *("ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence"),
+                *("LastTimestamp", "CurrentTransactionStartOffset"),
+            ),
+            (
+                (
+                    *(each.producer_id, each.producer_epoch),
+                    -1 if each.coordinator_epoch is None else each.coordinator_epoch,
+                    *(each.last_sequence, each.last_timestamp),
+                    _or_none(each.current_txn_start_offset),
+                )
+                for each in found
+            ),
+        ),
+    )
+
+
+def _or_none(number: int | None) -> str:
+    return "None" if number is None else str(number)
+
+
+@_action(
+    "find-hanging",
+    examples="""
+    kafka-transactions find-hanging --broker-id 1
+    kafka-transactions find-hanging --topic orders --max-transaction-timeout 60
+    """,
+)
+@click.option("--broker-id", type=int, help="Search the partitions of this broker.")
+@click.option("--topic", help="Search this topic.")
+@click.option("--partition", type=int, help="Search only this partition of the topic.")
+@click.option(
+    "--max-transaction-timeout",
+    "max_timeout_min",
+    type=int,
+    default=DEFAULT_MAX_TIMEOUT_MIN,
+    show_default=True,
+    metavar="MINUTES",
+    help="What has been open for longer may hang.",
+)
+def find_hanging(
+    cluster: ClusterOptions,
+    output: Output,
+    broker_id: int | None,
+    topic: str | None,
+    partition: int | None,
+    max_timeout_min: int,
+) -> None:
+    """Find transactions that nobody will end."""
+    from ottla.cli import hanging_transactions as hanging
+
+    if topic is None and broker_id is None:
+        raise click.UsageError("find-hanging needs --topic or --broker-id.")
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs --topic.")
+    with cluster.admin() as admin:
+        found = hanging.find_hanging(
+            admin,
+            _to_search(admin, broker_id, topic, partition),
+            broker=broker_id,
+            max_timeout_ms=max_timeout_min * 60_000,
+            now_ms=int(time.time() * 1000),
+        )
+    output.show(
+        found,
+        lambda: table(
+            (
+                *("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch"),
+                *("StartOffset", "LastTimestamp", "Duration(min)"),
+            ),
+            (
+                (
+                    *(each.topic, each.partition, each.producer_id, each.producer_epoch),
+                    *(each.coordinator_epoch, each.start_offset, each.last_timestamp),
+                    each.duration_minutes,
+                )
+                for each in found
+            ),
+        ),
+    )
+
+
+def _to_search(
+    admin: Admin, broker: int | None, topic: str | None, partition: int | None
+) -> list[TopicPartition]:
+    if topic is not None and partition is not None:
+        return [TopicPartition(topic, partition)]
+    names = [topic] if topic is not None else list(admin.list_topics(include_internal=True))
+    return [
+        TopicPartition(each.name, number.partition)
+        for each in admin.describe_topics(*names).values()
+        for number in each.partitions
+        if broker is None or broker in number.replicas
+    ]
+
+
+@_action(
+    "abort",
+    examples="kafka-transactions abort --topic orders --partition 0 --start-offset 42",
+)
+@_topic_partition
+@click.option("--start-offset", type=int, help="Where the transaction begins in the partition.")
+@click.option("--producer-id", type=int, help="Of brokers before 3.0, with the next two.")
+@click.option("--producer-epoch", type=int, help="Of the producer.")
+@click.option("--coordinator-epoch", type=int, help="As describe-producers shows it.")
+def abort(
+    cluster: ClusterOptions,
+    output: Output,
+    topic: str,
+    partition: int,
+    start_offset: int | None,
+    producer_id: int | None,
+    producer_epoch: int | None,
+    coordinator_epoch: int | None,
+) -> None:
+    """Abort a transaction that hangs. It is told by its start offset, or by its producer."""
+    from ottla.client.admin import AbortTransaction
+
+    key = TopicPartition(topic, partition)
+    by_producer = (producer_id, producer_epoch, coordinator_epoch)
+    if start_offset is None and None in by_producer:
+        raise click.UsageError(
+            "abort needs --start-offset, or --producer-id, --producer-epoch and "
+            "--coordinator-epoch."
+        )
+    with cluster.admin() as admin:
+        if start_offset is not None:
+            spec = _starting_at(admin, key, start_offset)
+        else:
+            spec = AbortTransaction(
+                key, producer_id or 0, producer_epoch or 0, max(coordinator_epoch or 0, 0)
+            )
+        admin.abort_transaction(spec)
+    output.show({"aborted": spec}, list)
+
+
+def _starting_at(admin: Admin, key: TopicPartition, start_offset: int) -> AbortTransaction:
+    from ottla.client.admin import AbortTransaction
+
+    for each in admin.describe_producers(key)[key]:
+        if each.current_txn_start_offset == start_offset:
+            return AbortTransaction(
+                key, each.producer_id, each.producer_epoch, each.coordinator_epoch or 0
+            )
+    raise UserError(f"No open transaction begins at offset {start_offset} of {key}.")
+
+
+@_action(
+    "force-terminate",
+    examples="kafka-transactions force-terminate --transactional-id billing-1",
+)
+@click.option("--transactional-id", required=True, metavar="ID", help="Which one.")
+def force_terminate(cluster: ClusterOptions, output: Output, transactional_id: str) -> None:
+    """Abort what is open under a transactional id, and fence its producer."""
+    with cluster.admin() as admin:
+        admin.fence_producers(transactional_id)
+    output.show({"terminated": transactional_id}, list)
+
+
+def main() -> NoReturn:
+    run_tool("kafka-transactions", kafka_transactions)

@@ -1,0 +1,110 @@
+"""`kafka-configs` against a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.cli.running import Fail, Run
+
+from ottla.client.admin import Admin
+from ottla.testing.broker import BrokerProcess
+
+
+@pytest.fixture
+def existing(broker: BrokerProcess, topic: str) -> Iterator[str]:
+    with Admin(broker.bootstrap) as admin:
+        admin.create_topics(topic)
+        yield topic
+        admin.delete_topics(topic)
+
+
+def configs(succeed: Run, *words: str) -> dict[str, str]:
+    found = succeed("configs", "--describe", *words, "--json").json
+    (entity,) = found["entities"]
+    return {name: entry["value"] for name, entry in entity["configs"].items()}
+
+
+def test_a_topics_properties_are_set_shown_and_taken_back(succeed: Run, existing: str) -> None:
+    added = "retention.ms=1000,cleanup.policy=[compact,delete]"
+    altered = succeed("configs", "--alter", "--topic", existing, "--add-config", added)
+    assert altered.out == f"Completed updating config for topic {existing}.\n"
+    shown = succeed("configs", "--describe", "--entity-type", "topics", "--entity-name", existing)
+    assert shown.lines[0] == f"Dynamic configs for topic {existing} are:"
+    assert shown.lines[1].startswith("  cleanup.policy=compact,delete sensitive=false synonyms={")
+    assert "DYNAMIC_TOPIC_CONFIG:retention.ms=1000" in shown.lines[2]
+    assert len(shown.lines) == 3
+    succeed("configs", "--alter", "--topic", existing, "--delete-config", "retention.ms")
+    assert configs(succeed, "--topic", existing) == {"cleanup.policy": "compact,delete"}
+    everything = succeed("configs", "--describe", "--topic", existing, "--all")
+    assert everything.lines[0] == f"All configs for topic {existing} are:"
+    assert len(everything.lines) > 20
+
+
+def test_all_topics_are_described_without_a_name(succeed: Run, existing: str) -> None:
+    lines = succeed("configs", "--describe", "--entity-type", "topics").lines
+    assert f"Dynamic configs for topic {existing} are:" in lines
+
+
+def test_a_file_of_properties_is_set(succeed: Run, existing: str, tmp_path: Path) -> None:
+    file = tmp_path / "topic.properties"
+    file.write_text("flush.ms=5\nretention.ms=6\n")
+    succeed(
+        *("configs", "--alter", "--topic", existing),
+        *("--add-config-file", str(file), "--add-config", "flush.ms=7"),
+    )
+    assert configs(succeed, "--topic", existing) == {"flush.ms": "7", "retention.ms": "6"}
+
+
+def test_brokers_their_defaults_and_loggers(succeed: Run) -> None:
+    name = "log.retention.ms"
+    altered = succeed("configs", "--alter", "--broker-defaults", "--add-config", f"{name}=77777")
+    assert altered.out == "Completed updating default config for brokers in the cluster.\n"
+    try:
+        default = ("--entity-type", "brokers", "--entity-default")
+        assert succeed("configs", "--describe", *default).lines[0] == (
+            "Default configs for brokers in the cluster are:"
+        )
+        assert configs(succeed, *default) == {name: "77777"}
+        assert configs(succeed, "--broker", "1") == {}
+        assert configs(succeed, "--broker", "1", "--all")[name] == "77777"
+    finally:
+        succeed("configs", "--alter", "--broker-defaults", "--delete-config", name)
+    succeed("configs", "--alter", "--broker-logger", "1", "--add-config", "ottla.broker=WARN")
+    loggers = configs(succeed, "--broker-logger", "1")
+    assert loggers["ottla.broker"] == "WARN"
+    succeed("configs", "--alter", "--broker-logger", "1", "--delete-config", "ottla.broker")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--describe", "--topic", "missing"], "no topic missing"),
+        (["--describe", "--broker", "77"], "no broker 77"),
+        (["--alter", "--topic", "t"], "--alter needs --add-config"),
+        (["--alter", "--topic", "t", "--add-config", "x"], "name=value"),
+        (["--alter", "--topic", "t", "--add-config", "a b=1"], "cannot be the name"),
+        (["--alter", "--entity-type", "topics", "--add-config", "a=1"], "which of the topics"),
+        (["--describe", "--entity-type", "tables"], "--entity-type is one of"),
+        (["--describe", "--entity-type", "topics", "--entity-default"], "no default for topics"),
+        (["--describe"], "Say what to configure"),
+        (["--describe", "--entity-name", "x"], "need an --entity-type"),
+        (["--describe", "--topic", "t", "--broker", "1"], "Only users and clients"),
+        (["--describe", "--topic", "t", "--add-config", "a=1"], "go with --alter"),
+        (["--alter", "--topic", "t", "--add-config-file", "/none"], "/none"),
+        (["--topic", "t"], "one of --describe and --alter"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    fail: Fail, arguments: list[str], message: str
+) -> None:
+    assert message in fail("configs", *arguments)
+
+
+def test_wrong_values_and_names_are_refused_by_name(fail: Fail, existing: str) -> None:
+    alter = ("configs", "--alter", "--topic", existing)
+    assert "retention.ms" in fail(*alter, "--add-config", "retention.ms=long")
+    assert "no.such" in fail(*alter, "--add-config", "no.such=1")
+    unset = fail(*alter, "--delete-config", "flush.ms")
+    assert unset == f"Invalid config(s): flush.ms not set for topic {existing}.\n"
