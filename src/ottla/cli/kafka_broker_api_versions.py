@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -10,9 +10,6 @@ from ottla.cli.connection_options import ClusterOptions, cluster_options
 from ottla.cli.output import Output, output_option
 from ottla.cli.partial_failure import fail_if_any, reasons
 from ottla.cli.tool import Tool, run_tool
-
-if TYPE_CHECKING:
-    from ottla.client.connection import VersionRange
 
 EXAMPLES = "kafka-broker-api-versions --bootstrap-server localhost:9092"
 
@@ -48,7 +45,7 @@ def kafka_broker_api_versions(cluster: ClusterOptions, output: Output) -> None:
     fail_if_any(found.errors, "Broker")
 
 
-def _as_text(key: int, theirs: VersionRange) -> str:
+def _as_text(key: int, theirs: tuple[int, int]) -> str:
     low, high = theirs
     text = f"{_name(key)}({key}): {low if low == high else f'{low} to {high}'}"
     ours = _ours(key)
