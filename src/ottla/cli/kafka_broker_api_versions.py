@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -10,6 +10,9 @@ from ottla.cli.connection_options import ClusterOptions, cluster_options
 from ottla.cli.output import Output, output_option
 from ottla.cli.partial_failure import fail_if_any, reasons
 from ottla.cli.tool import Tool, run_tool
+
+if TYPE_CHECKING:
+    from ottla.client.admin import ApiVersions
 
 EXAMPLES = "kafka-broker-api-versions --bootstrap-server localhost:9092"
 
@@ -35,7 +38,10 @@ def kafka_broker_api_versions(cluster: ClusterOptions, output: Output) -> None:
     output.show(
         {
             "brokers": {
-                broker: {_name(key): each for key, each in versions.items()}
+                broker: {
+                    each.name: {"api_key": key, **each._asdict(), "usable": each.usable}
+                    for key, each in versions.items()
+                }
                 for broker, versions in found.items()
             },
             "errors": reasons(found.errors),
@@ -45,36 +51,15 @@ def kafka_broker_api_versions(cluster: ClusterOptions, output: Output) -> None:
     fail_if_any(found.errors, "Broker")
 
 
-def _as_text(key: int, theirs: tuple[int, int]) -> str:
-    low, high = theirs
-    text = f"{_name(key)}({key}): {low if low == high else f'{low} to {high}'}"
-    ours = _ours(key)
-    if ours is None:
+def _as_text(key: int, versions: ApiVersions) -> str:
+    low, high = versions.minimum, versions.maximum
+    text = f"{versions.name}({key}): {low if low == high else f'{low} to {high}'}"
+    if versions.client_maximum is None:
         return text
-    if ours[-1] < low:
-        return f"{text} [unusable: node too new]"
-    if high < ours[0]:
-        return f"{text} [unusable: node too old]"
-    return f"{text} [usable: {min(ours[-1], high)}]"
-
-
-def _name(key: int) -> str:
-    from ottla.wire import schema
-
-    try:
-        name = schema.api_name(key)
-    except KeyError:
-        return "UNKNOWN"
-    return "".join(word.capitalize() for word in name.split("_"))
-
-
-def _ours(key: int) -> range | None:
-    from ottla.wire import schema
-
-    try:
-        return schema.versions(key)
-    except KeyError:
-        return None
+    if versions.usable is not None:
+        return f"{text} [usable: {versions.usable}]"
+    too = "new" if versions.client_maximum < low else "old"
+    return f"{text} [unusable: node too {too}]"
 
 
 def main() -> NoReturn:

@@ -156,4 +156,10 @@ def test_features_and_api_versions(succeed: Run) -> None:
     assert "(id: 1 rack: null isFenced: false) -> (\n\tProduce(0): " in text
     assert "\tMetadata(3): 0 to 13 [usable: 13],\n" in text
     versions = succeed("broker-api-versions", "--json").json["brokers"]["1"]
-    assert versions["Metadata"] == {"minimum": 0, "maximum": 13}
+    metadata = versions["Metadata"]
+    assert [metadata[name] for name in ("api_key", "minimum", "maximum", "usable")] == [
+        3,
+        0,
+        13,
+        13,
+    ]

@@ -18,6 +18,7 @@ from ottla.client.admin.configs import (
 from ottla.client.admin.dispatch import Results
 from ottla.client.admin.groups import GroupDescription, GroupListing, MemberDescription
 from ottla.client.admin.nodes import (
+    ApiVersions,
     BrokerNode,
     ClusterDescription,
     Features,
@@ -61,6 +62,7 @@ __all__ = [
     "Admin",
     "AdminConfig",
     "AlterOp",
+    "ApiVersions",
     "AsyncAdmin",
     "BrokerNode",
     "ClusterDescription",

@@ -32,7 +32,7 @@ from ottla.client.admin.configs import (
 from ottla.client.admin.dispatch import Results
 from ottla.client.admin.group_offsets import Committed
 from ottla.client.admin.groups import GroupDescription, GroupListing
-from ottla.client.admin.nodes import ClusterDescription, Features, LogDirDescription
+from ottla.client.admin.nodes import ApiVersions, ClusterDescription, Features, LogDirDescription
 from ottla.client.admin.partitions import (
     IsolationLevel,
     ListedOffset,
@@ -55,7 +55,6 @@ from ottla.client.blocking import LoopThread
 from ottla.client.cluster import Cluster
 from ottla.client.config import Profile
 from ottla.client.consumer.record import OffsetAndMetadata
-from ottla.net.connection import VersionRange
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -346,7 +345,7 @@ class AsyncAdmin:
 
     async def api_versions(
         self, *brokers: int, return_errors: bool = False
-    ) -> Results[int, dict[int, VersionRange]]:
+    ) -> Results[int, dict[int, ApiVersions]]:
         """Of all brokers, unless some are given."""
         found = await nodes.api_versions(self._cluster, brokers or self._brokers())
         return found.checked(return_errors)

@@ -15,6 +15,7 @@ from ottla.client.admin.topics import by_topic
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, UnsupportedVersion, error_for
 from ottla.net.connection import VersionRange
+from ottla.wire import schema
 from ottla.wire.api import Api
 
 
@@ -46,6 +47,24 @@ class Features:
     finalized: Mapping[str, FinalizedFeature]
     supported: Mapping[str, VersionRange]
     finalized_epoch: int | None
+
+
+class ApiVersions(NamedTuple):
+    name: str
+    """As Kafka writes it: `ListOffsets`."""
+    minimum: int
+    maximum: int
+    client_minimum: int | None
+    """None, like the next, for an API that this client does not know."""
+    client_maximum: int | None
+
+    @property
+    def usable(self) -> int | None:
+        """The newest version that both sides know."""
+        if self.client_minimum is None or self.client_maximum is None:
+            return None
+        newest = min(self.maximum, self.client_maximum)
+        return newest if newest >= max(self.minimum, self.client_minimum) else None
 
 
 class ReplicaInfo(NamedTuple):
@@ -126,15 +145,25 @@ def _software() -> dict[str, str]:
 
 async def api_versions(
     cluster: Cluster, brokers: Iterable[int]
-) -> Results[int, dict[int, VersionRange]]:
-    """What each broker says it serves: API key -> versions."""
+) -> Results[int, dict[int, ApiVersions]]:
+    """What each broker says it serves, by API key."""
 
-    async def ask(node: int, keys: list[int]) -> dict[int, dict[int, VersionRange] | ClientError]:
+    async def ask(node: int, keys: list[int]) -> dict[int, dict[int, ApiVersions] | ClientError]:
         connection = await cluster.connection(node)
-        return {node: dict(sorted(connection.api_versions.items()))}
+        told = sorted(connection.api_versions.items())
+        return {node: {key: _api_versions(key, versions) for key, versions in told}}
 
     lookup: AtBrokers[int] = AtBrokers(cluster, lambda broker: broker)
     return await dispatch(lookup, brokers, ask, what="asking for API versions")
+
+
+def _api_versions(api_key: int, theirs: VersionRange) -> ApiVersions:
+    try:
+        name, ours = schema.api_name(api_key), schema.versions(api_key)
+    except KeyError:
+        return ApiVersions("UNKNOWN", *theirs, None, None)
+    camel = "".join(word.capitalize() for word in name.split("_"))
+    return ApiVersions(camel, *theirs, ours[0], ours[-1])
 
 
 async def describe_log_dirs(
@@ -171,6 +200,7 @@ def _log_dir(told: Any) -> LogDirDescription:
 
 
 __all__ = [
+    "ApiVersions",
     "BrokerNode",
     "ClusterDescription",
     "Features",
