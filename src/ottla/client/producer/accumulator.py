@@ -117,15 +117,11 @@ class Accumulator:
     def add_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """A batch that was made elsewhere; its memory is reserved already."""
         with self.lock:
+            batch.is_transactional = self.is_transactional
             queue.open = None
             queue.batches.append(batch)
             self.queues[queue] = None
             self.incomplete[batch] = queue
-
-    def close_batch(self, queue: PartitionQueue) -> None:
-        """The open batch gets no more records."""
-        with self.lock:
-            queue.open = None
 
     # --------------------------------------------------------------------------------- memory
 
@@ -142,13 +138,17 @@ class Accumulator:
     def cancel(self, reservation: Reservation) -> None:
         """Leave the line, or give back what was granted."""
         with self.lock:
-            if reservation.granted:
-                reservation.granted = False
-                granted = self._give_back(reservation.size_bytes)
-            else:
-                if reservation in self._waiting:
-                    self._waiting.remove(reservation)
-                granted = self._give_back(0)
+            size = reservation.size_bytes if reservation.granted else 0
+            reservation.granted = False
+            if reservation in self._waiting:
+                self._waiting.remove(reservation)
+            granted = self._give_back(size)
+        for each in granted:
+            each.notify()
+
+    def give_back(self, size_bytes: int) -> None:
+        with self.lock:
+            granted = self._give_back(size_bytes)
         for each in granted:
             each.notify()
 

@@ -26,6 +26,7 @@ from ottla.wire.records.batch import (
     NO_SEQUENCE,
     TRANSACTIONAL_BIT,
     read_header,
+    stamp_producer,
 )
 from ottla.wire.records.compression import NONE, compress
 from ottla.wire.records.crc import crc32c
@@ -85,7 +86,7 @@ class ProducerBatch:
         self.fate_was_unknown = False
         """An attempt ended without an answer: it may have been written then."""
         self.is_transactional = False
-        self.sealed: bytearray | None = None
+        self.sealed: bytearray | memoryview | None = None
         """The whole batch as it is sent, once it is closed."""
         self.is_done = False
         self.base_offset = -1
@@ -159,7 +160,7 @@ class ProducerBatch:
         self.producer_epoch = epoch
         self.base_sequence = base_sequence
 
-    def seal(self, codec: int, level: int | None) -> bytearray:
+    def seal(self, codec: int, level: int | None) -> bytearray | memoryview:
         """The batch as it goes out: compressed at the first time, with its header and CRC at every
         time, because producer and sequence may have changed."""
         if self.sealed is None:
@@ -184,24 +185,19 @@ class ProducerBatch:
         sealed[CRC_AT : CRC_AT + 4] = checksum.to_bytes(4, "big")
         return sealed
 
-    def split(self, limit: int, now_s: float) -> list[ProducerBatch]:
-        """The same records in batches of at most `limit` bytes, with the same sequences. Whoever
-        waits for a record here waits for it there."""
-        HEADER_STRUCT.pack_into(
-            self.buffer, 0, 0, len(self.buffer) - LOG_OVERHEAD, -1, MAGIC, 0, 0, self.count - 1,
-            self.base_timestamp, self.max_timestamp, -1, -1, -1, self.count,
-        )  # fmt: skip
-        whole = bytes(self.buffer)
+    def split(self) -> list[ProducerBatch]:
+        """The same records in two batches, with the same sequences. Whoever waits for a record here
+        waits for it there."""
+        whole = self._whole()
+        half = (self.count + 1) // 2
         parts: list[tuple[int, ProducerBatch]] = []
-        current: ProducerBatch | None = None
         for index, record in enumerate(iter_records(whole, read_header(whole))):
-            bound = record_bound(record.key, record.value, record.headers)
-            if current is None or len(current.buffer) + bound > limit:
-                current = ProducerBatch(self.topic, self.partition, limit, 0, self.created_s)
-                current.is_transactional = self.is_transactional
-                current.fate_was_unknown = self.fate_was_unknown
-                parts.append((index, current))
-            current.append(record.key, record.value, record.headers, record.timestamp)
+            if index in (0, half):
+                part = ProducerBatch(self.topic, self.partition, 0, 0, self.created_s)
+                part.is_transactional = self.is_transactional
+                part.fate_was_unknown = self.fate_was_unknown
+                parts.append((index, part))
+            part.append(record.key, record.value, record.headers, record.timestamp)
         smaller = [part for _, part in parts]
         # What was reserved for the whole is now held by its parts.
         share, rest = divmod(self.reserved_bytes, len(smaller))
@@ -215,6 +211,14 @@ class ProducerBatch:
                 part.set_producer_state(self.producer_id, self.producer_epoch, sequence)
         self._hand_over(parts)
         return smaller
+
+    def _whole(self) -> bytes:
+        """A batch to read the records from."""
+        HEADER_STRUCT.pack_into(
+            self.buffer, 0, 0, len(self.buffer) - LOG_OVERHEAD, -1, MAGIC, 0, 0, self.count - 1,
+            self.base_timestamp, self.max_timestamp, -1, -1, -1, self.count,
+        )  # fmt: skip
+        return bytes(self.buffer)
 
     def _hand_over(self, parts: list[tuple[int, ProducerBatch]]) -> None:
         with _callbacks_lock:
@@ -269,6 +273,35 @@ class ProducerBatch:
         self.sealed = None
         for _, callback in waiting or ():
             callback()
+
+
+class EncodedBatch(ProducerBatch):
+    """Rows of a table, encoded and compressed when they came."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, topic: str, partition: int, data: memoryview, count: int, now_s: float
+    ) -> None:
+        super().__init__(topic, partition, len(data), len(data), now_s)
+        self.sealed = data
+        self.count = count
+
+    def seal(self, codec: int, level: int | None) -> bytearray | memoryview:
+        assert self.sealed is not None
+        self.sequence_was_reset = False
+        stamp_producer(
+            self.sealed,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            transactional=self.is_transactional,
+        )
+        return self.sealed
+
+    def _whole(self) -> bytes:
+        assert self.sealed is not None
+        return bytes(self.sealed)
 
 
 def record_bound(key: bytes | None, value: bytes | None, headers: Headers) -> int:

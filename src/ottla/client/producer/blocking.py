@@ -12,17 +12,21 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from ottla.client.blocking import LoopThread
 from ottla.client.config import Profile
 from ottla.client.metadata import PartitionMetadata
+from ottla.client.producer.accumulator import PartitionQueue, Reservation
+from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.future import RecordFuture
 from ottla.client.producer.intake import HeadersGiven, NeedMemory, NeedTopic
 from ottla.client.producer.partitioners import Partitioner, PartitionFunction
 from ottla.client.producer.producer import AsyncProducer
+from ottla.client.producer.table_future import TableFuture
 from ottla.client.serializers import Serializer
 
 
@@ -46,7 +50,7 @@ class Producer:
             partitioner=partitioner,
             **properties,
         )
-        self._intake = self._producer._intake
+        self._intake = self._producer.intake
         self._thread = LoopThread("ottla-producer")
         try:
             self._thread.run(self._producer.start())
@@ -86,17 +90,47 @@ class Producer:
                 return self._wait_for_memory(outcome)
 
     def _wait_for_memory(self, record: NeedMemory) -> RecordFuture:
+        reservation = self._reserve(record.needed_bytes, record.queue)
+        return self._intake.place(record, reservation)
+
+    def _reserve(self, size_bytes: int, queue: PartitionQueue) -> Reservation:
         granted = threading.Event()
-        reservation = self._intake.reserve(record, granted.set)
-        max_block_ms = self.config.max_block_ms
+        reservation = self._intake.reserve(size_bytes, granted.set)
+        if reservation.granted:
+            return reservation
         try:
-            is_granted = granted.wait(max_block_ms / 1000)
+            is_granted = granted.wait(self.config.max_block_ms / 1000)
         except BaseException:
-            self._producer._accumulator.cancel(reservation)
+            self._producer.accumulator.cancel(reservation)
             raise
         if not is_granted and not reservation.granted:
-            raise self._intake.give_up(record, reservation, max_block_ms)
-        return self._intake.place(record, reservation)
+            raise self._intake.give_up(queue, reservation)
+        return reservation
+
+    def send_table(
+        self,
+        topic: str,
+        table: Any,
+        *,
+        key: str | Sequence[str] | None = None,
+        value: str | Sequence[str] | None = None,
+        headers: str | None = None,
+        timestamp: str | int | None = None,
+        partition: str | int | None = None,
+    ) -> TableFuture:
+        """Hand over the rows of an Arrow table as records; see `table` for what columns become.
+        Returns when all of them are in batches, which `buffer.memory` may delay. If a row cannot
+        be a record, what came before it is sent all the same. Needs the `arrow` extra."""
+        self._thread.run(self._producer.find_topic(NeedTopic(topic, None)))
+        options = {"key": key, "value": value, "headers": headers, "timestamp": timestamp}
+        encoder = self._producer.table_encoder(topic, table, partition=partition, **options)
+        batches: list[ProducerBatch] = []
+        for batch in encoder:
+            queue = self._intake.queue_of(topic, batch.partition)
+            self._reserve(batch.reserved_bytes, queue)
+            self._intake.add(queue, batch)
+            batches.append(batch)
+        return TableFuture(topic, batches)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send everything that waits now, and wait until its fate is known; KafkaTimeout after

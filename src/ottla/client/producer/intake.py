@@ -115,6 +115,7 @@ class Intake:
         self._batch_size = config.batch_size
         self._max_request_size = config.max_request_size
         self._buffer_memory = config.buffer_memory
+        self._max_block_ms = config.max_block_ms
         self._max_bytes = min(config.max_request_size, config.buffer_memory)
         self._max_bound = self._max_bytes - HEADER_SIZE
         self._is_plain = key_serializer is None and value_serializer is None
@@ -231,20 +232,42 @@ class Intake:
         assert isinstance(outcome, RecordFuture)
         return outcome
 
-    def reserve(self, record: NeedMemory, notify: Callable[[], None]) -> Reservation:
-        reservation = self._accumulator.reserve(record.needed_bytes, notify)
-        self._wake_sender()  # batches that linger go now: somebody needs their memory
+    def reserve(self, size_bytes: int, notify: Callable[[], None]) -> Reservation:
+        reservation = self._accumulator.reserve(size_bytes, notify)
+        if not reservation.granted:
+            self._wake_sender()  # batches that linger go now: somebody needs their memory
         return reservation
 
-    def give_up(self, record: NeedMemory, reservation: Reservation, waited_ms: int) -> BufferFull:
+    def give_up(self, queue: PartitionQueue, reservation: Reservation) -> BufferFull:
         """No memory came in time."""
         self._accumulator.cancel(reservation)
         return BufferFull(
-            f"{record.queue.topic}-{record.queue.partition}: buffer.memory "
-            f"({self._buffer_memory} bytes) stayed full for {waited_ms} ms",
-            topic=record.queue.topic,
-            partition=record.queue.partition,
+            f"{queue.topic}-{queue.partition}: buffer.memory ({self._buffer_memory} bytes) stayed "
+            f"full for max.block.ms ({self._max_block_ms})",
+            topic=queue.topic,
+            partition=queue.partition,
         )
+
+    @property
+    def has_partitioner(self) -> bool:
+        return self._partitioner is not None
+
+    def queue_of(self, topic: str, partition: int) -> PartitionQueue:
+        """Of a topic that was found."""
+        state = self._current.get(topic) or self._find(topic) or self._topics.get(topic)
+        if state is None or partition >= len(state.queues):
+            raise UnknownTopic(
+                f"there is no partition {partition} of topic {topic} any more", topic=topic
+            )
+        return state.queues[partition]
+
+    def add(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """A batch of a table, for which memory was reserved."""
+        if self._refusal is not None:
+            self._accumulator.give_back(batch.reserved_bytes)
+            raise self._refusal
+        self._accumulator.add_batch(queue, batch)
+        self._wake_sender()
 
     # ------------------------------------------------------------------------------- details
 

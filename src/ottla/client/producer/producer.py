@@ -11,10 +11,13 @@ future it returns is the record's fate, and need not be looked at. Errors in the
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, UserError
 from ottla.client.cluster import Cluster
 from ottla.client.config import Profile
 from ottla.client.errors import (
@@ -25,15 +28,23 @@ from ottla.client.errors import (
     UnknownTopic,
 )
 from ottla.client.metadata import PartitionMetadata
-from ottla.client.producer.accumulator import Accumulator
-from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.accumulator import Accumulator, PartitionQueue, Reservation
+from ottla.client.producer.batch import EncodedBatch, ProducerBatch
 from ottla.client.producer.config import ProducerConfig
+from ottla.client.producer.ending import all_ended, call_soon
 from ottla.client.producer.future import RecordFuture
 from ottla.client.producer.identity import Identity
 from ottla.client.producer.intake import HeadersGiven, Intake, NeedMemory, NeedTopic
 from ottla.client.producer.partitioners import Partitioner, PartitionFunction, partitioner
 from ottla.client.producer.sender import Sender
+from ottla.client.producer.table_future import TableFuture
 from ottla.client.serializers import Serializer, serializer
+
+if TYPE_CHECKING:
+    from ottla.client.producer.table import TableEncoder
+
+ENCODED_AT_A_TIME = 16
+"""Batches of a table, between two turns of the event loop."""
 
 
 class AsyncProducer:
@@ -50,17 +61,17 @@ class AsyncProducer:
         self.config = ProducerConfig.of(bootstrap, profile, properties)
         self._cluster = Cluster(self.config)
         self._cluster.allow_auto_create()
-        self._accumulator = Accumulator(
+        self.accumulator = Accumulator(
             batch_size=self.config.batch_size,
             linger_s=self.config.linger_ms / 1000,
             buffer_memory=self.config.buffer_memory,
         )
         self._identity = Identity(self.config, self._cluster) if self.config.is_idempotent else None
-        self._sender = Sender(self.config, self._cluster, self._accumulator, self._identity)
-        self._intake = Intake(
+        self._sender = Sender(self.config, self._cluster, self.accumulator, self._identity)
+        self.intake = Intake(
             self.config,
             self._cluster,
-            self._accumulator,
+            self.accumulator,
             self._sender.wake,
             key_serializer=serializer(key_serializer),
             value_serializer=serializer(value_serializer),
@@ -77,16 +88,16 @@ class AsyncProducer:
         assert not self._is_started, "the producer was started already"
         await self._cluster.start(timeout_ms=self.config.max_block_ms)
         self._is_started = True
-        self._intake.refuse(None)
+        self.intake.refuse(None)
         self._sender.start()
         return self
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Send what waits, for at most `timeout_s` (as long as it takes), and end. What could not
         be sent fails with ClientClosed."""
-        if isinstance(self._intake.refusal, ClientClosed) and self._is_started:
+        if isinstance(self.intake.refusal, ClientClosed) and self._is_started:
             return
-        self._intake.refuse(ClientClosed("the producer is closed"))
+        self.intake.refuse(ClientClosed("the producer is closed"))
         if self._is_started:
             try:
                 await self.flush(timeout_s)
@@ -115,8 +126,8 @@ class AsyncProducer:
 
     def _end(self, error: ClientError) -> None:
         """A failure after which this producer can send nothing more."""
-        if self._intake.refusal is None:
-            self._intake.refuse(error)
+        if self.intake.refusal is None:
+            self.intake.refuse(error)
         self._sender.fail_all(error)
 
     # --------------------------------------------------------------------------------- records
@@ -133,7 +144,7 @@ class AsyncProducer:
         priority: int | None = None,
     ) -> RecordFuture:
         """Hand over a record. `timestamp` is in milliseconds since 1970; now, unless given."""
-        intake = self._intake
+        intake = self.intake
         while True:
             outcome = intake.offer(topic, value, key, headers, partition, timestamp, priority)
             if type(outcome) is RecordFuture:
@@ -172,6 +183,10 @@ class AsyncProducer:
             )
 
     async def _wait_for_memory(self, record: NeedMemory) -> RecordFuture:
+        reservation = await self._reserve(record.needed_bytes, record.queue)
+        return self.intake.place(record, reservation)
+
+    async def _reserve(self, size_bytes: int, queue: PartitionQueue) -> Reservation:
         loop = asyncio.get_running_loop()
         granted = loop.create_future()
 
@@ -179,34 +194,85 @@ class AsyncProducer:
             if not granted.done():
                 granted.set_result(None)
 
-        reservation = self._intake.reserve(record, lambda: _from_anywhere(loop, notify))
+        reservation = self.intake.reserve(size_bytes, lambda: call_soon(loop, notify))
+        if reservation.granted:
+            return reservation
         try:
             async with asyncio.timeout(self.config.max_block_ms / 1000):
                 await granted
         except TimeoutError:
             if not reservation.granted:
-                raise self._intake.give_up(record, reservation, self.config.max_block_ms) from None
+                raise self.intake.give_up(queue, reservation) from None
         except BaseException:
-            self._accumulator.cancel(reservation)
+            self.accumulator.cancel(reservation)
             raise
-        return self._intake.place(record, reservation)
+        return reservation
+
+    # ---------------------------------------------------------------------------------- tables
+
+    async def send_table(
+        self,
+        topic: str,
+        table: Any,
+        *,
+        key: str | Sequence[str] | None = None,
+        value: str | Sequence[str] | None = None,
+        headers: str | None = None,
+        timestamp: str | int | None = None,
+        partition: str | int | None = None,
+    ) -> TableFuture:
+        """Hand over the rows of an Arrow table as records; see `table` for what columns become.
+        Returns when all of them are in batches, which `buffer.memory` may delay. If a row cannot
+        be a record, what came before it is sent all the same. Needs the `arrow` extra."""
+        await self.find_topic(NeedTopic(topic, None))
+        options = {"key": key, "value": value, "headers": headers, "timestamp": timestamp}
+        # In a thread: loading the kernels takes half a second, or compiling them some more.
+        encoder = await asyncio.to_thread(
+            self.table_encoder, topic, table, partition=partition, **options
+        )
+        batches: list[ProducerBatch] = []
+        remaining = iter(encoder)
+        while some := await asyncio.to_thread(_some, remaining):
+            for batch in some:
+                queue = self.intake.queue_of(topic, batch.partition)
+                await self._reserve(batch.reserved_bytes, queue)
+                self.intake.add(queue, batch)
+                batches.append(batch)
+        return TableFuture(topic, batches)
+
+    def table_encoder(
+        self, topic: str, table: Any, *, partition: str | int | None, **columns: Any
+    ) -> TableEncoder:
+        from ottla.client.producer.table import TableEncoder
+
+        if partition is None and self.intake.has_partitioner:
+            raise UserError("A table for a producer with a partitioner needs `partition`.")
+        return TableEncoder(
+            self.config,
+            self._cluster.metadata.topics[topic],
+            table,
+            partition=partition,
+            first_turn=random.randrange(1 << 30),
+            **columns,
+        )
+
+    # ------------------------------------------------------------------------------ the rest
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Send everything that waits now, and wait until its fate is known; KafkaTimeout after
         `timeout_s`. Failures are told by the records' futures."""
-        with self._accumulator.lock:
-            batches = list(self._accumulator.incomplete)
-            self._accumulator.flushing += 1
+        with self.accumulator.lock:
+            batches = list(self.accumulator.incomplete)
+            self.accumulator.flushing += 1
         try:
             self._sender.wake()
             async with asyncio.timeout(timeout_s):
-                for batch in batches:
-                    await _end_of(batch)
+                await all_ended(batches)
         except TimeoutError:
             raise KafkaTimeout(f"not everything was sent in {timeout_s:g} s") from None
         finally:
-            with self._accumulator.lock:
-                self._accumulator.flushing -= 1
+            with self.accumulator.lock:
+                self.accumulator.flushing -= 1
 
     async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
         """The partitions of a topic, by their number."""
@@ -214,32 +280,8 @@ class AsyncProducer:
         return list(self._cluster.metadata.topics[topic].partitions)
 
 
-async def _end_of(batch: ProducerBatch) -> None:
-    """Wait until the fate of every record is known; batches may be split on the way."""
-    while batch.parts is None and not batch.is_done:
-        # A handle on the last record follows it into the part that it is moved to.
-        await _settled(RecordFuture(batch, max(batch.count - 1, 0), 0))
-    for _, part in batch.parts or ():
-        await _end_of(part)
-
-
-async def _settled(future: RecordFuture) -> None:
-    loop = asyncio.get_running_loop()
-    waiter: asyncio.Future[None] = loop.create_future()
-
-    def wake() -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    future.add_done_callback(lambda _: _from_anywhere(loop, wake))
-    await waiter
-
-
-def _from_anywhere(loop: asyncio.AbstractEventLoop, callback: Any) -> None:
-    try:
-        loop.call_soon_threadsafe(callback)
-    except RuntimeError:
-        pass  # the loop was closed: nobody waits any more
+def _some(batches: Iterator[EncodedBatch]) -> list[EncodedBatch]:
+    return list(islice(batches, ENCODED_AT_A_TIME))
 
 
 _partitioner = partitioner

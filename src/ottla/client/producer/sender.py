@@ -358,9 +358,8 @@ class Sender:
         self._accumulator.put_back(queue, [batch])
 
     def _split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """In halves at least, until a part is small enough or a single record."""
-        limit = max(len(batch.buffer) // 2, 1)
-        parts = batch.split(limit, time.monotonic())
+        """In halves, until a part is small enough or a single record."""
+        parts = batch.split()
         logger.debug(
             "%s-%d: a batch of %d records is too large: split in %d",
             batch.topic, batch.partition, batch.count, len(parts),

@@ -72,9 +72,9 @@ def test_a_batch_is_split_without_a_change_to_its_records(
     handles = [RecordFuture(batch, index, record[3]) for index, record in enumerate(records)]
     called: list[RecordFuture] = []
     handles[-1].add_done_callback(called.append)
-    parts = batch.split(limit, 0.0)
+    parts = batch.split()
     assert sum(part.reserved_bytes for part in parts) == 100
-    assert all(part.count == 1 or part.size_bytes <= limit for part in parts)
+    assert [part.count for part in parts] == [(len(records) + 1) // 2, len(records) // 2]
     found = []
     sequence = 0x7FFFFFFF
     for part in parts:

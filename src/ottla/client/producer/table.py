@@ -1,0 +1,215 @@
+"""Tables into topics: rows of Arrow columns as records, without a Python object per record.
+
+Which columns become what:
+
+    key         the name of a column, or names of several, or none
+    value       likewise; None: all columns that are nothing else
+    headers     the name of a column of list<struct<key, value>> or map
+    timestamp   the name of a column (int64 in ms, or timestamp), or one number for all rows
+    partition   the name of a column of integers, or one number; else the key chooses as it does for
+                single records, and rows without key go to one partition after another
+
+A key or value of one column of bytes or text is taken as it is. Any other, or several columns, are
+written as JSON (`client/table_json.py`): one object per row, or one value per row for a single
+column that is not bytes or text.
+
+A table is taken in pieces of `PIECE_ROWS` rows. Encoding runs in the thread that asks for it; each
+batch that is made waits for its share of `buffer.memory`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ottla.base.errors import ErrorCode, UserError
+from ottla.client.errors import RecordTooLarge, SerializationFailed, UnknownTopic
+from ottla.client.metadata import TopicMetadata
+from ottla.client.producer.batch import EncodedBatch
+from ottla.client.producer.config import ProducerConfig
+from ottla.client.table_json import json_column
+from ottla.wire.records.batch import HEADER_SIZE
+from ottla.wire.records.columnar.columns import RecordColumns
+from ottla.wire.records.columnar.encode import encode_batches
+from ottla.wire.records.columnar.needs import numpy as np
+from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.columnar.partition import group_rows, partition_by_key
+from ottla.wire.records.errors import BatchError
+
+PIECE_ROWS = 131_072
+BATCH_BYTES = 512 * 1024
+"""Rows that are all there need not wait for each other: their batches are larger than
+`batch.size`, as far as `max.request.size` allows."""
+REQUEST_OVERHEAD = 1024
+
+Columns = str | Sequence[str] | None
+
+
+class TableEncoder:
+    """The batches of one table, in order: iterate over it."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        topic: TopicMetadata,
+        table: Any,
+        *,
+        key: Columns,
+        value: Columns,
+        headers: str | None,
+        timestamp: str | int | None,
+        partition: str | int | None,
+        first_turn: int,
+    ) -> None:
+        self._config = config
+        self._topic = topic
+        self._table = _as_table(table)
+        self._key = _names(key)
+        self._headers = headers
+        self._timestamp = timestamp
+        self._partition = partition
+        taken = {*self._key, headers, timestamp, partition}
+        self._value = (
+            _names(value)
+            if value is not None
+            else [name for name in self._table.column_names if name not in taken]
+        )
+        self._turn = first_turn
+        limit = min(config.max_request_size, config.buffer_memory) - REQUEST_OVERHEAD
+        self._max_record_size = max(limit, 1)
+        self._batch_size = max(min(limit, max(BATCH_BYTES, config.batch_size)), HEADER_SIZE + 1)
+        self._check()
+
+    def _check(self) -> None:
+        named = [*self._key, *self._value]
+        named += [each for each in (self._headers, self._timestamp, self._partition)
+                  if isinstance(each, str)]  # fmt: skip
+        for name in named:
+            if name not in self._table.column_names:
+                there = ", ".join(self._table.column_names)
+                raise UserError(f"The table has no column {name!r}; it has {there}.")
+        if not self._value and not self._key:
+            raise UserError("No column is left to be the value.")
+        if isinstance(self._partition, int) and not (
+            0 <= self._partition < self._topic.partition_count
+        ):
+            raise UnknownTopic(
+                f"there is no partition {self._partition} of topic {self._topic.name}: "
+                f"it has {self._topic.partition_count}",
+                topic=self._topic.name,
+                partition=self._partition,
+            )
+
+    def __iter__(self) -> Iterator[EncodedBatch]:
+        for piece in self._table.to_batches(max_chunksize=PIECE_ROWS):
+            if not piece.num_rows:
+                continue
+            try:
+                yield from self._encode(piece)
+            except BatchError as error:
+                kind = RecordTooLarge if error.code == ErrorCode.MESSAGE_TOO_LARGE else None
+                raise (kind or SerializationFailed)(
+                    f"a row for {self._topic.name} cannot be a record: {error}",
+                    code=error.code,
+                    topic=self._topic.name,
+                ) from error
+            except (TypeError, ValueError, pa.ArrowException) as error:
+                raise SerializationFailed(
+                    f"the table cannot be records of {self._topic.name}: {error}",
+                    code=ErrorCode.INVALID_RECORD,
+                    topic=self._topic.name,
+                ) from error
+
+    def _encode(self, piece: Any) -> Iterator[EncodedBatch]:
+        key = self._field(piece, self._key)
+        now_ms = int(time.time() * 1000)
+        default_ms = self._timestamp if isinstance(self._timestamp, int) else now_ms
+        columns = RecordColumns(
+            key=key,
+            value=self._field(piece, self._value),
+            headers=None if self._headers is None else piece.column(self._headers),
+            timestamp=piece.column(self._timestamp) if isinstance(self._timestamp, str) else None,
+            default_timestamp_ms=default_ms,
+        )
+        for partition, rows in self._placed(piece, key):
+            for encoded in encode_batches(
+                columns,
+                rows,
+                batch_size=self._batch_size,
+                compression=self._config.compression_codec,
+                level=self._config.compression_level,
+                max_record_size=self._max_record_size,
+            ):
+                yield EncodedBatch(
+                    self._topic.name,
+                    partition,
+                    encoded.data,
+                    encoded.record_count,
+                    time.monotonic(),
+                )
+
+    def _field(self, piece: Any, names: list[str]) -> Any:
+        if not names:
+            return None
+        if len(names) == 1 and _is_bytes(piece.schema.field(names[0]).type):
+            return piece.column(names[0])
+        return json_column(piece, names)
+
+    def _placed(self, piece: Any, key: Any) -> Iterator[tuple[int, Any]]:
+        """Partitions and their rows; None is all rows."""
+        if isinstance(self._partition, int):
+            yield self._partition, None
+            return
+        count = self._topic.partition_count
+        if isinstance(self._partition, str):
+            chosen = piece.column(self._partition).cast(pa.int32())
+            if chosen.null_count:
+                raise ValueError(f"the column {self._partition} has rows without partition")
+            partitions = chosen.to_numpy(zero_copy_only=False)
+        elif key is None or self._config.partitioner_ignore_keys:
+            yield self._next_turn(), None
+            return
+        else:
+            partitions = partition_by_key(key, count, self._next_turn())
+        groups = group_rows(np.asarray(partitions, np.int32), count)
+        for partition in groups.partitions:
+            yield partition, groups.rows(partition)
+
+    def _next_turn(self) -> int:
+        choices = self._topic.available or range(self._topic.partition_count)
+        self._turn += 1
+        return choices[self._turn % len(choices)]
+
+
+def _as_table(given: Any) -> Any:
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, pa.RecordBatch):
+        return pa.Table.from_batches([given])
+    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
+        return pa.table(given)
+    try:
+        return pa.Table.from_pandas(given, preserve_index=False)
+    except (TypeError, AttributeError, ImportError, pa.ArrowException):
+        raise UserError(
+            f"A table is a pyarrow Table or what Arrow can take, not {type(given).__name__}."
+        ) from None
+
+
+def _names(given: Columns) -> list[str]:
+    if given is None:
+        return []
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _is_bytes(kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return any(
+        is_kind(kind)
+        for is_kind in (
+            pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary,
+            pa.types.is_binary_view, pa.types.is_string, pa.types.is_large_string,
+            pa.types.is_string_view, pa.types.is_null,
+        )
+    )  # fmt: skip

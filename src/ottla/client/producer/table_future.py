@@ -1,0 +1,78 @@
+"""A handle on the fate of a table's rows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from ottla.client.errors import KafkaTimeout
+from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.ending import all_ended, ends, when_ended
+
+
+class PartitionOffsets(NamedTuple):
+    """Where rows are in one partition. Others may have written in between."""
+
+    first_offset: int
+    last_offset: int
+    record_count: int
+
+
+class TableMetadata(NamedTuple):
+    topic: str
+    record_count: int
+    offsets: dict[int, PartitionOffsets]
+    """By partition. With acks=0 nobody knows: they are -1."""
+
+
+class TableFuture:
+    def __init__(self, topic: str, batches: list[ProducerBatch]) -> None:
+        self.topic = topic
+        self.record_count = sum(batch.count for batch in batches)
+        self._batches = batches
+
+    def done(self) -> bool:
+        return all(batch.is_done for batch in ends(self._batches))
+
+    def result(self, timeout_s: float | None = None) -> TableMetadata:
+        """Wait until the fate of every row is known. Raises the first failure in the table's order,
+        or KafkaTimeout."""
+        self._wait(timeout_s)
+        return self._outcome()
+
+    def exception(self, timeout_s: float | None = None) -> BaseException | None:
+        self._wait(timeout_s)
+        return self._error()
+
+    def add_done_callback(self, callback: Callable[[TableFuture], object]) -> None:
+        """Call `callback(self)` when every row's fate is known, in the producer's own thread (at
+        once if it is known already)."""
+        when_ended(self._batches, lambda: callback(self))
+
+    def __await__(self) -> Generator[Any, None, TableMetadata]:
+        yield from all_ended(self._batches).__await__()
+        return self._outcome()
+
+    def _wait(self, timeout_s: float | None) -> None:
+        event = threading.Event()
+        when_ended(self._batches, event.set)
+        if not event.wait(timeout_s):
+            raise KafkaTimeout(f"not all rows were acknowledged in {timeout_s:g} s")
+
+    def _error(self) -> BaseException | None:
+        for batch in ends(self._batches):
+            if batch.error is not None:
+                return batch.error_of(min(batch.record_errors, default=0))
+        return None
+
+    def _outcome(self) -> TableMetadata:
+        error = self._error()
+        if error is not None:
+            raise error
+        found: dict[int, PartitionOffsets] = {}
+        for batch in ends(self._batches):
+            last = -1 if batch.base_offset < 0 else batch.base_offset + batch.count - 1
+            first, _, count = found.get(batch.partition, (batch.base_offset, last, 0))
+            found[batch.partition] = PartitionOffsets(first, last, count + batch.count)
+        return TableMetadata(self.topic, self.record_count, found)
