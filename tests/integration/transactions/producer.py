@@ -33,9 +33,9 @@ class TransactionalProducer:
         self.producer_id = self.epoch = -1
         self.sequences: dict[tuple[str, int], int] = {}
 
-    def find_coordinator(self) -> None:
+    def find_coordinator(self) -> ErrorCode:
         answer = self.client.call(Api.FIND_COORDINATOR, 3, key=self.id, key_type=1)
-        assert answer.error_code == 0, answer
+        return ErrorCode(answer.error_code)
 
     def init(
         self, version: int = 5, *, timeout_ms: int = 60_000, as_me: bool = False, **more: Any
@@ -56,7 +56,7 @@ class TransactionalProducer:
         return ErrorCode(answer.error_code)
 
     def begin(self, version: int = 5, **more: Any) -> TransactionalProducer:
-        self.find_coordinator()
+        assert self.find_coordinator() is ErrorCode.NONE
         assert self.init(version, **more) is ErrorCode.NONE
         return self
 
@@ -185,8 +185,8 @@ def read_committed(client: RawClient, topic: str, partition: int = 0) -> list[by
         assert answer.error_code == 0, answer
         if not len(answer.records):
             return found
-        found += values_committed(answer, offset)
-        offset = read_batches_end(answer.records)
+        values, offset = values_at_offsets(answer, offset)
+        found += [value for _, value in values]
 
 
 def fetch_committed(
@@ -212,15 +212,21 @@ def fetch_committed(
 
 
 def values_committed(answer: Any, offset: int) -> list[bytes]:
-    """As clients do it: skip what is aborted, until its marker."""
+    return [value for _, value in values_at_offsets(answer, offset)[0]]
+
+
+def values_at_offsets(answer: Any, offset: int) -> tuple[list[tuple[int, bytes]], int]:
+    """((offset, value) of what counts, where to read on). As clients do it: skip what is aborted,
+    until its marker."""
     pending = sorted(
         ((txn.first_offset, txn.producer_id) for txn in answer.aborted_transactions or ()),
         reverse=True,
     )
     aborted: set[int] = set()
-    found: list[bytes] = []
-    data = bytes(answer.records)
+    found: list[tuple[int, bytes]] = []
+    data, following = bytes(answer.records), offset
     for header in iter_headers(data):
+        following = header.next_offset
         while pending and pending[-1][0] <= header.last_offset:
             aborted.add(pending.pop()[1])
         if header.is_control:
@@ -228,15 +234,11 @@ def values_committed(answer: Any, offset: int) -> list[bytes]:
                 aborted.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborted):
             found += [
-                record.value or b""
+                (record.offset, record.value or b"")
                 for record in iter_records(data, header)
                 if record.offset >= offset
             ]
-    return found
-
-
-def read_batches_end(records: Any) -> int:
-    return max(header.next_offset for header in iter_headers(bytes(records)))
+    return found, following
 
 
 def read_all(client: RawClient, topic: str, partition: int = 0) -> list[bytes]:

@@ -1,0 +1,122 @@
+"""Transactions under faults, by their history: see history.py for what is checked.
+
+Half of the writers speak the first version of the protocol, half the second. The broker is killed
+again and again; writers lose connections, die with transactions open and are fenced by others that
+begin with the same transactional id; transactions time out."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.chaos.transactions.history import Attempt, Reader, Writer, check
+from tests.integration.transactions.producer import fetch_committed
+from tests.raw_client import RawClient
+
+from ottla.testing.broker import BrokerProcess
+
+TOPIC = "history"
+PARTITIONS = 3
+OVERRIDES = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
+    "transaction.state.log.num.partitions": "4",
+    "log.segment.bytes": "1048576",
+    "log.index.interval.bytes": "512",
+}
+
+
+def run(
+    data_dir: Path, writers: int, transactions: int, kill_every_s: float, **overrides: str
+) -> list[Attempt]:
+    """Returns what the writers know, once it has been checked."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    with BrokerProcess(data_dir, overrides={**OVERRIDES, **overrides}) as broker:
+        with RawClient(broker.port) as client:
+            client.create_topic(TOPIC, PARTITIONS)
+        writing, reading = threading.Event(), threading.Event()
+        each = -(-transactions // writers)
+        transactional_ids = [f"id{number}" for number in range(writers - 1)]
+        transactional_ids.append("id0")  # two that fence each other
+        threads = [
+            Writer(
+                f"w{number}",
+                transactional_ids[number],
+                broker.port,
+                TOPIC,
+                PARTITIONS,
+                version=1 + number % 2,
+                count=each,
+                seed=seed + number,
+                stopping=writing,
+            )
+            for number in range(writers)
+        ]
+        readers = [Reader(broker.port, TOPIC, PARTITIONS, reading) for _ in range(2)]
+        for thread in (*threads, *readers):
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            deadline = time.monotonic() + chance.uniform(0.5, 1.5) * kill_every_s
+            for thread in threads:
+                thread.join(max(deadline - time.monotonic(), 0))
+            if any(thread.is_alive() for thread in threads):
+                broker.kill()
+                broker.start()
+        for thread in threads:
+            assert thread.error is None, thread.error
+        final = read_to_the_end(broker)
+        reading.set()
+        for reader in readers:
+            reader.join()
+        attempts = [attempt for thread in threads for attempt in thread.attempts]
+        check(attempts, final, readers)
+        assert "Traceback" not in broker.log(), broker.log()
+        return attempts
+
+
+def read_to_the_end(broker: BrokerProcess) -> list[dict[int, bytes]]:
+    """Everything that counts, once every transaction is over: those left open time out."""
+    with RawClient(broker.port) as client:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            ends = [
+                (client.list_offset(TOPIC, -1, index).offset, stable_offset(client, index))
+                for index in range(PARTITIONS)
+            ]
+            if all(end == stable for end, stable in ends):
+                break
+            time.sleep(0.05)
+        else:
+            raise AssertionError(f"transactions hang: (end, last stable offset) {ends}")
+        reader = Reader(broker.port, TOPIC, PARTITIONS, threading.Event())
+        while reader.follow(client):
+            pass
+        return reader.given
+
+
+def stable_offset(client: RawClient, partition: int) -> int:
+    offset: int = fetch_committed(client, TOPIC, 0, partition).last_stable_offset
+    return offset
+
+
+def test_transactions_survive_kills(tmp_path: Path) -> None:
+    attempts = run(tmp_path, 4, 120, 0.8)
+    assert sum(attempt.outcome is True for attempt in attempts) > 50
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1_800)
+def test_ten_thousand_transactions_survive_kills(tmp_path: Path) -> None:
+    attempts = run(tmp_path, 8, 10_000, 4)
+    assert sum(attempt.outcome is not None for attempt in attempts) >= 10_000
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1_800)
+def test_two_thousand_transactions_with_synced_acks_survive_kills(tmp_path: Path) -> None:
+    attempts = run(tmp_path, 8, 2_000, 5, **{"log.flush.acks.all": "true"})
+    assert sum(attempt.outcome is not None for attempt in attempts) >= 2_000
