@@ -1,0 +1,90 @@
+"""A teller as a process of its own, which a test may kill: it moves money between accounts, one
+transaction a transfer, until it has made so many or is killed.
+
+    topic bank       a leg: {"transfer": id, "account": n, "amount": ±x}; both legs of a transfer
+                     are in one partition, in batches of their own
+    topic journal    one record a transfer, with its id
+
+It says on standard output how each transfer ended, a JSON object a line: {"transfer": id,
+"outcome": "committed"}, or "aborted", or "unknown" when the answer did not come."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import uuid
+
+from confluent_kafka import KafkaException, Producer
+
+PARTITIONS = 3
+ACCOUNTS = 20
+PATIENCE_S = 30
+
+
+def say(**what: object) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def main(bootstrap: str, transactional_id: str, count: int) -> None:
+    done = 0
+    while done < count:
+        producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": 5_000,
+                "linger.ms": 0,
+                "reconnect.backoff.max.ms": 100,
+                "retry.backoff.ms": 20,
+                "log_level": 0,
+            }
+        )
+        try:
+            producer.init_transactions(PATIENCE_S)
+            while done < count:
+                transfer(producer)
+                done += 1
+        except KafkaException:
+            continue  # fenced, or given up: begin again, as an application would
+
+
+def transfer(producer: Producer) -> None:
+    transfer_id = uuid.uuid4().hex
+    partition = random.randrange(PARTITIONS)
+    giver, taker = random.sample(range(ACCOUNTS), 2)
+    amount = random.randrange(1, 100)
+    producer.begin_transaction()
+    try:
+        for account, change in ((giver, -amount), (taker, amount)):
+            leg = {"transfer": transfer_id, "account": account, "amount": change}
+            producer.produce("bank", json.dumps(leg), partition=partition)
+            producer.flush(PATIENCE_S)
+        producer.produce("journal", transfer_id, partition=random.randrange(PARTITIONS))
+        if random.random() < 0.2:
+            producer.abort_transaction(PATIENCE_S)
+            say(transfer=transfer_id, outcome="aborted")
+        else:
+            say(transfer=transfer_id, outcome="unknown")
+            commit(producer)
+            say(transfer=transfer_id, outcome="committed")
+    except KafkaException as failure:
+        if failure.args[0].txn_requires_abort():
+            producer.abort_transaction(PATIENCE_S)
+            say(transfer=transfer_id, outcome="aborted")
+        else:
+            raise
+
+
+def commit(producer: Producer) -> None:
+    while True:
+        try:
+            producer.commit_transaction(PATIENCE_S)
+            return
+        except KafkaException as failure:
+            if not failure.args[0].retriable():
+                raise
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
