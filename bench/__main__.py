@@ -8,7 +8,15 @@ import sys
 
 from bench.measure import Figure
 
-NAMES = ("startup", "throughput", "connections", "partitions", "codec", "client_produce")
+NAMES = (
+    "startup",
+    "throughput",
+    "connections",
+    "partitions",
+    "codec",
+    "client_produce",
+    "transactions",
+)
 
 
 def main(names: list[str]) -> int:

@@ -1,0 +1,146 @@
+"""What transactions cost: against the idempotent producer, to commit, and for many at once.
+
+The share: librdkafka writes 100 records of 1 KB and waits until they are safe, again and again; once
+as an idempotent producer, which flushes, and once in a transaction, which it commits. Both take turns
+in the same run, from several producers at a time, as transactions are used where throughput counts;
+one alone mostly waits for its answers. The commit's latency is that of `commit_transaction` with
+nothing left to send, of one producer alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from statistics import median
+
+from confluent_kafka import Producer
+
+from bench import load
+from bench.measure import Figure, cpu_seconds
+from ottla.testing.broker import BrokerProcess
+from tests.integration.transactions.producer import TransactionalProducer
+from tests.raw_client import RawClient
+
+TOPIC = "transactions"
+PARTITIONS = 4
+RECORDS = 100
+ROUNDS = 6
+UNITS = 60
+PRODUCERS = 6
+COMMITS = 300
+IDS = 1_000
+CONNECTIONS = 8
+TIMEOUT_S = 60
+
+
+def run() -> Iterator[Figure]:
+    with BrokerProcess() as broker:
+        load.create_topic(broker.bootstrap, TOPIC, PARTITIONS)
+        yield from _share(broker)
+        yield _commit_latency(broker)
+        yield from _many_ids(broker)
+
+
+def _producer(broker: BrokerProcess, *, transactional: bool) -> Producer:
+    config: dict[str, object] = {
+        "bootstrap.servers": broker.bootstrap,
+        "enable.idempotence": True,
+        "linger.ms": 1,
+        "log_level": 0,
+    }
+    if transactional:
+        config["transactional.id"] = uuid.uuid4().hex
+    producer = Producer(config)
+    if transactional:
+        producer.init_transactions(TIMEOUT_S)
+    return producer
+
+
+def _share(broker: BrokerProcess) -> Iterator[Figure]:
+    value = bytes(load.RECORD_BYTES)
+    kinds = {
+        kind: [_producer(broker, transactional=kind) for _ in range(PRODUCERS)]
+        for kind in (False, True)
+    }
+
+    def write(producer: Producer, number: int, units: int, transactional: bool) -> None:
+        for _ in range(units):
+            if transactional:
+                producer.begin_transaction()
+            for _ in range(RECORDS):
+                producer.produce(TOPIC, value, partition=number % PARTITIONS)
+            if transactional:
+                producer.commit_transaction(TIMEOUT_S)
+            else:
+                producer.flush(TIMEOUT_S)
+
+    def take_turn(transactional: bool, units: int) -> float:
+        threads = [
+            threading.Thread(target=write, args=(producer, number, units, transactional))
+            for number, producer in enumerate(kinds[transactional])
+        ]
+        began = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return time.perf_counter() - began
+
+    spent = {False: 0.0, True: 0.0}
+    for kind in spent:
+        take_turn(kind, 5)
+    for _ in range(ROUNDS):
+        for kind in spent:
+            spent[kind] += take_turn(kind, UNITS)
+    total = ROUNDS * UNITS * PRODUCERS * RECORDS
+    yield Figure("idempotent, flushed every 100 records", total / spent[False], "records/s")
+    yield Figure("transactional, 100 records each", total / spent[True], "records/s")
+    share = 100 * spent[False] / spent[True]
+    yield Figure("share of the idempotent rate", share, "%", budget=60, at_least=True)
+
+
+def _commit_latency(broker: BrokerProcess) -> Figure:
+    producer = _producer(broker, transactional=True)
+    taken = []
+    for _ in range(COMMITS):
+        producer.begin_transaction()
+        for _ in range(RECORDS):
+            producer.produce(TOPIC, b"x" * 100, partition=0)
+        producer.flush(TIMEOUT_S)
+        began = time.perf_counter()
+        producer.commit_transaction(TIMEOUT_S)
+        taken.append(time.perf_counter() - began)
+    return Figure("commit, p50", 1000 * median(taken), "ms", budget=5)
+
+
+def _many_ids(broker: BrokerProcess) -> Iterator[Figure]:
+    """Every one of them has a transaction open before the first is committed."""
+    clients = [RawClient(broker.port) for _ in range(CONNECTIONS)]
+    producers = [
+        TransactionalProducer(clients[number % CONNECTIONS], f"many-{number}")
+        for number in range(IDS)
+    ]
+    for producer in producers:
+        producer.begin()
+    before, began = cpu_seconds(broker.pid), time.perf_counter()
+
+    def all_of(number: int, work: str) -> None:
+        for producer in producers[number::CONNECTIONS]:
+            code = producer.produce(TOPIC, b"x") if work == "produce" else producer.end()
+            assert code == 0, code
+
+    for work in ("produce", "end"):
+        threads = [
+            threading.Thread(target=all_of, args=(number, work)) for number in range(CONNECTIONS)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    seconds = time.perf_counter() - began
+    spent = cpu_seconds(broker.pid) - before
+    yield Figure("1,000 transactional ids at once", IDS / seconds, "transactions/s")
+    yield Figure("broker's CPU for each", 1000 * spent / IDS, "CPU ms")
+    for client in clients:
+        client.close()
