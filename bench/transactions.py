@@ -1,10 +1,9 @@
 """What transactions cost: against the idempotent producer, to commit, and for many at once.
 
-The share: librdkafka writes 100 records of 1 KB and waits until they are safe, again and again; once
-as an idempotent producer, which flushes, and once in a transaction, which it commits. Both take turns
-in the same run, from several producers at a time, as transactions are used where throughput counts;
-one alone mostly waits for its answers. The commit's latency is that of `commit_transaction` with
-nothing left to send, of one producer alone."""
+The share: librdkafka writes 100 records of 1 KB and waits until they are safe, again and again;
+once as an idempotent producer, which flushes, and once in a transaction, which it commits. Both
+take turns in the same run, from several producers at a time. The commit's latency is that of
+`commit_transaction` with nothing left to send, of one producer alone."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ from collections.abc import Iterator
 from statistics import median
 
 from confluent_kafka import Producer
+from tests.integration.transactions.producer import TransactionalProducer
+from tests.raw_client import RawClient
 
 from bench import load
 from bench.measure import Figure, cpu_seconds
 from ottla.testing.broker import BrokerProcess
-from tests.integration.transactions.producer import TransactionalProducer
-from tests.raw_client import RawClient
 
 TOPIC = "transactions"
 PARTITIONS = 4

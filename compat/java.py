@@ -31,6 +31,7 @@ TOOLS = {
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
 }
 """What Kafka's scripts of these names start."""
 

@@ -134,6 +134,32 @@ def group_records_are_decoded(files: WrittenFiles) -> None:
     assert re.search(rf'"group":"{MEMBERS_GROUP}"}}.*"members":\[{{"memberId":"', text), text
 
 
+def transaction_records_are_decoded(files: WrittenFiles) -> None:
+    """kafka-dump-log --transaction-log-decoder reads the states of transactions."""
+    logs = [
+        path
+        for path in files_in(files.stopped, [".log"])
+        if path.parent.name.startswith("__transaction_state-")
+    ]
+    if not logs:
+        raise Skipped("needs transactions")
+    dumped = dump(files.java, logs, "--transaction-log-decoder")
+    assert not dumped.complaints(compacted=COMPACTED), dumped.complaints(compacted=COMPACTED)
+    for state in range(6):
+        pattern = rf'"transactionalId":"writer-\d"}}}} payload: .*"transactionStatus":{state},'
+        assert re.search(pattern, dumped.text), f"state {state} is not in {dumped.text[-2000:]}"
+
+
+def aborted_transactions_are_read(files: WrittenFiles) -> None:
+    """kafka-dump-log reads the indexes of aborted transactions."""
+    indexes = files_in(files.stopped, [".txnindex"])
+    if not indexes:
+        raise Skipped("needs transactions")
+    dumped = dump(files.java, indexes)
+    assert not dumped.complaints(), dumped.complaints()
+    assert re.search(r"version: 0 producerId: \d+ firstOffset: \d+ lastOffset: \d+", dumped.text)
+
+
 def a_killed_broker_leaves_good_files(files: WrittenFiles) -> None:
     """What kill -9 leaves is good up to where the last write was cut."""
     left = files_in(files.killed, EVERYTHING)
@@ -174,6 +200,8 @@ CHECKS = [
     indexes_are_sane,
     snapshots_are_read,
     group_records_are_decoded,
+    transaction_records_are_decoded,
+    aborted_transactions_are_read,
     a_killed_broker_leaves_good_files,
     damage_is_seen,
 ]

@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from compat.apache_kafka import ApacheKafka
 from compat.checks.files import COMPACTED
@@ -99,6 +99,22 @@ def aborted_records_are_hidden(taken: Taken) -> None:
     values = [record.value or b"" for records in partitions.values() for record in records]
     assert len(values) == 60, len(values)
     assert all(value.startswith(b"commit-") for value in values), values
+
+
+def a_transaction_left_open_can_be_ended(taken: Taken) -> None:
+    """Kafka's transactional ids are known: the producer of an open transaction begins again, which
+    aborts it, and what it hid from read_committed is seen."""
+    producer = Producer({"bootstrap.servers": taken.bootstrap, "transactional.id": "left-open"})
+    producer.init_transactions(TIMEOUT_S)
+    partition = TopicPartition("transactions", 0)
+    admin = AdminClient({"bootstrap.servers": taken.bootstrap})
+    ends = [
+        admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=level)[partition]
+        .result(TIMEOUT_S)
+        .offset
+        for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+    ]
+    assert ends[0] == ends[1], ends
 
 
 def identity_is_kept(taken: Taken) -> None:
@@ -226,6 +242,7 @@ def _digest(data: bytes) -> str:
 CHECKS = [
     opens,
     aborted_records_are_hidden,
+    a_transaction_left_open_can_be_ended,
     identity_is_kept,
     group_offsets_are_kept,
     writing_goes_on,

@@ -2,7 +2,7 @@
 transaction a transfer, until it has made so many or is killed.
 
     topic bank       a leg: {"transfer": id, "account": n, "amount": ±x}; both legs of a transfer
-                     are in one partition, in batches of their own
+                     are in the teller's partition, in batches of their own
     topic journal    one record a transfer, with its id
 
 It says on standard output how each transfer ended, a JSON object a line: {"transfer": id,
@@ -17,7 +17,7 @@ import uuid
 
 from confluent_kafka import KafkaException, Producer
 
-PARTITIONS = 3
+PARTITIONS = 4
 ACCOUNTS = 20
 PATIENCE_S = 30
 
@@ -26,13 +26,13 @@ def say(**what: object) -> None:
     print(json.dumps(what), flush=True)
 
 
-def main(bootstrap: str, transactional_id: str, count: int) -> None:
+def main(bootstrap: str, number: int, count: int) -> None:
     done = 0
     while done < count:
         producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
-                "transactional.id": transactional_id,
+                "transactional.id": f"teller-{number}",
                 "transaction.timeout.ms": 5_000,
                 "linger.ms": 0,
                 "reconnect.backoff.max.ms": 100,
@@ -43,15 +43,14 @@ def main(bootstrap: str, transactional_id: str, count: int) -> None:
         try:
             producer.init_transactions(PATIENCE_S)
             while done < count:
-                transfer(producer)
+                transfer(producer, number)
                 done += 1
         except KafkaException:
             continue  # fenced, or given up: begin again, as an application would
 
 
-def transfer(producer: Producer) -> None:
+def transfer(producer: Producer, partition: int) -> None:
     transfer_id = uuid.uuid4().hex
-    partition = random.randrange(PARTITIONS)
     giver, taker = random.sample(range(ACCOUNTS), 2)
     amount = random.randrange(1, 100)
     producer.begin_transaction()
@@ -87,4 +86,4 @@ def commit(producer: Producer) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

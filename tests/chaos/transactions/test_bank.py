@@ -2,9 +2,12 @@
 random, and a reader under read_committed that counts all the while.
 
 At every read of a partition of `bank`, up to its last stable offset, the sum of all amounts is
-nothing: both legs of a transfer are there, or neither. In the end every transfer that was told to
-be committed is there once with its entry in `journal`, none that was told to be aborted is, and
-what nobody knows of is there as a whole or not at all."""
+nothing: both legs of a transfer are there, or neither. (Each teller has a partition of its own. If
+others wrote to it too, one that is slow could hide the second leg of a transfer that is over: what
+read_committed promises is that nothing undecided is read, not that all that is decided is.)
+
+In the end every transfer that was told to be committed is there once with its entry in `journal`,
+none that was told to be aborted is, and what nobody knows of is there as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -79,10 +82,11 @@ class Auditor(threading.Thread):
 class Teller:
     """A process that makes transfers, and what it said of them."""
 
-    def __init__(self, bootstrap: str, name: str, count: int) -> None:
+    def __init__(self, bootstrap: str, number: int, count: int) -> None:
         self.outcomes: dict[str, str] = {}
         self._process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), bootstrap, name, str(count)], stdout=subprocess.PIPE
+            [sys.executable, str(PROGRAM), bootstrap, str(number), str(count)],
+            stdout=subprocess.PIPE,
         )
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
@@ -146,7 +150,7 @@ def run(data_dir: Path, tellers: int, transfers: int, fault_every_s: float) -> N
 
 
 def new_teller(broker: BrokerProcess, number: int, transfers: int) -> Teller:
-    return Teller(broker.bootstrap, f"teller-{number}", transfers)
+    return Teller(broker.bootstrap, number, transfers)
 
 
 def check(broker: BrokerProcess, outcomes: dict[str, str]) -> None:

@@ -145,6 +145,9 @@ def list_transactions(given: Given, version: int) -> None:
         assert listed(duration_filter=3_600_000) == [first]
     if version >= 2:
         assert listed(transactional_id_pattern=f".*{ongoing.id[3:]}") == [second]
+        assert listed(transactional_id_pattern="") == sorted([first, second])
+        bad = given.client.call(Api.LIST_TRANSACTIONS, version, transactional_id_pattern="a(")
+        assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 SCENARIOS: Scenarios = {

@@ -1,19 +1,20 @@
 """ListTransactions (key 66), versions 0–2: the transactional ids that this broker coordinates.
 
 - Filters by state and producer id; by how long ago a transaction began (version 1, KIP-994); by a
-  regular expression for the id (version 2, KIP-1152). Each that is given must hold.
+  regular expression for the whole id (version 2, KIP-1152). Each that is given must hold.
 - A state that does not exist is told back, and matches nothing.
 - While any partition of the transaction topic loads: COORDINATOR_LOAD_IN_PROGRESS.
 - An expression that cannot be understood is INVALID_REGULAR_EXPRESSION."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.parked_request import ParkedRequests
+from ottla.core.group.topic_pattern import InvalidPattern, compile_pattern
 from ottla.core.txn.events import ListFilters
 from ottla.core.txn.records import TransactionState
 
@@ -30,8 +31,8 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
         states = frozenset(_STATES[name] for name in request.state_filters if name in _STATES)
     filters = ListFilters(frozenset(request.producer_id_filters), states, request.duration_filter)
     try:
-        pattern = re.compile(request.transactional_id_pattern or ".*", re.DOTALL)
-    except re.error:
+        matches = _matcher(request.transactional_id_pattern)
+    except InvalidPattern:
         return _error(ErrorCode.INVALID_REGULAR_EXPRESSION)
     unknown = [name for name in request.state_filters if name not in _STATES]
 
@@ -43,13 +44,18 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
             each
             for part in parts
             for each in part["transactions"]
-            if pattern.fullmatch(each["transactional_id"])
+            if matches(each["transactional_id"])
         ]
         return {"unknown_state_filters": unknown, "transaction_states": found}
 
     parked = ParkedRequests(finish)
     broker.transaction_coordinator.list_transactions(filters, lambda: parked.part(_error))
     return parked.response()
+
+
+def _matcher(pattern: str | None) -> Callable[[str], bool]:
+    """Raises InvalidPattern."""
+    return compile_pattern(pattern).matches if pattern else lambda _: True
 
 
 def _error(code: ErrorCode) -> Body:

@@ -1,18 +1,20 @@
-"""Patterns of topic names, in the syntax of RE2, matched as a whole.
+"""Patterns of names of topics, or of transactional ids, in the syntax of RE2, matched as a whole.
 
 Nothing that a client sends may hold up the broker, so a pattern is matched in time that grows with
 the name and the pattern alone: all ways through it are followed at once, and none is ever tried
 again. What cannot be matched so (back references, looking ahead or behind) RE2 does not have.
 
-Names consist of few characters, so a set of characters is a number with a bit for each. Escapes and
-classes of other characters are understood, and match nothing.
+Names consist of few characters, those of ASCII that can be printed, so a set of characters is a
+number with a bit for each. Escapes and classes of other characters are understood, and match
+nothing.
 
     pattern     = alternative { '|' alternative }
     alternative = { repeated }
     repeated    = single { '*' | '+' | '?' | '{n}' | '{n,}' | '{n,m}' [ '?' ] }
     single      = character | '.' | '[' class ']' | '(' pattern ')' | '^' | '$' | escape
 
-Deviations from RE2: no `\\C`; of Unicode's classes, those of ASCII letters and digits alone."""
+Deviations from RE2: no `\\C`; of Unicode's classes, those of ASCII letters and digits alone. A
+transactional id with other characters than ASCII's is matched by none."""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ import string
 from functools import lru_cache
 from typing import NamedTuple
 
-ALPHABET = string.ascii_letters + string.digits + "._-"
+ALPHABET = string.ascii_letters + string.digits + string.punctuation + " "
 ALL = (1 << len(ALPHABET)) - 1
 _BIT = {character: 1 << index for index, character in enumerate(ALPHABET)}
 
@@ -32,16 +34,19 @@ def _set(characters: str) -> int:
 _DIGITS = _set(string.digits)
 _UPPER, _LOWER = _set(string.ascii_uppercase), _set(string.ascii_lowercase)
 _WORD = _DIGITS | _UPPER | _LOWER | _set("_")
-_PERL = {"d": _DIGITS, "w": _WORD, "s": 0}
+_PERL = {"d": _DIGITS, "w": _WORD, "s": _set(" ")}
 _POSIX = {
-    "alnum": _DIGITS | _UPPER | _LOWER, "alpha": _UPPER | _LOWER, "ascii": ALL, "blank": 0,
-    "cntrl": 0, "digit": _DIGITS, "graph": ALL, "lower": _LOWER, "print": ALL,
-    "punct": _set("._-"), "space": 0, "upper": _UPPER, "word": _WORD,
+    "alnum": _DIGITS | _UPPER | _LOWER, "alpha": _UPPER | _LOWER, "ascii": ALL, "blank": _set(" "),
+    "cntrl": 0, "digit": _DIGITS, "graph": ALL & ~_set(" "), "lower": _LOWER, "print": ALL,
+    "punct": _set(string.punctuation), "space": _set(" "), "upper": _UPPER, "word": _WORD,
     "xdigit": _set(string.hexdigits),
 }  # fmt: skip
 _UNICODE = {
     "L": _UPPER | _LOWER, "Lu": _UPPER, "Ll": _LOWER, "N": _DIGITS, "Nd": _DIGITS,
-    "P": _set("._-"), "Pd": _set("-"), "Pc": _set("_"), "Po": _set("."),
+    "P": _set("!\"#%&'()*,-./:;?@[\\]_{}"), "Pd": _set("-"), "Pc": _set("_"),
+    "Po": _set("!\"#%&'*,./:;?@\\"), "Ps": _set("([{"), "Pe": _set(")]}"),
+    "S": _set("$+<=>^`|~"), "Sm": _set("+<=>|~"), "Sc": _set("$"), "Sk": _set("^`"),
+    "Z": _set(" "), "Zs": _set(" "),
     "Latin": _UPPER | _LOWER, "Common": ALL & ~(_UPPER | _LOWER), "Any": ALL,
 }  # fmt: skip
 _ESCAPED = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
