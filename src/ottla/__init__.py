@@ -7,6 +7,7 @@ _PUBLIC = {
     "ottla.client.admin": ("Admin", "AsyncAdmin", "NewTopic"),
     "ottla.client.consumer.async_consumer": ("AsyncConsumer",),
     "ottla.client.consumer.consumer": ("Consumer",),
+    "ottla.client.consumer.read_table": ("read_batches", "read_table"),
     "ottla.client.consumer.rebalance": ("RebalanceListener",),
     "ottla.client.consumer.record": (
         "GroupMetadata", "OffsetAndMetadata", "OffsetAndTimestamp", "Record",

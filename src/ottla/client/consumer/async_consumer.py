@@ -7,8 +7,8 @@ import logging
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Self
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.cluster import Cluster, CoordinatorType, Purpose
@@ -46,8 +46,14 @@ from ottla.client.serializers import Deserializer, deserializer
 from ottla.net.connection import Connection
 from ottla.wire.api import Api
 
+if TYPE_CHECKING:
+    import pyarrow
+
+    from ottla.client.consumer.table import TableReader
+
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 Timestamp = int | datetime
@@ -358,24 +364,34 @@ class AsyncConsumer:
         return records
 
     async def _poll(self, timeout_s: float | None, max_records: int | None) -> list[Record]:
-        records = self.poll_now(max_records)
-        if records:
-            return records
-        deadline = self._deadline(timeout_s)
-        while isinstance(outcome := await self._step(deadline, max_records), Change):
-            await self._tell(outcome)
-        return outcome
+        limit = self._limit(max_records)
+        return await self._poll_with(timeout_s, lambda: self._buffer.take(limit)) or []
 
-    def poll_now(self, max_records: int | None = None) -> list[Record]:
+    async def _poll_with(self, timeout_s: float | None, take: Callable[[], T]) -> T | None:
+        """What `take` takes from the buffer, as soon as that is something; None at the timeout."""
+        taken = self.take_now(take)
+        deadline = self._deadline(timeout_s)
+        while not taken:
+            outcome = await self._ready(deadline)
+            if isinstance(outcome, Change):
+                await self._tell(outcome)
+            elif outcome:
+                taken = take()
+            else:
+                return None
+        return taken
+
+    def take_now(self, take: Callable[[], T]) -> T | None:
         """What is at hand, if nothing else is to be done. May be called by the user's thread."""
-        if self.attention or self._is_closed:
-            return []
+        if self.attention or self._is_closing:
+            return None
         self._buffer.settle()
         self._progress.polls += 1
-        return self._buffer.take(self._limit(max_records))
+        return take()
 
-    async def _step(self, deadline: float, max_records: int | None) -> list[Record] | Change:
-        """Records, none at the deadline, or a change that the listener must be told of."""
+    async def _ready(self, deadline: float) -> bool | Change:
+        """True when there may be something to take, False at the deadline; or a change that the
+        listener must be told of."""
         self._check_open()
         self._progress.is_in_poll = True
         try:
@@ -392,10 +408,10 @@ class AsyncConsumer:
                 self._raise_failure()
                 self._auto_commit()
                 self._changed.clear()
-                records = self._buffer.take(self._limit(max_records))
-                if records or self._loop.time() >= deadline:
-                    return records
-                self._buffer.settle()
+                if self._buffer.has_records():
+                    return True
+                if self._loop.time() >= deadline:
+                    return False
                 await self._wait(deadline)
                 self._check_open()
         finally:
@@ -424,6 +440,55 @@ class AsyncConsumer:
                 await answer
         finally:
             self._rebalances.finish(change)
+
+    async def poll_table(
+        self,
+        timeout_s: float | None = DEFAULT_POLL_S,
+        *,
+        max_records: int | None = None,
+        max_bytes: int | None = None,
+        columns: Sequence[str] | None = None,
+        value: str | None = None,
+        schema: pyarrow.Schema | None = None,
+    ) -> pyarrow.Table:
+        """What has been fetched, as an Arrow table, as soon as there is anything; a table without
+        rows after the timeout. At most `max_records`, and about `max_bytes` of what was fetched
+        (`fetch.max.bytes`). See `consumer.table` for the columns, and for values that are JSON.
+        Key and value are bytes: deserialisers are not called."""
+        from ottla.client.consumer.table import TableReader
+
+        reader = TableReader(columns, value, schema)
+        take = self._taking_batches(reader, max_records, max_bytes)
+        table = reader.table(await self._poll_with(timeout_s, take) or [])
+        self._buffer.is_delivered = True
+        return table
+
+    async def iter_batches(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        value: str | None = None,
+        schema: pyarrow.Schema | None = None,
+    ) -> AsyncIterator[pyarrow.RecordBatch]:
+        """All records, for ever, as Arrow record batches. What was yielded counts as consumed when
+        the next is asked for."""
+        from ottla.client.consumer.table import TableReader
+
+        take = self._taking_batches(TableReader(columns, value, schema), None, 1)
+        while True:
+            batches = await self._poll_with(None, take) or []
+            self._buffer.is_delivered = True
+            for batch in batches:
+                yield batch
+
+    def _taking_batches(
+        self, reader: TableReader, max_records: int | None, max_bytes: int | None
+    ) -> Callable[[], list[Any]]:
+        for limit in (max_records, max_bytes):
+            if limit is not None and limit < 1:
+                raise ValueError("max_records and max_bytes must be at least 1.")
+        most = self.config.fetch_max_bytes if max_bytes is None else max_bytes
+        return lambda: self._buffer.take_whole(reader.read, max_records, most)
 
     def __aiter__(self) -> AsyncIterator[Record]:
         return self._iterate()
@@ -749,7 +814,8 @@ def _offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
 
 def _milliseconds(timestamp: Timestamp) -> int:
     if isinstance(timestamp, datetime):
-        return int(timestamp.timestamp() * 1000)
+        since = timestamp.astimezone(UTC) - datetime.fromtimestamp(0, UTC)
+        return -(-since // timedelta(milliseconds=1))  # the first whole one from then on
     if timestamp < 0:
         raise ValueError(f"A timestamp is at least 0, not {timestamp}.")
     return int(timestamp)

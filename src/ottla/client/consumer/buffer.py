@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from operator import length_hint
+from typing import Any
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.fetched import FetchedPartition
@@ -26,9 +27,13 @@ from ottla.client.consumer.record import Record
 from ottla.client.consumer.subscription import PartitionState, Subscription
 from ottla.client.errors import ClientError, DeserializationFailed
 from ottla.client.serializers import Deserializer
+from ottla.wire.records.fetched import MAX_OFFSET
 
 Handed = dict[TopicPartition, tuple[PartitionState, int, int, int]]
 """By partition: its state and the version that it had, the position after, the epoch."""
+ReadWhole = Callable[[FetchedPartition, int], tuple[list[Any], int]]
+"""What a fetched partition holds before an offset, in parts that have a length, and the position
+after it."""
 Order = Callable[[list[FetchedPartition]], list[FetchedPartition]]
 
 
@@ -81,11 +86,7 @@ class RecordBuffer:
     # ------------------------------------------------------------------------- handing it out
 
     def has_records(self) -> bool:
-        return any(self._is_ready(fetched) for fetched in tuple(self._fetches))
-
-    def _is_ready(self, fetched: FetchedPartition) -> bool:
-        state = fetched.state
-        return fetched.is_current and not state.is_paused and not state.is_held
+        return bool(self.ready())
 
     def ready(self) -> list[FetchedPartition]:
         """What may be handed out now, in its order; what is of no use any more is removed."""
@@ -164,6 +165,51 @@ class RecordBuffer:
                 ) from error  # fmt: skip
             made.append(record._replace(key=key, value=value))
         return made
+
+    def take_whole(self, read: ReadWhole, max_records: int | None, max_bytes: int) -> list[Any]:
+        """What `read` makes of the fetched partitions, each as a whole, up to about so many bytes;
+        with `max_records`, no more than that. As with `take`, it is then in hand."""
+        self.is_delivered = False
+        made: list[Any] = []
+        moved: list[tuple[FetchedPartition, int]] = []
+        for fetched in self.ready():
+            if fetched.is_final:  # made into records already: fetch it again
+                self._remove(fetched)
+                fetched.state.rewind()
+                self.on_room()
+                continue
+            end = MAX_OFFSET if fetched.state.stop_at is None else fetched.state.stop_at
+            if max_records is not None:
+                end = min(end, fetched.next_offset + max_records)
+            try:
+                parts, position = read(fetched, end)
+            except ClientError:
+                if made:
+                    break  # those before it first
+                self.is_delivered = True
+                raise
+            made += parts
+            moved.append((fetched, position))
+            max_bytes -= fetched.size
+            if max_records is not None:
+                max_records -= sum(map(len, parts))
+            if max_bytes <= 0 or max_records == 0:
+                break
+        self._hand_whole(moved)
+        if not made:
+            self.is_delivered = True
+        return made
+
+    def _hand_whole(self, moved: list[tuple[FetchedPartition, int]]) -> None:
+        handed: Handed = {}
+        for fetched, position in moved:
+            fetched.skip_to(position)
+            state = fetched.state
+            handed[state.tp] = (state, fetched.version, fetched.next_offset, fetched.next_epoch)
+            if fetched.is_exhausted:
+                self._remove(fetched)
+                self.on_room()
+        self._handed = handed
 
     def _remove(self, fetched: FetchedPartition) -> None:
         try:

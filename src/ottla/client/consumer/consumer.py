@@ -5,8 +5,8 @@ when nothing has arrived, waits for it. Listeners run in the thread that polls."
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.blocking import LoopThread
@@ -29,6 +29,11 @@ from ottla.client.consumer.record import (
 )
 from ottla.client.errors import ClientClosed
 from ottla.client.serializers import Deserializer
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from ottla.client.consumer.table import TableReader
 
 T = TypeVar("T")
 
@@ -140,17 +145,28 @@ class Consumer:
         """The next records, as soon as there are any; none after the timeout (None: wait for
         ever). Those of the last poll count as consumed."""
         inner = self._async
-        records = inner.poll_now(max_records) or self._wait_for_records(timeout_s, max_records)
+        limit = inner._limit(max_records)
+        records = self._poll_with(timeout_s, lambda: inner._buffer.take(limit)) or []
         inner._buffer.is_delivered = True  # nothing may come between this and the return
         return records
 
-    def _wait_for_records(self, timeout_s: float | None, max_records: int | None) -> list[Record]:
-        self._check_open()
+    def _poll_with(self, timeout_s: float | None, take: Callable[[], T]) -> T | None:
+        """What `take` takes from the buffer, in this thread; None at the timeout."""
         inner = self._async
+        taken = inner.take_now(take)
+        if taken:
+            return taken
         deadline = inner._deadline(timeout_s)
-        while isinstance(outcome := self._thread.run(inner._step(deadline, max_records)), Change):
-            self._tell(outcome)
-        return outcome
+        while not taken:
+            self._check_open()
+            outcome = self._thread.run(inner._ready(deadline))
+            if isinstance(outcome, Change):
+                self._tell(outcome)
+            elif outcome:
+                taken = take()
+            else:
+                return None
+        return taken
 
     def _tell(self, change: Change) -> None:
         """Run the listener in this thread."""
@@ -160,12 +176,80 @@ class Consumer:
         finally:
             self._call(lambda: rebalances.finish(change))
 
+    def poll_table(
+        self,
+        timeout_s: float | None = DEFAULT_POLL_S,
+        *,
+        max_records: int | None = None,
+        max_bytes: int | None = None,
+        columns: Sequence[str] | None = None,
+        value: str | None = None,
+        schema: pyarrow.Schema | None = None,
+    ) -> pyarrow.Table:
+        """What has been fetched, as an Arrow table, as soon as there is anything; a table without
+        rows after the timeout. At most `max_records`, and about `max_bytes` of what was fetched
+        (`fetch.max.bytes`). See `consumer.table` for the columns, and for values that are JSON.
+        Key and value are bytes: deserialisers are not called."""
+        from ottla.client.consumer.table import TableReader
+
+        reader = TableReader(columns, value, schema)
+        take = self._async._taking_batches(reader, max_records, max_bytes)
+        table = reader.table(self._poll_with(timeout_s, take) or [])
+        self._async._buffer.is_delivered = True
+        return table
+
+    def iter_batches(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        value: str | None = None,
+        schema: pyarrow.Schema | None = None,
+    ) -> Iterator[pyarrow.RecordBatch]:
+        """All records, for ever, as Arrow record batches. What was yielded counts as consumed when
+        the next is asked for."""
+        from ottla.client.consumer.table import TableReader
+
+        reader = TableReader(columns, value, schema)
+        while True:
+            yield from self._poll_batches(None, reader, None, 1)
+
+    def _poll_batches(
+        self,
+        timeout_s: float | None,
+        reader: TableReader,
+        max_records: int | None,
+        max_bytes: int | None,
+    ) -> list[Any]:
+        take = self._async._taking_batches(reader, max_records, max_bytes)
+        batches = self._poll_with(timeout_s, take) or []
+        self._async._buffer.is_delivered = True
+        return batches
+
+    def _assign_range(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Read each partition from an offset up to another, and then no more of it."""
+
+        def assign() -> None:
+            inner = self._async
+            inner.assign(ranges)
+            for tp, (first, last) in ranges.items():
+                inner._subscription.state(tp).stop_at = last
+                inner.seek(tp, first)
+
+        self._call(assign)
+
+    def _position_now(self, tp: TopicPartition) -> int:
+        in_hand = self._async._buffer.in_hand_position(tp)
+        if in_hand is not None:
+            return in_hand
+        return self._async._subscription.state(tp).position or 0
+
     def __iter__(self) -> Iterator[Record]:
         """All records, for ever."""
         inner = self._async
         progress, buffer = inner._progress, inner._buffer
+        limit = inner.config.max_poll_records
         while True:
-            records = inner.poll_now() or self._wait_for_records(None, None)
+            records = self._poll_with(None, lambda: buffer.take(limit)) or []
             for record in buffer.hand_out_singly(records):
                 progress.last = record
                 yield record

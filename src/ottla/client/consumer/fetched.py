@@ -34,7 +34,8 @@ class FetchedPartition:
     """What one answer held of a partition, from `next_offset` on. Each `take` moves that."""
 
     __slots__ = (
-        "state", "version", "records", "aborted", "next_offset", "next_epoch", "at", "is_final",
+        "state", "version", "records", "aborted", "next_offset", "next_epoch", "end_offset",
+        "at", "is_final",
         "_check_crcs", "_pending", "_pending_at", "_batch_end", "_void", "_coming",
     )  # fmt: skip
 
@@ -55,6 +56,8 @@ class FetchedPartition:
         self.next_offset = offset
         self.next_epoch = -1
         """Of the last record that was handed out."""
+        self.end_offset = _end_offset(records, offset)
+        """The offset after the last whole batch."""
         self.at = 0
         """Where in `records` the next batch begins."""
         self.is_final = False
@@ -65,7 +68,7 @@ class FetchedPartition:
         self._batch_end = offset
         """The offset after the batch whose records are pending."""
         self._void: set[int] = set()
-        self._coming = sorted(self.aborted or (), key=lambda each: each[1], reverse=True)
+        self._coming = _in_order(self.aborted)
 
     @classmethod
     def of_records(
@@ -75,7 +78,7 @@ class FetchedPartition:
         made = cls(state, version, b"", records[0].offset)
         made.is_final = True
         made._pending = records
-        made._batch_end = end
+        made._batch_end = made.end_offset = end
         return made
 
     @property
@@ -92,15 +95,21 @@ class FetchedPartition:
     def is_exhausted(self) -> bool:
         return self._pending_at >= len(self._pending) and len(self.records) - self.at < HEADER_SIZE
 
-    def end_offset(self) -> int:
-        """The offset after the last whole batch, by its header alone."""
-        end = self.next_offset
-        try:
-            for header in iter_headers(self.records):
-                end = max(end, header.next_offset)
-        except BatchError:
-            pass  # whoever reads it is told
-        return end
+    def skip_to(self, offset: int) -> None:
+        """All before this offset was handed out by other means: as a table."""
+        self.next_offset = max(self.next_offset, offset)
+        self.at = 0 if offset < self.end_offset else len(self.records)
+        self._pending, self._pending_at = [], 0
+        self._batch_end = self.next_offset
+        self._void = set()
+        self._coming = _in_order(self.aborted)
+        self.next_epoch = self._epoch_before(offset)
+
+    def _epoch_before(self, offset: int) -> int:
+        for header in iter_headers(self.records):
+            if header.next_offset >= offset:
+                return header.leader_epoch
+        return -1
 
     def peek(self, limit: int) -> list[Record]:
         """The next records, at least one unless this is exhausted. Raises ClientError at a batch
@@ -137,7 +146,6 @@ class FetchedPartition:
         the end."""
         if len(self.records) - self.at < HEADER_SIZE:
             return False
-        tp = self.state.tp
         try:
             header = read_header(self.records, self.at)
             if HEADER_SIZE <= header.size > len(self.records) - self.at:
@@ -145,10 +153,7 @@ class FetchedPartition:
             self._check(header)
             found = self._decode(header) if self._is_wanted(header) else []
         except BatchError as error:
-            raise ClientError(
-                f"{tp}: what was fetched at offset {self.next_offset} cannot be read: {error}",
-                code=error.code, topic=tp.topic, partition=tp.partition,
-            ) from error  # fmt: skip
+            raise self.unreadable(error) from error
         self.at += header.size
         self._pending, self._pending_at = found, 0
         self._batch_end = max(self._batch_end, header.next_offset)
@@ -156,16 +161,26 @@ class FetchedPartition:
             self.next_offset = self._batch_end
         return True
 
+    def unreadable(self, error: BatchError) -> ClientError:
+        tp = self.state.tp
+        return ClientError(
+            f"{tp}: what was fetched at offset {self.next_offset} cannot be read: {error}",
+            code=error.code, topic=tp.topic, partition=tp.partition,
+        )  # fmt: skip
+
     def _cut_off(self, header: BatchHeader) -> bool:
         if self.at == 0:
-            tp = self.state.tp
-            raise RecordTooLarge(
-                f"{tp}: the batch at offset {header.base_offset} has {header.size} bytes, and the "
-                f"broker sent {len(self.records)}: raise max.partition.fetch.bytes",
-                topic=tp.topic, partition=tp.partition,
-            )  # fmt: skip
+            raise self.too_large(header)
         self.at = len(self.records)
         return False
+
+    def too_large(self, header: BatchHeader) -> RecordTooLarge:
+        tp = self.state.tp
+        return RecordTooLarge(
+            f"{tp}: the batch at offset {header.base_offset} has {header.size} bytes, and the "
+            f"broker sent {len(self.records)}: raise max.partition.fetch.bytes",
+            topic=tp.topic, partition=tp.partition,
+        )  # fmt: skip
 
     def _check(self, header: BatchHeader) -> None:
         if self._check_crcs:
@@ -200,3 +215,16 @@ class FetchedPartition:
         if header.base_offset < self.next_offset:
             return [record for record in found if record.offset >= self.next_offset]
         return found
+
+
+def _end_offset(records: Buffer, offset: int) -> int:
+    try:
+        for header in iter_headers(records):
+            offset = max(offset, header.next_offset)
+    except BatchError:
+        pass  # whoever reads it is told
+    return offset
+
+
+def _in_order(aborted: tuple[tuple[int, int], ...] | None) -> list[tuple[int, int]]:
+    return sorted(aborted or (), key=lambda each: each[1], reverse=True)

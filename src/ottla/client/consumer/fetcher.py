@@ -89,7 +89,7 @@ class Fetcher:
         wanted: defaultdict[int, list[PartitionState]] = defaultdict(list)
         crowded: set[int] = set()
         for state in self._subscription:
-            if not state.is_known or state.is_paused or state.is_held or state.wants_validation:
+            if not _is_fetchable(state):
                 continue
             node = self._node_for(state)
             if node < 0 or state.retry_at > now:
@@ -227,9 +227,7 @@ class Fetcher:
         fetched = FetchedPartition(
             state, version, told.records, offset, aborted, self._config.check_crcs
         )
-        end = fetched.end_offset()
-        if end > offset:
-            state.fetch_position = end
+        state.fetch_position = fetched.end_offset
         self._buffer.add(fetched)
         return True
 
@@ -256,3 +254,10 @@ class Fetcher:
         until = asyncio.get_running_loop().time() + self._config.retry_backoff_ms / 1000
         for state in states:
             state.retry_at = until
+
+
+def _is_fetchable(state: PartitionState) -> bool:
+    if not state.is_known or state.is_paused or state.is_held or state.wants_validation:
+        return False
+    assert state.fetch_position is not None
+    return state.stop_at is None or state.fetch_position < state.stop_at

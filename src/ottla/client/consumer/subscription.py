@@ -40,7 +40,7 @@ class PartitionState:
         "tp", "position", "position_epoch", "fetch_position", "version", "is_paused",
         "is_held", "reset", "wants_committed", "high_watermark", "last_stable_offset",
         "log_start_offset", "preferred_replica", "retry_at", "leader_epoch", "wants_validation",
-        "failure",
+        "failure", "stop_at",
     )  # fmt: skip
 
     def __init__(self, tp: TopicPartition) -> None:
@@ -66,6 +66,9 @@ class PartitionState:
         """Of the leader that was last fetched from."""
         self.failure: ClientError | None = None
         """Why there is no position, and will be none until somebody seeks."""
+
+        self.stop_at: int | None = None
+        """Where reading ends, if it does: tables of a part of a topic."""
 
     @property
     def is_known(self) -> bool:

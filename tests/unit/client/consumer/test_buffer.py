@@ -42,7 +42,7 @@ class Fixture:
         state = self.state(tp)
         assert state.fetch_position is not None
         fetched = FetchedPartition(state, state.version, data, state.fetch_position, **options)
-        state.fetch_position = fetched.end_offset()
+        state.fetch_position = fetched.end_offset
         self.buffer.add(fetched)
         return fetched
 

@@ -1,0 +1,139 @@
+"""A part of a topic, from here to there, as one Arrow table or as record batches one by one.
+
+`start` and `end` are offsets (a number for all partitions, or a mapping by partition), "earliest",
+"latest", or a datetime: the first record at or after it. A partition that a mapping does not name
+is read from its beginning, or to its end. What is written after the call began is not read, so it
+always ends. Each partition's records come in order; partitions are mixed as they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.types import TopicPartition
+from ottla.client.config import Profile
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.errors import KafkaTimeout
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from ottla.client.consumer.table import TableReader
+
+Bound = int | str | datetime | Mapping[int, int]
+
+FETCH_DEFAULTS = {
+    "max_partition_fetch_bytes": 4 * 1024 * 1024,
+    "fetch_max_bytes": 64 * 1024 * 1024,
+    "enable_auto_commit": False,
+    "allow_auto_create_topics": False,
+}
+"""Larger than a consumer's own: all of it is wanted, and nobody waits for the first record."""
+
+
+def read_table(
+    bootstrap: str | list[str] | None,
+    topic: str | Iterable[str],
+    start: Bound = "earliest",
+    end: Bound = "latest",
+    *,
+    columns: Sequence[str] | None = None,
+    value: str | None = None,
+    schema: pyarrow.Schema | None = None,
+    profile: Profile | None = None,
+    **properties: Any,
+) -> pyarrow.Table:
+    """All of it. See `poll_table` for the columns."""
+    from ottla.client.consumer.table import TableReader
+
+    reader = TableReader(columns, value, schema)
+    return reader.table(list(_read(reader, bootstrap, topic, start, end, profile, properties)))
+
+
+def read_batches(
+    bootstrap: str | list[str] | None,
+    topic: str | Iterable[str],
+    start: Bound = "earliest",
+    end: Bound = "latest",
+    *,
+    columns: Sequence[str] | None = None,
+    value: str | None = None,
+    schema: pyarrow.Schema | None = None,
+    profile: Profile | None = None,
+    **properties: Any,
+) -> Iterator[pyarrow.RecordBatch]:
+    """The same batch by batch, as they come: memory stays bounded."""
+    from ottla.client.consumer.table import TableReader
+
+    reader = TableReader(columns, value, schema)
+    return _read(reader, bootstrap, topic, start, end, profile, properties)
+
+
+def _read(
+    reader: TableReader,
+    bootstrap: str | list[str] | None,
+    topic: str | Iterable[str],
+    start: Bound,
+    end: Bound,
+    profile: Profile | None,
+    properties: dict[str, Any],
+) -> Iterator[pyarrow.RecordBatch]:
+    topics = [topic] if isinstance(topic, str) else list(topic)
+    with Consumer(bootstrap, profile=profile, **{**FETCH_DEFAULTS, **properties}) as consumer:
+        partitions = [tp for name in topics for tp in consumer.partitions_for(name)]
+        first, last = _bounds(consumer, partitions, start, end)
+        wanted = [tp for tp in partitions if first[tp] < last[tp]]
+        consumer._assign_range({tp: (first[tp], last[tp]) for tp in wanted})
+        yield from _until_done(consumer, reader, {tp: last[tp] for tp in wanted})
+
+
+def _until_done(
+    consumer: Consumer, reader: Any, last: dict[TopicPartition, int]
+) -> Iterator[pyarrow.RecordBatch]:
+    patience_s = consumer.config.default_api_timeout_ms / 1000
+    while last:
+        batches = consumer._poll_batches(patience_s, reader, None, None)
+        yield from batches
+        left = {tp: end for tp, end in last.items() if consumer._position_now(tp) < end}
+        if not batches and left == last:
+            names = ", ".join(map(str, sorted(left)))
+            raise KafkaTimeout(f"nothing was read of {names} for {patience_s:g} s")
+        last = left
+
+
+def _bounds(
+    consumer: Consumer, partitions: list[TopicPartition], start: Bound, end: Bound
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    earliest = consumer.beginning_offsets(*partitions)
+    latest = consumer.end_offsets(*partitions)
+    first = _resolve(consumer, start, earliest, latest, earliest)
+    last = _resolve(consumer, end, earliest, latest, latest)
+    return (
+        {tp: max(offset, earliest[tp]) for tp, offset in first.items()},
+        {tp: min(offset, latest[tp]) for tp, offset in last.items()},
+    )
+
+
+def _resolve(
+    consumer: Consumer,
+    bound: Bound,
+    earliest: dict[TopicPartition, int],
+    latest: dict[TopicPartition, int],
+    default: dict[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    if bound == "earliest":
+        return earliest
+    if bound == "latest":
+        return latest
+    if isinstance(bound, bool | str):
+        raise ValueError(f"An end is 'earliest', 'latest', offsets or a datetime, not {bound!r}.")
+    if isinstance(bound, int):
+        return dict.fromkeys(earliest, bound)
+    if isinstance(bound, datetime):
+        found = consumer.offsets_for_times(dict.fromkeys(earliest, bound))
+        return {tp: latest[tp] if offset is None else offset.offset for tp, offset in found.items()}
+    unknown = set(bound) - {tp.partition for tp in earliest}
+    if unknown:
+        raise ValueError(f"There is no partition {min(unknown)}.")
+    return {tp: bound.get(tp.partition, default[tp]) for tp in earliest}

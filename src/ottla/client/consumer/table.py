@@ -1,0 +1,203 @@
+"""Fetched partitions as Arrow, without a Python object per record. Needs the `arrow` extra.
+
+    topic           dictionary of string
+    partition       int32
+    offset          int64
+    timestamp       timestamp[ms, UTC]
+    timestamp_type  int32, 0 CreateTime, 1 LogAppendTime
+    key, value      binary, nullable
+    headers         list<struct<key: string, value: binary>>
+
+With `value="json"`, or a schema for them, values are parsed by Arrow's own reader: the fields of
+their objects become columns in the place of `value`. A record without a value has nulls there. A
+field that is named like another column of the table gets the prefix `value.`. Without a schema the
+types are those of the values at hand, and may differ from one table to the next.
+
+Checksums are always compared here."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.base.types import TopicPartition
+from ottla.client.consumer.fetched import FetchedPartition
+from ottla.client.errors import DeserializationFailed
+from ottla.wire.records.columnar.decode import SCHEMA as RECORD_SCHEMA
+from ottla.wire.records.columnar.decode import decode_fetch
+from ottla.wire.records.columnar.needs import numpy as np
+from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.errors import BatchError
+
+COLUMNS = (
+    "topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers",
+)  # fmt: skip
+TIMESTAMP = pa.timestamp("ms", tz="UTC")
+TYPES = {
+    "topic": pa.field("topic", pa.dictionary(pa.int32(), pa.string()), False),
+    "partition": pa.field("partition", pa.int32(), False),
+    "timestamp": pa.field("timestamp", TIMESTAMP, False),
+    **{name: RECORD_SCHEMA.field(name) for name in RECORD_SCHEMA.names if name != "timestamp"},
+}
+MIN_BLOCK_BYTES = 1 << 20
+
+
+class TableReader:
+    """Makes what was fetched into record batches of the columns that are asked for."""
+
+    def __init__(
+        self, columns: Sequence[str] | None = None, value: str | None = None, schema: Any = None
+    ) -> None:
+        """Raises ValueError for columns that there are not."""
+        self.columns = tuple(COLUMNS if columns is None else columns)
+        for name in self.columns:
+            if name not in TYPES:
+                raise ValueError(
+                    f"Records have no column {name!r}; they have {', '.join(COLUMNS)}."
+                )
+        if not self.columns or len(set(self.columns)) < len(self.columns):
+            raise ValueError("Each column can be asked for once, and at least one must be.")
+        if value not in (None, "json"):
+            raise ValueError(f"Values can be read as 'json', not as {value!r}.")
+        self._is_json = value == "json" or schema is not None
+        self._json_schema = schema
+        if self._is_json and "value" not in self.columns:
+            raise ValueError("Values can be parsed only if the column value is asked for.")
+        self.schema = pa.schema([TYPES[name] for name in self.columns])
+        wanted = [name for name in RECORD_SCHEMA.names if name in self.columns]
+        self._decoded = wanted or ["offset"]
+
+    def read(self, fetched: FetchedPartition, end_offset: int) -> tuple[list[Any], int]:
+        """The records before an offset, and the position after them."""
+        if fetched.end_offset <= fetched.next_offset:
+            fetched.peek(1)  # nothing whole is in it: this says why
+        batches: list[Any] = []
+        position = fetched.next_offset
+        try:
+            for part in decode_fetch(
+                fetched.records,
+                self._decoded,
+                first_offset=fetched.next_offset,
+                end_offset=end_offset,
+                aborted=fetched.aborted,
+            ):
+                position = part.next_offset
+                if part.batch.num_rows:
+                    batches.append(self._batch(part.batch, fetched.state.tp))
+        except BatchError as error:
+            if not batches:
+                raise fetched.unreadable(error) from error
+        return batches, position
+
+    def _batch(self, decoded: Any, tp: TopicPartition) -> Any:
+        rows = decoded.num_rows
+        arrays = []
+        for name in self.columns:
+            if name == "topic":
+                indices = pa.array(np.zeros(rows, np.int32))
+                array = pa.DictionaryArray.from_arrays(indices, pa.array([tp.topic]))
+            elif name == "partition":
+                array = pa.array(np.full(rows, tp.partition, np.int32))
+            elif name == "timestamp":
+                array = decoded.column(name).view(TIMESTAMP)
+            else:
+                array = decoded.column(name)
+            arrays.append(array)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        if self._is_json:
+            return self._with_parsed_values(batch, tp, decoded)
+        return batch
+
+    def table(self, batches: list[Any]) -> Any:
+        """All of them in one; those of different schemas have them unified."""
+        if not batches:
+            return self._final_schema().empty_table()
+        if not self._is_json or self._json_schema is not None:
+            return pa.Table.from_batches(batches)
+        tables = [pa.Table.from_batches([batch]) for batch in batches]
+        return pa.concat_tables(tables, promote_options="permissive")
+
+    def _final_schema(self) -> Any:
+        if not self._is_json:
+            return self.schema
+        parsed = list(self._json_schema) if self._json_schema is not None else []
+        names = set(self.columns) - {"value"}
+        fields: list[Any] = []
+        for field in self.schema:
+            if field.name == "value":
+                fields += [each.with_name(_apart(each.name, names)) for each in parsed]
+            else:
+                fields.append(field)
+        return pa.schema(fields)
+
+    # ------------------------------------------------------------------------------------- JSON
+
+    def _with_parsed_values(self, batch: Any, tp: TopicPartition, decoded: Any) -> Any:
+        values = batch.column(self.columns.index("value"))
+        try:
+            parsed = self._parse(values)
+        except pa.ArrowInvalid as error:
+            raise _bad_json(values, tp, decoded, error) from error
+        names = set(self.columns) - {"value"}
+        arrays, fields = [], []
+        for name, array in zip(self.columns, batch.columns, strict=True):
+            if name != "value":
+                arrays.append(array)
+                fields.append(TYPES[name])
+                continue
+            for field, column in zip(parsed.schema, parsed.columns, strict=True):
+                arrays.append(column)
+                fields.append(field.with_name(_apart(field.name, names)))
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _parse(self, values: Any) -> Any:
+        import pyarrow.compute as pc
+        import pyarrow.json as arrow_json
+
+        lines = pc.fill_null(values, b"{}")
+        whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+        text = pc.binary_join(whole, b"\n")[0].as_buffer()
+        longest = pc.max(pc.binary_length(lines)).as_py() or 0
+        newlines = int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
+        parsed = arrow_json.read_json(
+            io.BytesIO(text),
+            read_options=arrow_json.ReadOptions(block_size=max(MIN_BLOCK_BYTES, longest + 2)),
+            parse_options=arrow_json.ParseOptions(
+                explicit_schema=self._json_schema,
+                newlines_in_values=newlines >= len(lines),
+                unexpected_field_behavior="infer" if self._json_schema is None else "ignore",
+            ),
+        )
+        if parsed.num_rows != len(values):
+            raise pa.ArrowInvalid("a value is empty or holds more than one object")
+        batches = parsed.combine_chunks().to_batches()
+        return batches[0]
+
+
+def _apart(name: str, taken: set[str]) -> str:
+    return f"value.{name}" if name in taken else name
+
+
+def _bad_json(
+    values: Any, tp: TopicPartition, decoded: Any, error: Exception
+) -> DeserializationFailed:
+    """Names the first record whose value is no object, if that is what went wrong."""
+    index = 0
+    for number, value in enumerate(values):
+        text = value.as_py()
+        try:
+            is_good = text is None or isinstance(json.loads(text), dict)
+        except ValueError:
+            is_good = False
+        if not is_good:
+            index = number
+            break
+    has_offsets = "offset" in decoded.schema.names
+    offset = decoded.column("offset")[index].as_py() if has_offsets else -1
+    where = f"{tp} at offset {offset}" if has_offsets else f"{tp}"
+    return DeserializationFailed(
+        f"the values from {where} on cannot be read as JSON objects of one shape: {error}",
+        topic=tp.topic, partition=tp.partition, offset=offset,
+    )  # fmt: skip
