@@ -209,7 +209,7 @@ def test_what_cannot_be_sent_as_bytes_needs_a_serialiser(broker: BrokerProcess, 
 def test_a_topic_that_does_not_exist_is_an_error_after_max_block_ms() -> None:
     with (
         BrokerProcess(overrides={"auto.create.topics.enable": "false"}) as broker,
-        Producer(broker.bootstrap, max_block_ms=300) as producer,
+        Producer(broker.bootstrap, max_block_ms=1_500) as producer,
     ):
         with pytest.raises(UnknownTopic, match="nowhere"):
             producer.send("nowhere", b"")
@@ -219,13 +219,13 @@ def test_a_topic_that_does_not_exist_is_an_error_after_max_block_ms() -> None:
 
 def test_servers_that_do_not_answer_are_named() -> None:
     with pytest.raises(BrokersUnreachable, match=r"127\.0\.0\.1:1"):
-        Producer("127.0.0.1:1", max_block_ms=300)
+        Producer("127.0.0.1:1", max_block_ms=1_500)
 
 
 def test_a_full_buffer_makes_send_wait_and_then_fail() -> None:
     with BrokerProcess() as broker:
         producer = Producer(
-            broker.bootstrap, buffer_memory=50_000, batch_size=10_000, max_block_ms=300,
+            broker.bootstrap, buffer_memory=50_000, batch_size=10_000, max_block_ms=2_000,
             linger_ms=0, reconnect_backoff_max_ms=100,
         )  # fmt: skip
         producer.send("t", b"first").result(TIMEOUT_S)

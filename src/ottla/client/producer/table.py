@@ -139,6 +139,7 @@ class TableEncoder:
                 compression=self._config.compression_codec,
                 level=self._config.compression_level,
                 max_record_size=self._max_record_size,
+                checksum=False,
             ):
                 yield EncodedBatch(
                     self._topic.name,

@@ -57,11 +57,13 @@ def encode_batches(
     base_sequence: int = -1,
     transactional: bool = False,
     max_record_size: int = MAX_RECORD_SIZE,
+    checksum: bool = True,
 ) -> Iterator[EncodedBatch]:
     """Batches of these rows, in their order: an int64 array such as `RowGroups.rows`, or all.
 
     `base_sequence` is that of the first row; the batches number themselves from it. A record that
-    may take more than `max_record_size` bytes is refused before any batch is made."""
+    may take more than `max_record_size` bytes is refused before any batch is made. Without
+    `checksum` the batches have none until `stamp_producer`."""
     selection, count = _selection(columns, rows)
     codec = codec_id(compression) if isinstance(compression, str) else compression
     batch_size = min(batch_size, 0x7FFFFFFF)
@@ -85,7 +87,7 @@ def encode_batches(
         done, made, used = result.tolist()
         bound -= used - made * HEADER_SIZE
         for start, end, records in table[:made].tolist():
-            yield EncodedBatch(_finished(out[start:end], codec, level), records)
+            yield EncodedBatch(_finished(out[start:end], codec, level, checksum), records)
 
 
 def _selection(columns: RecordColumns, rows: Any) -> tuple[Any, int]:
@@ -133,7 +135,7 @@ def _buffers(columns: RecordColumns) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _finished(batch: memoryview, codec: int, level: int | None) -> memoryview:
+def _finished(batch: memoryview, codec: int, level: int | None, checksum: bool) -> memoryview:
     """The batch compressed, with its CRC."""
     if codec:
         records = compress(codec, batch[HEADER_SIZE:], level)
@@ -143,5 +145,6 @@ def _finished(batch: memoryview, codec: int, level: int | None) -> memoryview:
         smaller[ATTRIBUTES_AT + 1] |= codec
         batch = memoryview(smaller)
         _LENGTH.pack_into(batch, LENGTH_AT, len(batch) - LOG_OVERHEAD)
-    _CRC.pack_into(batch, CRC_AT, crc32c(batch[CHECKED_FROM:]))
+    if checksum:
+        _CRC.pack_into(batch, CRC_AT, crc32c(batch[CHECKED_FROM:]))
     return batch
