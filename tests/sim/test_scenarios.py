@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.sim.power_cut import refused
 from tests.sim.test_power_cut import flipped_bit, power_cuts
 from tests.unit.storage.logs import (
     DIRECTORY,
@@ -9,8 +10,10 @@ from tests.unit.storage.logs import (
     append,
     batch_of,
     follow,
+    headers_of,
     new_disk,
     open_at,
+    read,
     stored,
     values,
 )
@@ -176,6 +179,22 @@ def test_a_safe_batch_that_a_flipped_bit_shortened_loses_no_byte() -> None:
     assert values(log) == [b"first", b"last"]
 
 
+def test_a_batch_whose_offset_a_flipped_bit_lowered_is_refused_though_it_is_indexed() -> None:
+    """Seed 50244: the index led straight to it, and who asked for it was given the next one."""
+    disk = new_disk()
+    log = open_at(disk, config=TopicConfig(index_interval_bytes=0))
+    for _ in range(4):
+        append(log, b"x")
+    log.close(NOW)
+    third = list(log.active.iter_headers(0, wait=True))[2]
+    assert log.active.offset_index.lookup(2).position == third.position
+    disk.flip_bit(log.active.file.path, third.position + 7, 0)  # 2 becomes 3
+    disk.flip_bit(log.active.file.path, third.position + 7, 1)  # 3 becomes 1
+    log = open_at(disk.kill(), clean=True, recovery_point=4)
+    assert refused(log, 2)
+    assert [header.base_offset for header in headers_of(read(log, 3))] == [3]
+
+
 def test_an_unfinished_write_behind_safe_batches_is_still_cut() -> None:
     disk = new_disk()
     log = open_at(disk, config=ROOMY)
@@ -251,4 +270,5 @@ def test_a_log_that_ends_in_a_gap_is_safe_up_to_its_last_batch() -> None:
 def test_seeds_that_failed_once() -> None:
     for seed in (246, 10_728, 11_007, 11_311, 12_365, 13_316):
         power_cuts(seed)
-    flipped_bit(13_121)
+    for seed in (13_121, 50_244):
+        flipped_bit(seed)

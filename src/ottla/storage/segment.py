@@ -197,15 +197,28 @@ class Segment:
         entry = self.offset_index.lookup(offset)
         if entry.position:
             headers = self.iter_headers(entry.position, wait=wait)
-            try:
-                first = next(headers, None)
-            except BatchError:
-                first = None
-            if first is not None and self.base_offset <= first.last_offset <= entry.offset:
-                yield first
+            indexed = self._indexed(headers, entry.offset)
+            if indexed:
+                yield from indexed
                 yield from headers
                 return
         yield from self.iter_headers(0, wait=wait)
+
+    @staticmethod
+    def _indexed(headers: Iterator[BatchHeader], offset: int) -> list[BatchHeader]:
+        """The batches up to the one that ends at an indexed `offset`; none if no one does. It is
+        the first, unless Apache Kafka took several for one entry."""
+        found: list[BatchHeader] = []
+        try:
+            for header in headers:
+                if header.last_offset > offset:
+                    return []
+                found.append(header)
+                if header.last_offset == offset:
+                    return found
+        except BatchError:
+            pass
+        return []
 
     def locate(self, offset: int, *, wait: bool, end_offset: int = LAST_OFFSET) -> int | None:
         """Where the first batch begins whose last offset is at or behind `offset`. A batch that
