@@ -42,7 +42,9 @@ def prop(type_: ConfigType, default: Value, doc: str, validator: Validator | Non
     metadata = {"type": type_, "doc": doc, "validator": validator}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    # Secrets stay out of logs.
+    shown = type_ is not ConfigType.PASSWORD
+    return dataclasses.field(default=default, metadata=metadata, repr=shown)
 
 
 def milliseconds(default: int, doc: str, minimum: int = 0) -> Any:

@@ -8,7 +8,13 @@ will: it must be closed."""
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode, KafkaError, UserError
-from ottla.net.errors import ClientError, ConnectionLost, KafkaTimeout, UnsupportedVersion
+from ottla.net.errors import (
+    AuthenticationFailed,
+    ClientError,
+    ConnectionLost,
+    KafkaTimeout,
+    UnsupportedVersion,
+)
 
 __all__ = [
     "AuthenticationFailed", "AuthorizationFailed", "BrokersUnreachable", "BufferFull",
@@ -35,11 +41,6 @@ class BufferFull(KafkaTimeout):
 
 class ClientClosed(ClientError):
     """The client was closed."""
-
-
-class AuthenticationFailed(ClientError):
-    default_code = ErrorCode.SASL_AUTHENTICATION_FAILED
-    fatal = True
 
 
 class AuthorizationFailed(ClientError):

@@ -147,6 +147,8 @@ class Scram:
         """The broker must know the password's hash too."""
         try:
             fields = dict(part.split("=", 1) for part in final.decode().split(","))
+            if "e" in fields:
+                raise AuthenticationFailed(f"the broker refuses us: {fields['e']}")
             signature = base64.b64decode(fields["v"], validate=True)
         except (ValueError, KeyError) as error:
             raise AuthenticationFailed("the broker's SCRAM proof cannot be read") from error

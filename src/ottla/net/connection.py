@@ -11,6 +11,7 @@ answer alone: whoever keeps them keeps the buffer, and nobody writes to it again
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import struct
 from collections import deque
@@ -20,13 +21,22 @@ from typing import Any, NamedTuple, cast
 
 from ottla import __version__
 from ottla.base.errors import ErrorCode
-from ottla.net.errors import ClientError, ConnectionLost, KafkaTimeout, UnsupportedVersion
+from ottla.net.errors import (
+    AuthenticationFailed,
+    ClientError,
+    ConnectionLost,
+    KafkaTimeout,
+    UnsupportedVersion,
+)
 from ottla.wire import codec, schema
 from ottla.wire.api import Api
 from ottla.wire.codec import DecodeError
 
 MAX_FRAME_BYTES = 1 << 30
 """No answer is larger: what claims to be is not a Kafka broker's."""
+MAX_OPENING_FRAME_BYTES = 1 << 20
+"""No answer is while the connection opens: the first bytes of other protocols (TLS) look like sizes
+of many megabytes, for which no memory shall be reserved."""
 RECEIVE_BYTES = 64 * 1024
 SEND_HIGH_WATER_BYTES = 4 * 1024 * 1024
 SOFTWARE_NAME = "ottla"
@@ -61,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[_Waiting] = deque()
         self._next_id = 0
+        self._max_frame_bytes = MAX_OPENING_FRAME_BYTES
         self._closed_by: ClientError | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -83,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         tls: ssl.SSLContext | None = None,
         authenticate: Authenticate | None = None,
     ) -> Connection:
-        """Raises ConnectionLost or KafkaTimeout, which name the broker."""
+        """Raises ConnectionLost, KafkaTimeout or AuthenticationFailed, which name the broker."""
         connection = cls(f"{host}:{port}", client_id)
         loop = connection._loop
         try:
@@ -92,9 +103,15 @@ class Connection(asyncio.BufferedProtocol):
                 await connection._ask_versions(timeout_s)
                 if authenticate is not None:
                     await authenticate(connection)
+                connection._max_frame_bytes = MAX_FRAME_BYTES
         except TimeoutError:
             connection.close()
             raise KafkaTimeout(f"{connection.name} did not answer in {timeout_s:g} s") from None
+        except ssl.SSLCertVerificationError as error:
+            connection.close()
+            raise AuthenticationFailed(
+                f"the certificate of {connection.name} is not trusted: {error.verify_message}"
+            ) from error
         except ssl.SSLError as error:
             connection.close()
             raise ConnectionLost(
@@ -104,8 +121,7 @@ class Connection(asyncio.BufferedProtocol):
             connection.close()
             if isinstance(error, ClientError):
                 raise
-            reason = error.strerror or str(error) or type(error).__name__
-            raise ConnectionLost(f"cannot connect to {connection.name}: {reason}") from error
+            raise ConnectionLost(f"cannot connect to {connection.name}: {_why(error)}") from error
         except BaseException:
             connection.close()
             raise
@@ -282,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
         start, filled = 0, self._filled
         while filled - start >= 4:
             (size,) = _unpack_size(self._small, start)
-            if not 4 <= size <= MAX_FRAME_BYTES:
+            if not 4 <= size <= self._max_frame_bytes:
                 raise DecodeError(f"a frame of {size} bytes")
             end = start + 4 + size
             if end > filled:
@@ -305,21 +321,28 @@ class Connection(asyncio.BufferedProtocol):
             raise DecodeError("an answer to no request")
         waiting = self._waiting[0]
         if waiting.api == Api.API_VERSIONS and not self.api_versions:
-            answer = _decode_versions(waiting.version, frame)
+            correlation_id, answer = _decode_versions(waiting.version, frame)
         else:
             correlation_id, answer = codec.decode_response(waiting.api, waiting.version, frame)
-            if correlation_id != waiting.correlation_id:
-                raise DecodeError("an answer to another request")
+        if correlation_id != waiting.correlation_id:
+            raise DecodeError("an answer to another request")
         self._waiting.popleft()
         if not waiting.answer.done():
             waiting.answer.set_result(answer)
 
 
-def _decode_versions(version: int, frame: memoryview) -> Any:
+def _why(error: OSError) -> str:
+    """The system's word for it; asyncio's own tells of calls and tuples."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error) or type(error).__name__
+
+
+def _decode_versions(version: int, frame: memoryview) -> tuple[int, Any]:
     """ApiVersions' answer: of the version asked for, or of version 0 with error 35."""
-    if _unpack_short(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
+    if len(frame) >= 6 and _unpack_short(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
         version = 0
-    return codec.decode_response(Api.API_VERSIONS, version, frame)[1]
+    return codec.decode_response(Api.API_VERSIONS, version, frame)
 
 
 _unpack_short = struct.Struct(">h").unpack_from

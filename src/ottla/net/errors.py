@@ -36,3 +36,10 @@ class UnsupportedVersion(ClientError):
     """The broker has no version of an API that can express the request."""
 
     default_code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class AuthenticationFailed(ClientError):
+    """One side did not believe the other: a password, or a certificate."""
+
+    default_code = ErrorCode.SASL_AUTHENTICATION_FAILED
+    fatal = True
