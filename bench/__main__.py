@@ -15,6 +15,7 @@ NAMES = (
     "partitions",
     "codec",
     "client_produce",
+    "client_consume",
     "transactions",
 )
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.cluster import Cluster, CoordinatorType, Purpose
 from ottla.client.config import Profile
@@ -22,6 +23,7 @@ from ottla.client.consumer.membership import PollProgress
 from ottla.client.consumer.modern import ModernMember
 from ottla.client.consumer.offsets import OffsetLookup
 from ottla.client.consumer.positions import Positions
+from ottla.client.consumer.priorities import Priorities
 from ottla.client.consumer.rebalance import Change, Rebalances
 from ottla.client.consumer.record import (
     GroupMetadata,
@@ -131,6 +133,13 @@ class AsyncConsumer:
             self._changed.set, self._fail, self._positions.out_of_range,
         )  # fmt: skip
         self._buffer.on_room = self._fetcher.pump
+        if config.priority_levels > 1:
+            priorities = Priorities(
+                config.priority_levels, self._subscription, self._partition_count,
+                self._loop.time, config.isolation,
+            )  # fmt: skip
+            self._buffer.order = priorities.order
+            self._fetcher.is_wanted = priorities.is_wanted
         try:
             await self._cluster.start(timeout_ms=config.default_api_timeout_ms)
         except BaseException:
@@ -347,7 +356,14 @@ class AsyncConsumer:
     async def _find_topic(self, name: str) -> None:
         timeout_ms = min(UNKNOWN_TOPIC_GRACE_MS, self.config.default_api_timeout_ms)
         try:
-            await self._cluster.topic(name, timeout_ms=timeout_ms)
+            found = await self._cluster.topic(name, timeout_ms=timeout_ms)
+            levels = self.config.priority_levels
+            if found.partition_count < levels:
+                self._fail(ClientError(
+                    f"{levels} priorities need at least {levels} partitions, and topic {name} has "
+                    f"{found.partition_count}",
+                    code=ErrorCode.INVALID_PARTITIONS, topic=name,
+                ))  # fmt: skip
         except ClientError as error:
             if isinstance(error, UnknownTopic) or not error.retriable:
                 self._fail(error)
@@ -737,6 +753,10 @@ class AsyncConsumer:
         return [TopicPartition(topic, number) for number in range(known.partition_count)]
 
     # ----------------------------------------------------------------------------------- insides
+
+    def _partition_count(self, topic: str) -> int:
+        known = self._cluster.metadata.topics.get(topic)
+        return 0 if known is None else known.partition_count
 
     def _call_for_attention(self) -> None:
         self.attention = True

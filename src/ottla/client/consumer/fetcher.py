@@ -63,8 +63,8 @@ class Fetcher:
         self._brief_wait_ms: dict[int, int] = {}
         self._again: asyncio.TimerHandle | None = None
         self._is_closed = False
-        self.is_wanted: Callable[[PartitionState], bool] = lambda state: True
-        """Whether to fetch a partition that could be fetched."""
+        self.is_wanted: Callable[[PartitionState, dict[TopicPartition, int]], bool] | None = None
+        """Whether to fetch a partition that could be, given what waits of others (priorities)."""
 
     async def close(self) -> None:
         self._is_closed = True
@@ -93,17 +93,23 @@ class Fetcher:
                 continue
             node = self._node_for(state)
             if node < 0 or state.retry_at > now:
-                self._pump_at(max(state.retry_at, now + self._config.retry_backoff_ms / 1000))
-                if node < 0:
+                if state.retry_at <= now:
+                    self._leave_alone([state])
                     self._cluster.request_refresh()
+                self._pump_at(state.retry_at)
             elif node in self._under_way:
                 continue
-            elif waiting.get(state.tp, 0) > self._config.max_partition_fetch_bytes:
-                crowded.add(node)
-            elif self.is_wanted(state):
+            elif self._has_room(state, waiting):
                 wanted[node].append(state)
+            else:
+                crowded.add(node)
         for node, states in wanted.items():
             self._fetch(node, states, node in crowded)
+
+    def _has_room(self, state: PartitionState, waiting: dict[TopicPartition, int]) -> bool:
+        if waiting.get(state.tp, 0) > self._config.max_partition_fetch_bytes:
+            return False
+        return self.is_wanted is None or self.is_wanted(state, waiting)
 
     def _node_for(self, state: PartitionState) -> int:
         if state.preferred_replica in self._cluster.metadata.nodes:

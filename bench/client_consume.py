@@ -1,0 +1,222 @@
+"""Records a second into Python: our consumer beside the others, in one run.
+
+The same for all: one topic with a few partitions, values of 100 bytes without key in batches of
+128 KB, read from the beginning without a group, fetches of at most 1 MB a partition; the watch runs
+from the first record to the last. Each client runs in a process of its own; rounds are interleaved,
+because the machine is noisy, and the best round of each counts. CPU time per record, all threads
+together, says the same with less noise.
+
+Record by record we are held to the best client that is written in Python; as tables, to ten times
+confluent-kafka's `consume`. The two numbers of a ratio are of the same round."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any
+
+from bench.client_produce import Rate
+from bench.load import create_topic, in_processes
+from bench.measure import Figure
+from ottla.testing.broker import BrokerProcess
+
+RECORDS = 500_000
+TABLE_PASSES = 8
+"""A table of so many records is read in an instant: measure several."""
+ROUNDS = 3
+PARTITIONS = 4
+VALUE = bytes(range(100))
+TOPIC = "consumed"
+BATCH_BYTES = 131_072
+FETCH_BYTES = 1_048_576
+MANY = 5_000
+"""How many records a poll may hand out."""
+TIMES_CONFLUENT = 10
+
+
+class Watch:
+    """Runs from the first record on."""
+
+    def __init__(self, records: int = RECORDS) -> None:
+        self._left = self._records = records
+        self._is_running = False
+
+    def saw(self, count: int) -> bool:
+        """Whether there are more to come."""
+        if count and not self._is_running:
+            self._is_running = True
+            self._start, self._cpu = time.perf_counter(), time.process_time()
+            self._records -= count  # what came with the first is not counted
+            self._left = self._records
+        else:
+            self._left -= count
+        return self._left > 0
+
+    def rate(self) -> Rate:
+        elapsed, cpu = time.perf_counter() - self._start, time.process_time() - self._cpu
+        return Rate(self._records / elapsed, cpu / self._records * 1e6)
+
+
+def ours(bootstrap: str, _: int) -> Rate:
+    from ottla import Consumer
+
+    watch = Watch()
+    with Consumer(bootstrap, auto_offset_reset="earliest", max_poll_records=MANY) as consumer:
+        consumer.assign([(TOPIC, number) for number in range(PARTITIONS)])
+        while watch.saw(len(consumer.poll())):
+            pass
+        return watch.rate()
+
+
+def ours_iterating(bootstrap: str, _: int) -> Rate:
+    from ottla import Consumer
+
+    watch = Watch()
+    with Consumer(bootstrap, auto_offset_reset="earliest", max_poll_records=MANY) as consumer:
+        consumer.assign([(TOPIC, number) for number in range(PARTITIONS)])
+        for _ in consumer:
+            if not watch.saw(1):
+                break
+        return watch.rate()
+
+
+def ours_async(bootstrap: str, _: int) -> Rate:
+    from ottla import AsyncConsumer
+
+    async def run() -> Rate:
+        watch = Watch()
+        async with AsyncConsumer(
+            bootstrap, auto_offset_reset="earliest", max_poll_records=MANY
+        ) as consumer:
+            consumer.assign([(TOPIC, number) for number in range(PARTITIONS)])
+            while watch.saw(len(await consumer.poll())):
+                pass
+            return watch.rate()
+
+    return _run(run)
+
+
+def ours_as_tables(bootstrap: str, _: int) -> Rate:
+    from ottla import Consumer
+
+    with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(TOPIC, number) for number in range(PARTITIONS)])
+        consumer.poll_table(60)  # the kernels are compiled, or loaded
+        watch = Watch(TABLE_PASSES * RECORDS)
+        is_going_on = True
+        while is_going_on:
+            consumer.seek_to_beginning()
+            left = RECORDS
+            while left:
+                rows = consumer.poll_table(10).num_rows
+                left -= rows
+                is_going_on = watch.saw(rows)
+        return watch.rate()
+
+
+def kafka_python(bootstrap: str, _: int) -> Rate:
+    from kafka import KafkaConsumer, TopicPartition
+
+    watch = Watch()
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, auto_offset_reset="earliest", max_poll_records=MANY
+    )
+    consumer.assign([TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
+    while watch.saw(sum(map(len, consumer.poll(timeout_ms=1000).values()))):
+        pass
+    rate = watch.rate()
+    consumer.close()
+    return rate
+
+
+def aiokafka(bootstrap: str, _: int) -> Rate:
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    async def run() -> Rate:
+        watch = Watch()
+        async with AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, auto_offset_reset="earliest", max_poll_records=MANY
+        ) as consumer:
+            consumer.assign([TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
+            while True:
+                found = await consumer.getmany(timeout_ms=1000)
+                if not watch.saw(sum(map(len, found.values()))):
+                    return watch.rate()
+
+    return _run(run)
+
+
+def confluent(bootstrap: str, _: int) -> Rate:
+    from confluent_kafka import Consumer, TopicPartition
+
+    watch = Watch()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "fetch.message.max.bytes": FETCH_BYTES,
+            "queued.max.messages.kbytes": 200_000,
+        }
+    )
+    consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
+    while watch.saw(len(consumer.consume(MANY, 1.0))):
+        pass
+    rate = watch.rate()
+    consumer.close()
+    return rate
+
+
+def _run(work: Callable[[], Coroutine[Any, Any, Rate]]) -> Rate:
+    """On the loop that suits a client best."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work())
+
+
+def fill(bootstrap: str, _: int) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "batch.size": BATCH_BYTES,
+            "batch.num.messages": 1_000_000,
+            "linger.ms": 100,
+            "queue.buffering.max.messages": RECORDS,
+        }
+    )
+    for number in range(RECORDS):
+        producer.produce(TOPIC, VALUE, partition=number // 1_000 % PARTITIONS)
+        if not number % 1_000:
+            producer.poll(0)
+    producer.flush(120)
+
+
+CLIENTS = (
+    ours, ours_iterating, ours_async, ours_as_tables, kafka_python, aiokafka, confluent,
+)  # fmt: skip
+
+
+def run() -> Iterator[Figure]:
+    with BrokerProcess() as broker:
+        create_topic(broker.bootstrap, TOPIC, PARTITIONS)
+        in_processes(1, partial(fill, broker.bootstrap))
+        rates: dict[str, list[Rate]] = {client.__name__: [] for client in CLIENTS}
+        for _ in range(ROUNDS):
+            for client in CLIENTS:
+                rates[client.__name__] += in_processes(1, partial(client, broker.bootstrap))
+    best = {name: max(rate.records_per_s for rate in found) for name, found in rates.items()}
+    for name, found in rates.items():
+        is_held = name.startswith("ours") and name != "ours_as_tables"
+        budget = best["kafka_python"] / 1000 if is_held else None
+        yield Figure(f"consume: {name}", best[name] / 1000, "thousand/s", budget, True)
+        yield Figure(f"   CPU: {name}", min(rate.cpu_us for rate in found), "µs/record")
+    ratio = max(
+        tables.records_per_s / singly.records_per_s
+        for tables, singly in zip(rates["ours_as_tables"], rates["confluent"], strict=True)
+    )
+    yield Figure("consume: tables over confluent-kafka", ratio, "times", TIMES_CONFLUENT, True)
