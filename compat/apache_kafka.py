@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -47,12 +48,20 @@ num.recovery.threads.per.data.dir=2
 class ApacheKafka:
     """As a context manager it formats its directory if it is new, starts, and stops cleanly."""
 
-    def __init__(self, java: Java, home: Path, *, node_id: int = 1) -> None:
+    def __init__(
+        self,
+        java: Java,
+        home: Path,
+        *,
+        node_id: int = 1,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
         self.home = home
         self.data_dir = home / "data"
         self.node_id = node_id
         self.port, self._controller_port = _free_ports(2)
         self._java = java
+        self._overrides = dict(overrides or {})
         self._properties = home / "server.properties"
         self._log = home / "kafka.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -76,6 +85,7 @@ class ApacheKafka:
     def write_properties(self) -> Path:
         """The server.properties that it starts with."""
         self.home.mkdir(parents=True, exist_ok=True)
+        overrides = "".join(f"{name}={value}\n" for name, value in self._overrides.items())
         self._properties.write_text(
             _PROPERTIES.format(
                 node_id=self.node_id,
@@ -84,6 +94,7 @@ class ApacheKafka:
                 controller_port=self._controller_port,
                 data_dir=self.data_dir,
             )
+            + overrides
         )
         return self._properties
 

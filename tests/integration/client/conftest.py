@@ -8,20 +8,36 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+from tests.integration.client.foreign import FOREIGN, ForeignBroker, PatientClient
 from tests.raw_client import RawClient
 
 from ottla.client.admin import Admin
+from ottla.testing.broker import BrokerProcess
 
+OWN_BROKERS = frozenset({"broker", "bootstrap", "client", "raw", "admin"})
 _numbers = count(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What a test does to a broker of its own says nothing of the foreign one."""
+    if FOREIGN is None:
+        return
+    for item in items:
+        if OWN_BROKERS.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.skip(reason="starts a broker of its own"))
+
+
 @pytest.fixture(scope="session")
-def bootstrap(request: pytest.FixtureRequest) -> str:
-    given = os.environ.get("OTTLA_TEST_BOOTSTRAP")
-    if given:
-        return given
-    started: str = request.getfixturevalue("broker").bootstrap
+def broker(request: pytest.FixtureRequest) -> BrokerProcess | ForeignBroker:
+    if FOREIGN is not None:
+        return ForeignBroker(FOREIGN)
+    started: BrokerProcess = request.getfixturevalue("broker")  # the one that this one hides
     return started
+
+
+@pytest.fixture
+def bootstrap(broker: BrokerProcess | ForeignBroker) -> str:
+    return broker.bootstrap
 
 
 @pytest.fixture
@@ -33,8 +49,13 @@ def admin(bootstrap: str) -> Iterator[Admin]:
 @pytest.fixture
 def raw(bootstrap: str) -> Iterator[RawClient]:
     host, _, port = bootstrap.rpartition(":")
-    with RawClient(int(port), host) as client:
+    with PatientClient(int(port), host) as client:
         yield client
+
+
+@pytest.fixture
+def client(raw: RawClient) -> RawClient:
+    return raw
 
 
 @pytest.fixture

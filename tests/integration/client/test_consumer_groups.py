@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from tests.integration.client.foreign import FOREIGN, ForeignBroker
 from tests.integration.groups.consumers import (
     CLIENTS,
     ConsumerProcess,
@@ -43,7 +44,10 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
+def broker() -> Iterator[BrokerProcess | ForeignBroker]:
+    if FOREIGN is not None:  # it has these overrides too
+        yield ForeignBroker(FOREIGN)
+        return
     overrides = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
     with BrokerProcess(strict=True, overrides=overrides) as process:
         with RawClient(process.port) as client:

@@ -153,7 +153,6 @@ def main() -> None:
     parser.add_argument("--strategy", default="range")
     parser.add_argument("--protocol", default="classic")
     parser.add_argument("--instance", default="")
-    parser.add_argument("--protocol", default="classic")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, stop)
     if options.client == "confluent-kafka":
