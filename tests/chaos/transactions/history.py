@@ -62,6 +62,7 @@ class Writer(threading.Thread):
     def __init__(
         self, name: str, transactional_id: str, port: int, topic: str, partitions: int, *,
         version: int, count: int, seed: int, stopping: threading.Event,
+        timeout_ms: int = 5_000,
     ) -> None:  # fmt: skip
         super().__init__(name=name, daemon=True)
         self.attempts: list[Attempt] = []
@@ -72,6 +73,7 @@ class Writer(threading.Thread):
         self._stopping = stopping
         self._number = 0
         self._id = transactional_id
+        self._timeout_ms = timeout_ms
 
     @property
     def ended(self) -> int:
@@ -106,7 +108,7 @@ class Writer(threading.Thread):
 
     def _begin(self, producer: TransactionalProducer) -> ErrorCode:
         code = producer.find_coordinator()
-        return producer.init(timeout_ms=5_000) if code is E.NONE else code
+        return producer.init(timeout_ms=self._timeout_ms) if code is E.NONE else code
 
     def _write(self, producer: TransactionalProducer, attempt: Attempt) -> None:
         batches = [

@@ -68,7 +68,7 @@ def run(
                 broker.start()
         for thread in threads:
             assert thread.error is None, thread.error
-        final = read_to_the_end(broker)
+        final = read_to_the_end_of(broker.port, PARTITIONS)
         reading.set()
         for reader in readers:
             reader.join()
@@ -78,29 +78,24 @@ def run(
         return attempts
 
 
-def read_to_the_end(broker: BrokerProcess) -> list[dict[int, bytes]]:
+def read_to_the_end_of(port: int, partitions: int) -> list[dict[int, bytes]]:
     """Everything that counts, once every transaction is over: those left open time out."""
-    with RawClient(broker.port) as client:
+    with RawClient(port) as client:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            ends = [
-                (client.list_offset(TOPIC, -1, index).offset, stable_offset(client, index))
-                for index in range(PARTITIONS)
-            ]
-            if all(end == stable for end, stable in ends):
+            answers = [fetch_committed(client, TOPIC, 0, index) for index in range(partitions)]
+            if all(
+                answer.error_code == 0 and answer.last_stable_offset == answer.high_watermark
+                for answer in answers
+            ):
                 break
             time.sleep(0.05)
         else:
-            raise AssertionError(f"transactions hang: (end, last stable offset) {ends}")
-        reader = Reader(broker.port, TOPIC, PARTITIONS, threading.Event())
+            raise AssertionError(f"transactions hang: {answers}")
+        reader = Reader(port, TOPIC, partitions, threading.Event())
         while reader.follow(client):
             pass
         return reader.given
-
-
-def stable_offset(client: RawClient, partition: int) -> int:
-    offset: int = fetch_committed(client, TOPIC, 0, partition).last_stable_offset
-    return offset
 
 
 def test_transactions_survive_kills(tmp_path: Path) -> None:
