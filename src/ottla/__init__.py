@@ -18,7 +18,7 @@ _PUBLIC = {
         "ClientClosed", "ClientError", "CommitFailed", "ConnectionLost", "DeserializationFailed",
         "InvalidConfig", "KafkaTimeout", "NoOffsetForPartition", "OffsetOutOfRange",
         "ProducerFenced", "RecordTooLarge", "SerializationFailed", "TransactionAborted",
-        "UnknownTopic", "UnsupportedVersion",
+        "TransactionFailed", "UnknownTopic", "UnsupportedVersion",
     ),
     "ottla.client.producer.blocking": ("Producer",),
     "ottla.client.producer.future": ("RecordFuture", "RecordMetadata"),

@@ -21,7 +21,8 @@ __all__ = [
     "ClientClosed", "ClientError", "CommitFailed", "ConnectionLost", "DeserializationFailed",
     "ErrorCode", "InvalidConfig", "KafkaError", "KafkaTimeout", "NoOffsetForPartition",
     "OffsetOutOfRange", "ProducerFenced", "RecordTooLarge", "SerializationFailed",
-    "TransactionAborted", "UnknownTopic", "UnsupportedVersion", "UserError", "error_for",
+    "TransactionAborted", "TransactionFailed", "UnknownTopic", "UnsupportedVersion", "UserError",
+    "error_for",
 ]  # fmt: skip
 
 
@@ -92,6 +93,13 @@ class TransactionAborted(ClientError):
     """The transaction must be aborted; the producer can go on with the next one."""
 
     default_code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class TransactionFailed(ClientError):
+    """The coordinator refuses this producer for good: close it."""
+
+    default_code = ErrorCode.INVALID_TXN_STATE
+    fatal = True
 
 
 _TYPES: dict[ErrorCode, type[ClientError]] = {

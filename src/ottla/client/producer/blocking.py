@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 from ottla.client.blocking import LoopThread
 from ottla.client.config import Profile
+from ottla.client.errors import TransactionAborted
 from ottla.client.metadata import PartitionMetadata
 from ottla.client.producer.accumulator import PartitionQueue, Reservation
 from ottla.client.producer.batch import ProducerBatch
@@ -27,6 +29,7 @@ from ottla.client.producer.intake import HeadersGiven, NeedMemory, NeedTopic
 from ottla.client.producer.partitioners import Partitioner, PartitionFunction
 from ottla.client.producer.producer import AsyncProducer
 from ottla.client.producer.table_future import TableFuture
+from ottla.client.producer.transaction import GroupMember, Offsets
 from ottla.client.serializers import Serializer
 
 
@@ -132,6 +135,48 @@ class Producer:
             batches.append(batch)
         return TableFuture(topic, batches)
 
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """`with producer.transaction(): …` commits at the end, or aborts if something is raised.
+        After TransactionAborted the block may be tried again; after an error that is `fatal` the
+        producer must be closed."""
+        self.begin_transaction()
+        try:
+            yield self
+        except BaseException:
+            self._thread.run(self._producer.abort_if_possible())
+            raise
+        try:
+            self.commit_transaction()
+        except TransactionAborted:
+            self._thread.run(self._producer.abort_if_possible())
+            raise
+
+    def begin_transaction(self) -> None:
+        self._thread.run(self._producer.begin_transaction())
+
+    def commit_transaction(self) -> None:
+        """Wait for all records to be acknowledged, and make them visible together. Raises
+        TransactionAborted if it must be aborted instead. After KafkaTimeout nobody knows: call it
+        again."""
+        self._thread.run(self._producer.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        """Drop what was not sent, and make sure that nobody sees the rest."""
+        self._thread.run(self._producer.abort_transaction())
+
+    def send_offsets(
+        self, offsets: Offsets | Any, group_metadata: GroupMember | str | Any = None
+    ) -> None:
+        """Commit a group's offsets with the transaction: `send_offsets(consumer)` for where that
+        consumer is, or a mapping of partitions to offsets and the group's id or its consumer's
+        `group_metadata()`."""
+        consumer: Any = offsets
+        if hasattr(consumer, "assignment"):
+            group_metadata = group_metadata or consumer.group_metadata()
+            offsets = {tp: consumer.position(tp) for tp in consumer.assignment()}
+        self._thread.run(self._producer.send_offsets(offsets, group_metadata))
+
     def flush(self, timeout_s: float | None = None) -> None:
         """Send everything that waits now, and wait until its fate is known; KafkaTimeout after
         `timeout_s`. Failures are told by the records' futures."""
@@ -143,7 +188,7 @@ class Producer:
 
     def close(self, timeout_s: float | None = None) -> None:
         """Send what waits, for at most `timeout_s` (as long as it takes), and end. What could not
-        be sent fails with ClientClosed."""
+        be sent fails with ClientClosed. A transaction that is open is aborted."""
         if self._thread.is_alive:
             try:
                 self._thread.run(self._producer.close(timeout_s))

@@ -48,7 +48,8 @@ class RecordFuture:
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
         """Wait likewise; the failure, or None."""
         self._wait(timeout_s)
-        return self._batch.error_of(self._index)
+        batch = self._settle()
+        return batch.error_of(self._index)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
         """Call `callback(self)` when the fate is known, in the producer's own thread (at once if it

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -25,6 +26,7 @@ from ottla.client.errors import (
     ClientClosed,
     ClientError,
     KafkaTimeout,
+    TransactionAborted,
     UnknownTopic,
 )
 from ottla.client.metadata import PartitionMetadata
@@ -38,6 +40,12 @@ from ottla.client.producer.intake import HeadersGiven, Intake, NeedMemory, NeedT
 from ottla.client.producer.partitioners import Partitioner, PartitionFunction, partitioner
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.table_future import TableFuture
+from ottla.client.producer.transaction import (
+    GroupMember,
+    Offsets,
+    Phase,
+    TransactionalIdentity,
+)
 from ottla.client.serializers import Serializer, serializer
 
 if TYPE_CHECKING:
@@ -66,7 +74,14 @@ class AsyncProducer:
             linger_s=self.config.linger_ms / 1000,
             buffer_memory=self.config.buffer_memory,
         )
-        self._identity = Identity(self.config, self._cluster) if self.config.is_idempotent else None
+        self.accumulator.is_transactional = bool(self.config.transactional_id)
+        self._transaction: TransactionalIdentity | None = None
+        self._identity: Identity | None = None
+        if self.config.transactional_id:
+            self._transaction = TransactionalIdentity(self.config, self._cluster)
+            self._identity = self._transaction
+        elif self.config.is_idempotent:
+            self._identity = Identity(self.config, self._cluster)
         self._sender = Sender(self.config, self._cluster, self.accumulator, self._identity)
         self.intake = Intake(
             self.config,
@@ -79,29 +94,38 @@ class AsyncProducer:
         )
         if self._identity is not None:
             self._identity.on_fatal = self._end
+        if self._transaction is not None:
+            self._transaction.fail_unsent = self._sender.fail_unsent
+            self._transaction.on_phase = self._phase_changed
         self._is_started = False
+        self._is_closed = False
 
     # -------------------------------------------------------------------------- start and close
 
     async def start(self) -> Self:
-        """Reach the cluster. Raises BrokersUnreachable, which names the servers."""
+        """Reach the cluster; with a `transactional.id`, fence whoever had it. Raises
+        BrokersUnreachable, which names the servers."""
         assert not self._is_started, "the producer was started already"
         await self._cluster.start(timeout_ms=self.config.max_block_ms)
+        if self._transaction is not None:
+            await self._transaction.init()
         self._is_started = True
-        self.intake.refuse(None)
+        self.intake.refuse(None if self._transaction is None else self._transaction.refusal())
         self._sender.start()
         return self
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Send what waits, for at most `timeout_s` (as long as it takes), and end. What could not
-        be sent fails with ClientClosed."""
-        if isinstance(self.intake.refusal, ClientClosed) and self._is_started:
+        be sent fails with ClientClosed. A transaction that is open is aborted."""
+        if self._is_closed:
             return
+        self._is_closed = True
         self.intake.refuse(ClientClosed("the producer is closed"))
         if self._is_started:
             try:
-                await self.flush(timeout_s)
-            except KafkaTimeout:
+                async with asyncio.timeout(timeout_s):
+                    await self._finish()
+            except (TimeoutError, ClientError):
                 pass
             finally:
                 await self._sender.close()
@@ -123,6 +147,18 @@ class AsyncProducer:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    async def _finish(self) -> None:
+        transaction = self._transaction
+        if transaction is not None and transaction.phase in (Phase.OPEN, Phase.FAILED):
+            await self.abort_transaction()
+        else:
+            await self.flush()
+
+    def _phase_changed(self) -> None:
+        assert self._transaction is not None
+        if not self._is_closed:
+            self.intake.refuse(self._transaction.refusal())
 
     def _end(self, error: ClientError) -> None:
         """A failure after which this producer can send nothing more."""
@@ -256,6 +292,62 @@ class AsyncProducer:
             **columns,
         )
 
+    # ---------------------------------------------------------------------------- transactions
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """`async with producer.transaction(): …` commits at the end, or aborts if something is
+        raised. After TransactionAborted the block may be tried again; after an error that is
+        `fatal` the producer must be closed."""
+        await self.begin_transaction()
+        try:
+            yield self
+        except BaseException:
+            await self.abort_if_possible()
+            raise
+        try:
+            await self.commit_transaction()
+        except TransactionAborted:
+            await self.abort_if_possible()
+            raise
+
+    async def begin_transaction(self) -> None:
+        await self._transactions.begin()
+
+    async def commit_transaction(self) -> None:
+        """Wait for all records to be acknowledged, and make them visible together. Raises
+        TransactionAborted if it must be aborted instead. After KafkaTimeout nobody knows: call it
+        again."""
+        await self._transactions.commit(self.flush)
+
+    async def abort_transaction(self) -> None:
+        """Drop what was not sent, and make sure that nobody sees the rest."""
+        await self._transactions.abort(self.flush)
+
+    async def send_offsets(
+        self, offsets: Offsets | Any, group_metadata: GroupMember | str | Any = None
+    ) -> None:
+        """Commit a group's offsets with the transaction: `await send_offsets(consumer)` for where
+        that consumer is, or a mapping of partitions to offsets and the group's id or its consumer's
+        `group_metadata()`."""
+        consumer: Any = offsets
+        if hasattr(consumer, "assignment"):
+            group_metadata = group_metadata or consumer.group_metadata()
+            offsets = {tp: await consumer.position(tp) for tp in consumer.assignment()}
+        await self._transactions.send_offsets(offsets, _group(group_metadata))
+
+    @property
+    def _transactions(self) -> TransactionalIdentity:
+        if self._transaction is None:
+            raise UserError("Transactions need a producer with a transactional_id.")
+        if self._is_closed and self._transaction.phase is Phase.READY:
+            raise ClientClosed("the producer is closed")
+        return self._transaction
+
+    async def abort_if_possible(self) -> None:
+        if self._transactions.phase in (Phase.OPEN, Phase.FAILED):
+            await self.abort_transaction()
+
     # ------------------------------------------------------------------------------ the rest
 
     async def flush(self, timeout_s: float | None = None) -> None:
@@ -278,6 +370,16 @@ class AsyncProducer:
         """The partitions of a topic, by their number."""
         await self.find_topic(NeedTopic(topic, None))
         return list(self._cluster.metadata.topics[topic].partitions)
+
+
+def _group(given: Any) -> GroupMember:
+    if isinstance(given, str):
+        return GroupMember(given)
+    if given is None:
+        raise UserError("Offsets need the group that they are of: its id, or `group_metadata()`.")
+    return GroupMember(
+        given.group_id, given.generation_id, given.member_id, given.group_instance_id
+    )
 
 
 def _some(batches: Iterator[EncodedBatch]) -> list[EncodedBatch]:

@@ -422,6 +422,17 @@ class Sender:
         for queue, batch in concerned:
             self._fail(queue, batch, error)
 
+    def fail_unsent(self, error: ClientError) -> None:
+        """Every batch that no broker has before it now."""
+        with self._accumulator.lock:
+            unsent = [
+                (queue, batch)
+                for batch, queue in self._accumulator.incomplete.items()
+                if not batch.in_request
+            ]
+        for queue, batch in unsent:
+            self._fail(queue, batch, error, is_fate_known=batch.attempts == 0)
+
     def fail_all(self, error: KafkaError) -> None:
         """Every batch whose fate is open."""
         with self._accumulator.lock:

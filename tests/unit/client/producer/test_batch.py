@@ -88,8 +88,19 @@ def test_a_batch_is_split_without_a_change_to_its_records(
     for part in parts:
         part.acknowledge(offset, -1)
         offset += part.count
+    assert [handle.exception(0) for handle in handles] == [None] * len(handles)
     assert [handle.result(0).offset for handle in handles] == list(range(100, offset))
     assert called == [handles[-1]]
+
+
+def test_the_failure_of_a_part_is_that_of_its_records() -> None:
+    batch = filled([(None, b"", (), 0)] * 2)
+    waiting = [RecordFuture(batch, index, 0) for index in range(2)]
+    first, second = batch.split()
+    first.acknowledge(0, -1)
+    second.fail(ClientError("second"))
+    assert waiting[0].exception(0) is None
+    assert str(waiting[1].exception(0)) == "second"
 
 
 def test_single_records_of_a_failed_batch_have_their_own_errors() -> None:

@@ -1,0 +1,469 @@
+"""A transactional producer's dealings with its coordinator.
+
+    phase        records    what may come next
+    NEW          refused    init → READY
+    READY        refused    begin → OPEN
+    OPEN         taken      commit, abort; an abortable failure → FAILED
+    FAILED       refused    abort
+    COMMITTING   refused    READY; an abortable failure → FAILED; commit again after a timeout
+    ABORTING     refused    READY; abort again after a timeout
+    FATAL        refused    close: another producer has this transactional id, or we may not use it
+
+Two protocols, by the cluster's `transaction.version`. Up to 1, a partition is added to the
+transaction before the first record goes to it (AddPartitionsToTxn, AddOffsetsToTxn); from 2 on
+(KIP-890) Produce and TxnOffsetCommit add what they touch, and every end begins a new epoch, so
+that nothing of the last transaction can reach the next. With the older one a new epoch is asked
+for after a transaction in which something failed (KIP-360).
+
+A failure is abortable, and the next transaction may succeed, unless it says that this producer
+cannot go on. After one, batches that were not sent fail with TransactionAborted at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
+
+from ottla.base.errors import ErrorCode, KafkaError, UserError
+from ottla.base.types import TopicPartition
+from ottla.client.cluster import LOST_COORDINATOR, Cluster, CoordinatorType, Purpose
+from ottla.client.errors import (
+    ClientError,
+    KafkaTimeout,
+    TransactionAborted,
+    TransactionFailed,
+    error_for,
+)
+from ottla.client.producer.accumulator import PartitionQueue
+from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.config import ProducerConfig
+from ottla.client.producer.identity import Identity
+from ottla.wire.api import Api
+
+logger = logging.getLogger(__name__)
+
+FEATURE = "transaction.version"
+FIRST_IMPLICIT = 2
+"""Of the feature: partitions are added implicitly."""
+FIRST_BUMPING_END_TXN = 5
+FIRST_BUMPING_INIT = 3
+LAST_EXPLICIT_ADD_PARTITIONS = 3
+"""Later versions are the brokers' own."""
+LAST_EXPLICIT_END_TXN = 4
+LAST_EXPLICIT_OFFSET_COMMIT = 4
+FIRST_OFFSET_COMMIT_WITH_MEMBER = 3
+CONCURRENT_PAUSE_S = 0.02
+"""The last transaction's markers are still being written: it will not take long."""
+
+_FATAL = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+    }
+)
+_ABORTABLE_IN_PRODUCE = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
+"""From a partition's leader these may be about the last transaction; the coordinator knows."""
+
+
+class Phase(Enum):
+    NEW = "has not been initialised"
+    READY = "has no transaction open"
+    OPEN = "has a transaction open"
+    FAILED = "has a transaction that must be aborted"
+    COMMITTING = "is committing"
+    ABORTING = "is aborting"
+    FATAL = "cannot go on"
+
+
+class GroupMember(NamedTuple):
+    """What a consumer's `group_metadata()` is like."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+class OffsetToCommit(NamedTuple):
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+Offsets: TypeAlias = Mapping[TopicPartition, Any]
+"""Partition -> offset, or what has `offset`, `metadata` and `leader_epoch`."""
+
+
+class TransactionalIdentity(Identity):
+    def __init__(self, config: ProducerConfig, cluster: Cluster) -> None:
+        super().__init__(config, cluster)
+        self.phase = Phase.NEW
+        self.failure: ClientError | None = None
+        """Why the transaction must be aborted, or the producer cannot go on."""
+        self.on_phase: Callable[[], None] = lambda: None
+        self.fail_unsent: Callable[[ClientError], None] = lambda error: None
+        self._id = config.transactional_id
+        self._is_implicit = False
+        self._added: set[TopicPartition] = set()
+        self._to_add: dict[TopicPartition, None] = {}
+        self._adding: asyncio.Task[None] | None = None
+        self._groups: set[str] = set()
+        self._has_begun = False
+        """The coordinator may know of this transaction."""
+        self._must_bump = False
+
+    @property
+    def is_old_transaction(self) -> bool:  # type: ignore[override]
+        return not self._is_implicit
+
+    # --------------------------------------------------------------------------------- phases
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self.on_phase()
+        self.on_change()
+
+    def _require(self, *phases: Phase) -> None:
+        if self.phase in phases:
+            return
+        if self.phase is Phase.FATAL:
+            assert self.failure is not None
+            raise self.failure
+        if self.phase is Phase.FAILED:
+            raise self._must_abort()
+        raise UserError(f"The producer {self.phase.value}.")
+
+    def refusal(self) -> BaseException | None:
+        """Why a record cannot be taken now."""
+        if self.phase is Phase.OPEN:
+            return None
+        if self.phase is Phase.FATAL:
+            return self.failure
+        if self.phase is Phase.FAILED:
+            return self._must_abort()
+        return UserError(f"The producer {self.phase.value}: begin a transaction first.")
+
+    def _must_abort(self) -> TransactionAborted:
+        aborted = TransactionAborted(f"the transaction must be aborted: {self.failure}")
+        aborted.__cause__ = self.failure
+        return aborted
+
+    def _fail(self, error: KafkaError, *, in_produce: bool = False) -> ClientError:
+        """Take note of a failure; what the caller is to raise."""
+        is_fatal = error.code in _FATAL and not (in_produce and error.code in _ABORTABLE_IN_PRODUCE)
+        if not is_fatal:
+            if self.phase in (Phase.OPEN, Phase.COMMITTING):
+                self.failure = _as_client_error(error)
+                self._enter(Phase.FAILED)
+            return self._must_abort()
+        failure = _as_client_error(error)
+        if not failure.fatal and error.code not in (
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ):
+            failure = TransactionFailed(str(error), code=error.code)
+            failure.__cause__ = error
+        self.failure = failure
+        self._enter(Phase.FATAL)
+        self.on_fatal(failure)
+        return failure
+
+    # ---------------------------------------------------------------------------------- calls
+
+    async def init(self) -> None:
+        """Take over the transactional id: whoever has it is fenced, and what it left open is
+        aborted."""
+        self._require(Phase.NEW)
+        try:
+            await self._init_producer()
+        except ClientError as error:
+            if error.code in _FATAL:
+                raise self._fail(error) from error
+            raise
+        self._enter(Phase.READY)
+
+    async def begin(self) -> None:
+        self._require(Phase.READY)
+        await self._learn_version()
+        self.failure = None
+        self._has_begun = self._must_bump = False
+        self._enter(Phase.OPEN)
+
+    async def commit(self, flush: Callable[[], Any]) -> None:
+        self._require(Phase.OPEN, Phase.COMMITTING)
+        self._enter(Phase.COMMITTING)
+        await flush()
+        self._require(Phase.COMMITTING)
+        await self._end(committed=True)
+
+    async def abort(self, settle: Callable[[], Any]) -> None:
+        self._require(Phase.OPEN, Phase.FAILED, Phase.ABORTING)
+        self._must_bump = self._must_bump or self.phase is Phase.FAILED
+        self._enter(Phase.ABORTING)
+        self.fail_unsent(TransactionAborted("the transaction was aborted"))
+        await settle()
+        self._require(Phase.ABORTING)
+        await self._end(committed=False)
+
+    async def _end(self, *, committed: bool) -> None:
+        if self._adding is not None:
+            await asyncio.gather(self._adding, return_exceptions=True)
+        if self._has_begun:
+            try:
+                await self._end_txn(committed)
+            except KafkaTimeout:
+                raise  # nobody knows: the same may be asked again
+            except ClientError as error:
+                raise self._fail(error) from error
+        self._added.clear()
+        self._to_add.clear()
+        self._groups.clear()
+        for queue in self._unresolved:
+            queue.sequences.unresolved_sequence = None
+        self._unresolved.clear()
+        self._enter(Phase.READY)
+
+    async def _end_txn(self, committed: bool) -> None:
+        body = {**self._who(), "committed": committed}
+        if self._is_implicit:
+            answer = await self._coordinate(Api.END_TXN, body, min_version=FIRST_BUMPING_END_TXN)
+            if answer.producer_id >= 0:
+                self.sequences.set_producer_id(answer.producer_id, answer.producer_epoch)
+            return
+        await self._coordinate(Api.END_TXN, body, max_version=LAST_EXPLICIT_END_TXN)
+        if self._must_bump:
+            await self._init_producer(bump=True)
+
+    async def _init_producer(self, *, bump: bool = False) -> None:
+        timeout_ms = self._config.transaction_timeout_ms
+        body = {"transactional_id": self._id, "transaction_timeout_ms": timeout_ms}
+        if bump:
+            sequences = self.sequences
+            body |= {
+                "producer_id": sequences.producer_id,
+                "producer_epoch": sequences.producer_epoch,
+            }
+        answer = await self._coordinate(
+            Api.INIT_PRODUCER_ID, body, min_version=FIRST_BUMPING_INIT if bump else 0
+        )
+        self.sequences.set_producer_id(answer.producer_id, answer.producer_epoch)
+
+    async def _learn_version(self) -> None:
+        """Which protocol the cluster has; it may have been upgraded since the last time."""
+        kind = CoordinatorType.TRANSACTION
+
+        async def ask() -> int:
+            node = await self._cluster.coordinator(kind, self._id)
+            try:
+                connection = await self._cluster.connection(node, Purpose.COORDINATION)
+            except ClientError:
+                self._cluster.forget_coordinator(kind, self._id)
+                raise
+            return connection.finalized_features.get(FEATURE, 0)
+
+        level = await self._cluster.retrying(
+            ask, timeout_ms=self._config.max_block_ms, what="reaching the transaction coordinator"
+        )
+        self._is_implicit = level >= FIRST_IMPLICIT
+
+    # -------------------------------------------------------------------------------- offsets
+
+    async def send_offsets(self, offsets: Offsets, group: GroupMember) -> None:
+        """Commit a group's offsets with the transaction."""
+        self._require(Phase.OPEN)
+        if not offsets:
+            return
+        try:
+            if not self._is_implicit and group.group_id not in self._groups:
+                await self._coordinate(
+                    Api.ADD_OFFSETS_TO_TXN, {**self._who(), "group_id": group.group_id}
+                )
+                self._groups.add(group.group_id)
+            self._has_begun = True
+            await self._commit_offsets(offsets, group)
+        except ClientError as error:
+            raise self._fail(error) from error
+
+    async def _commit_offsets(self, offsets: Offsets, group: GroupMember) -> None:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for (topic, partition), given in offsets.items():
+            told = OffsetToCommit(given) if isinstance(given, int) else given
+            topics.setdefault(topic, []).append(
+                {
+                    "partition_index": partition,
+                    "committed_offset": told.offset,
+                    "committed_leader_epoch": getattr(told, "leader_epoch", -1),
+                    "committed_metadata": told.metadata,
+                }
+            )
+        body = {
+            **self._who(),
+            "group_id": group.group_id,
+            "generation_id": group.generation_id,
+            "member_id": group.member_id,
+            "group_instance_id": group.group_instance_id,
+            "topics": [{"name": name, "partitions": each} for name, each in topics.items()],
+        }
+        await self._coordinate(
+            Api.TXN_OFFSET_COMMIT,
+            body,
+            coordinator=(CoordinatorType.GROUP, group.group_id),
+            code_of=_first_partition_error,
+            min_version=FIRST_OFFSET_COMMIT_WITH_MEMBER if group.member_id else 0,
+            max_version=None if self._is_implicit else LAST_EXPLICIT_OFFSET_COMMIT,
+        )
+
+    # ----------------------------------------------------------------------- what may be sent
+
+    def prepare(self) -> bool:
+        if self.phase in (Phase.FAILED, Phase.ABORTING):
+            self.fail_unsent(TransactionAborted("the transaction was aborted"))
+        if self.phase not in (Phase.OPEN, Phase.COMMITTING):
+            return False
+        for queue in list(self._unresolved):
+            if not self.sequences.resolve(queue.sequences):
+                self._fail(KafkaTimeout("it is not known whether some records were written"))
+                return False
+            if queue.sequences.unresolved_sequence is None:
+                del self._unresolved[queue]
+        if self._to_add and self._adding is None:
+            self._adding = asyncio.create_task(self._add_partitions())
+        return True
+
+    def may_send(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        if not super().may_send(queue, batch):
+            return False
+        partition = TopicPartition(queue.topic, queue.partition)
+        if self._is_implicit or partition in self._added:
+            self._has_begun = True
+            return True
+        if partition not in self._to_add:
+            self._to_add[partition] = None
+            self.on_change()
+        return False
+
+    async def _add_partitions(self) -> None:
+        """Those that wait, together."""
+        wanted = list(self._to_add)
+        topics: dict[str, list[int]] = {}
+        for topic, partition in wanted:
+            topics.setdefault(topic, []).append(partition)
+        body = {
+            "v3_and_below_transactional_id": self._id,
+            "v3_and_below_producer_id": self.sequences.producer_id,
+            "v3_and_below_producer_epoch": self.sequences.producer_epoch,
+            "v3_and_below_topics": [
+                {"name": name, "partitions": partitions} for name, partitions in topics.items()
+            ],
+        }
+        self._has_begun = True
+        try:
+            await self._coordinate(
+                Api.ADD_PARTITIONS_TO_TXN,
+                body,
+                code_of=_first_added_error,
+                max_version=LAST_EXPLICIT_ADD_PARTITIONS,
+            )
+            self._added.update(wanted)
+        except ClientError as error:
+            self._fail(error)
+        finally:
+            self._adding = None
+            for added in wanted:
+                self._to_add.pop(added, None)
+        self.on_change()
+
+    def failed(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: ClientError,
+        *,
+        surely_not_written: bool,
+    ) -> None:
+        self.sequences.failed(
+            queue.sequences, batch, error.code, surely_not_written=surely_not_written
+        )
+        if queue.sequences.unresolved_sequence is not None:
+            self._unresolved[queue] = None
+        self._must_bump = self._must_bump or batch.has_sequence
+        if self.phase in (Phase.OPEN, Phase.COMMITTING):
+            self._fail(error, in_produce=True)
+
+    # -------------------------------------------------------------------------------- asking
+
+    def _who(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self._id,
+            "producer_id": self.sequences.producer_id,
+            "producer_epoch": self.sequences.producer_epoch,
+        }
+
+    async def _coordinate(
+        self,
+        api: Api,
+        body: dict[str, Any],
+        *,
+        coordinator: tuple[CoordinatorType, str] | None = None,
+        code_of: Callable[[Any], int] = lambda answer: int(answer.error_code),
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> Any:
+        """Ask a coordinator until it answers; raises what it refuses with."""
+        kind, key = coordinator or (CoordinatorType.TRANSACTION, self._id)
+
+        async def attempt() -> Any:
+            while True:
+                answer = await self._cluster.call_coordinator(
+                    kind, key, api, body, min_version=min_version, max_version=max_version
+                )
+                code = code_of(answer)
+                if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+                    await asyncio.sleep(CONCURRENT_PAUSE_S)
+                    continue
+                if code in LOST_COORDINATOR:
+                    self._cluster.forget_coordinator(kind, key)
+                if code:
+                    raise error_for(code)
+                return answer
+
+        what = f"{api.name} for {self._id}"
+        return await self._cluster.retrying(
+            attempt, timeout_ms=self._config.max_block_ms, what=what
+        )
+
+    async def close(self) -> None:
+        if self._adding is not None:
+            self._adding.cancel()
+            await asyncio.gather(self._adding, return_exceptions=True)
+
+
+def _as_client_error(error: KafkaError) -> ClientError:
+    return error if isinstance(error, ClientError) else error_for(error.code, str(error))
+
+
+def _first_partition_error(answer: Any) -> int:
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            if partition.error_code:
+                return int(partition.error_code)
+    return 0
+
+
+def _first_added_error(answer: Any) -> int:
+    """The first that says something: others may only say that it was not attempted."""
+    codes = [
+        int(partition.partition_error_code)
+        for topic in answer.results_by_topic_v3_and_below
+        for partition in topic.results_by_partition
+    ]
+    told = [code for code in codes if code not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
+    return told[0] if told else 0
