@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import Message
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from ottla import (
     AsyncProducer,
@@ -19,6 +20,7 @@ from ottla import (
     BufferFull,
     ClientClosed,
     InvalidConfig,
+    KafkaTimeout,
     PriorityPartitioner,
     Producer,
     RecordFuture,
@@ -63,17 +65,16 @@ def read(broker: BrokerProcess, topic: str, partitions: int = 1, count: int = 1)
 
 def test_a_record_is_read_back_as_it_was_sent(broker: BrokerProcess, topic: str) -> None:
     headers = [("a", b"1"), ("a", b"2"), ("null", None), ("é", b"")]
+    timestamp = int(time.time() * 1000) - 12_345
     with Producer(broker.bootstrap) as producer:
-        future = producer.send(
-            topic, b"value", key=b"key", headers=headers, timestamp=1234567890123
-        )
+        future = producer.send(topic, b"value", key=b"key", headers=headers, timestamp=timestamp)
         metadata = future.result(TIMEOUT_S)
-        assert metadata == (topic, 0, 0, 1234567890123)
+        assert metadata == (topic, 0, 0, timestamp)
         producer.send(topic, None, key=b"tombstone")
         producer.send(topic, "text", headers={"from": "mapping"})
     first, second, third = read(broker, topic, count=3)
     assert (first.key(), first.value(), first.headers()) == (b"key", b"value", headers)
-    assert first.timestamp()[1] == 1234567890123
+    assert first.timestamp()[1] == timestamp
     assert (second.key(), second.value()) == (b"tombstone", None)
     assert (third.value(), third.headers()) == (b"text", [("from", b"mapping")])
 
@@ -256,6 +257,63 @@ def test_a_batch_that_the_topic_finds_too_large_is_split(broker: BrokerProcess, 
         assert [future.result(0).offset for future in futures + after] == list(range(100))
         assert isinstance(too_large.exception(0), RecordTooLarge)
     assert [message.value() for message in read(broker, topic, count=100)] == values + values
+
+
+def test_records_that_no_broker_takes_fail_after_the_delivery_timeout() -> None:
+    with BrokerProcess() as broker:
+        producer = Producer(
+            broker.bootstrap, delivery_timeout_ms=1_500, request_timeout_ms=1_000, linger_ms=0,
+            reconnect_backoff_max_ms=100,
+        )  # fmt: skip
+        producer.send("t", b"first").result(TIMEOUT_S)
+        broker.kill()
+        futures = [producer.send("t", b"%d" % number) for number in range(3)]
+        for future in futures:
+            failure = future.exception(TIMEOUT_S)
+            assert isinstance(failure, KafkaTimeout)
+            assert (failure.topic, failure.partition) == ("t", 0)
+        broker.start()
+        producer.send("t", b"last").result(TIMEOUT_S)
+        producer.close(TIMEOUT_S)
+        values = [message.value() for message in read(broker, "t", count=2)]
+    assert values == [b"first", b"last"]
+
+
+def test_a_topic_that_is_deleted_and_created_anew_is_written_to(
+    broker: BrokerProcess, topic: str
+) -> None:
+    create(broker, topic, 2)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    with Producer(broker.bootstrap, retry_backoff_ms=20) as producer:
+        for _ in range(3):
+            producer.send(topic, b"old", partition=1).result(TIMEOUT_S)
+        admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+        create(broker, topic, 2)
+        for number in range(3):
+            producer.send(topic, b"new %d" % number, partition=1).result(TIMEOUT_S)
+    values = [message.value() for message in read(broker, topic, 2, count=3)]
+    assert values == [b"new 0", b"new 1", b"new 2"]
+
+
+def test_partitions_that_are_added_are_used(broker: BrokerProcess, topic: str) -> None:
+    create(broker, topic, 1)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    with Producer(broker.bootstrap) as producer:
+        producer.send(topic, b"").result(TIMEOUT_S)
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(TIMEOUT_S)
+        assert producer.send(topic, b"", partition=2).result(TIMEOUT_S).partition == 2
+
+
+def test_a_broker_that_forgot_the_producer_is_told_anew(broker: BrokerProcess, topic: str) -> None:
+    """Records deleted up to the end take the producer's state with them."""
+    create(broker, topic, 1)
+    with Producer(broker.bootstrap) as producer:
+        for number in range(5):
+            producer.send(topic, b"%d" % number).result(TIMEOUT_S)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        deleted = admin.delete_records([ConfluentPartition(topic, 0, 5)])
+        next(iter(deleted.values())).result(TIMEOUT_S)
+        assert producer.send(topic, b"more").result(TIMEOUT_S).offset == 5
 
 
 # -------------------------------------------------------------------------------- both worlds

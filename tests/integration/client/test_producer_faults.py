@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.integration.client.cutting_proxy import CuttingProxy
 
 from ottla import Producer
+from ottla.client.producer import transaction
 from ottla.testing.broker import BrokerProcess
 
 TIMEOUT_S = 60
@@ -151,6 +152,63 @@ def test_two_hundred_random_runs(place: Place) -> None:
 def test_thirty_random_runs_with_killed_brokers(own_place: Place) -> None:
     for seed in range(3000, 3030):
         run_with_cuts(own_place, seed, kills=2)
+
+
+def run_transactions(place: Place, seed: int) -> None:
+    """Transactions while the proxy cuts: committed ones are seen whole, once and in order, others
+    not at all."""
+    chance = random.Random(seed)
+    topic = f"transactions-{seed}-{next(_topics)}"
+    place.proxy.cut(None)
+    committed: dict[int, list[bytes]] = {0: [], 1: []}
+    with Producer(
+        place.proxy.bootstrap,
+        transactional_id=topic,
+        batch_size=200,
+        linger_ms=1,
+        retry_backoff_ms=1,
+        retry_backoff_max_ms=20,
+        reconnect_backoff_ms=1,
+        reconnect_backoff_max_ms=10,
+    ) as producer:
+        producer.partitions_for(topic)
+        place.proxy.cut(chance.choice([1_000, 3_000]), seed)
+        for number in range(chance.randint(5, 20)):
+            records = [
+                (chance.randrange(2), b"%d-%d" % (number, index))
+                for index in range(chance.randrange(1, 60))
+            ]
+            is_aborted = chance.random() < 0.3
+            producer.begin_transaction()
+            for partition, value in records:
+                producer.send(topic, value, partition=partition)
+            if is_aborted:
+                producer.abort_transaction()
+                continue
+            producer.commit_transaction()
+            for partition, value in records:
+                committed[partition].append(value)
+        place.proxy.cut(None)
+    assert read(place.proxy.bootstrap, topic) == committed, f"seed {seed}"
+
+
+@pytest.mark.parametrize("first_implicit", [2, 99])
+def test_transactions_over_connections_that_are_cut(
+    place: Place, first_implicit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction, "FIRST_IMPLICIT", first_implicit)
+    for seed in range(2):
+        run_transactions(place, seed)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("first_implicit", [2, 99])
+def test_fifty_random_runs_of_transactions(
+    place: Place, first_implicit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction, "FIRST_IMPLICIT", first_implicit)
+    for seed in range(4000, 4050):
+        run_transactions(place, seed)
 
 
 _KILLED = """
