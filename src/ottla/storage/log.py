@@ -309,8 +309,11 @@ class Log:
             offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait
         )
 
-    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTxn]:
-        return self._reader.aborted_transactions(first_offset, end_offset)
+    def aborted_transactions(
+        self, first_offset: int, end_offset: int, *, wait: bool = True
+    ) -> list[AbortedTxn]:
+        """Those that touch the range. WouldBlock as `read` does."""
+        return self._reader.aborted_transactions(first_offset, end_offset, wait=wait)
 
     def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
         """The first record at or after `timestamp`. May wait for the disk."""

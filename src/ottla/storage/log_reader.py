@@ -22,7 +22,7 @@ from ottla.base.types import TopicPartition
 from ottla.storage.epoch_cache import LeaderEpochCache
 from ottla.storage.flush import FlushGate
 from ottla.storage.scan import Expected, verified_prefix
-from ottla.storage.segment import Segment
+from ottla.storage.segment import Segment, WouldBlock
 from ottla.storage.txn_index import AbortedTxn
 from ottla.wire.records.batch import HEADER_SIZE, BatchHeader, read_header
 from ottla.wire.records.errors import BatchError, CorruptBatch
@@ -210,9 +210,15 @@ class LogReader:
                 if oldest is not self._log.segments[-1]:
                     oldest.unload()
 
-    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTxn]:
+    def aborted_transactions(
+        self, first_offset: int, end_offset: int, *, wait: bool = True
+    ) -> list[AbortedTxn]:
+        """Those that touch the range. WouldBlock if `wait` is false and the disk would have to be
+        waited for."""
         found: list[AbortedTxn] = []
         for segment in segments_from(self._log.segments, first_offset):
+            if not wait and not segment.txn_index.is_loaded:
+                raise WouldBlock
             entries, is_complete = segment.txn_index.overlapping(first_offset, end_offset)
             found += entries
             if is_complete:

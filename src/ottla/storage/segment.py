@@ -85,6 +85,8 @@ class Segment:
         self.offset_index = OffsetIndex(fs, self._path("index"), base_offset, new=new)
         self.time_index = TimeIndex(fs, self._path("timeindex"), base_offset, new=new)
         self.txn_index = TransactionIndex(fs, self._path("txnindex"))
+        if new:
+            self.txn_index.reset()
         self.size = 0 if new else fs.size(self.file.path)
         self.created_ms = created_ms
         self.bytes_since_index_entry = 0

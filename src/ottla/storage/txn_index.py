@@ -10,7 +10,9 @@ the file is synced whenever the log is."""
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable
+from operator import attrgetter
 from threading import Lock
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ from ottla.base.ports import FileSystem
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
+_last_offset = attrgetter("last_offset")
 
 
 class AbortedTxn(NamedTuple):
@@ -52,6 +55,11 @@ class TransactionIndex:
         except OSError:
             pass
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether `entries` need not be read from disk."""
+        return self._entries is not None
+
     def entries(self) -> list[AbortedTxn]:
         if self._entries is None:
             self._entries = list(self._read())
@@ -60,9 +68,9 @@ class TransactionIndex:
 
     def overlapping(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTxn], bool]:
         """(those that touch [first_offset, end_offset), whether no later segment has more)."""
-        found = []
-        for entry in self.entries():
-            if entry.last_offset >= first_offset and entry.first_offset < end_offset:
+        found, entries = [], self.entries()
+        for entry in entries[bisect_left(entries, first_offset, key=_last_offset) :]:
+            if entry.first_offset < end_offset:
                 found.append(entry)
             if entry.last_stable_offset >= end_offset:
                 return found, True

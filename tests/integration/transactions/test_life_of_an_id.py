@@ -69,6 +69,16 @@ def test_nothing_of_the_old_transaction_can_be_written_behind_its_marker(
     assert read_committed(client, topic) == [b"in time"]
 
 
+def test_in_version_2_a_producer_begins_with_sequence_0(client: RawClient, topic: str) -> None:
+    client.create_topic(topic)
+    producer = TransactionalProducer(client).begin()
+    assert producer.produce(topic, b"second", base_sequence=1) is E.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.produce(topic, b"first", base_sequence=0) is E.NONE
+    assert producer.produce(topic, b"second", base_sequence=1) is E.NONE
+    assert producer.end() is E.NONE
+    assert read_committed(client, topic) == [b"first", b"second"]
+
+
 def test_a_late_batch_of_version_1_cannot_hang_the_partition(client: RawClient, topic: str) -> None:
     client.create_topic(topic)
     producer = TransactionalProducer(client).begin()

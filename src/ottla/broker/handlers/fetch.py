@@ -303,7 +303,7 @@ class Fetch:
         )
         body["records"] = found.records
         if self._committed_only:
-            aborted = log.aborted_transactions(wanted.fetch_offset, found.next_offset)
+            aborted = log.aborted_transactions(wanted.fetch_offset, found.next_offset, wait=wait)
             body["aborted_transactions"] = [
                 {"producer_id": txn.producer_id, "first_offset": txn.first_offset}
                 for txn in aborted

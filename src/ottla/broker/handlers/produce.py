@@ -47,6 +47,7 @@ _ALLOWED_ACKS = (0, 1, ACKS_ALL)
 NO_OFFSET = -1
 _NOTHING_PREPARED: Mapping[int, PreparedBatch | KafkaError] = {}
 _FIRST_WITH_ZSTD = 7
+_FIRST_OF_VERSION_2 = 12
 INLINE_RECORDS_BYTES = 4_096
 """Looking into a batch of this size is done before a thread could be woken."""
 
@@ -98,6 +99,8 @@ def _handle_transactional(
         keys,
         produce_operation(context.api_version),
     )
+    if context.api_version >= _FIRST_OF_VERSION_2:
+        refused = {**_refuse_out_of_order(broker, batches), **refused}
     forbidden = admission.check()
     if forbidden and admission.can_add(forbidden):
         _keep_records(request)
@@ -135,6 +138,26 @@ def _transactional_batches(request: Any) -> list[tuple[TopicPartition, Any, Prod
                 producer = Producer(header.producer_id, header.producer_epoch)
                 found.append((TopicPartition(topic.name, data.index), data, producer))
     return found
+
+
+def _refuse_out_of_order(
+    broker: Broker, batches: list[tuple[TopicPartition, Any, Producer]]
+) -> dict[int, KafkaError]:
+    """In version 2 every transaction has an epoch of its own, so that a producer which is new to a
+    partition begins with sequence 0: anything else is the later one of two batches that changed
+    places on their way (KIP-890)."""
+    refused = {}
+    for key, data, producer in batches:
+        partition = broker.partitions.get(key)
+        if partition is None or producer.id in partition.log.producers.producers:
+            continue
+        sequence = read_header(data.records).base_sequence
+        if sequence > 0:
+            refused[id(data)] = KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer.id} is new to {key} and sent sequence {sequence} first",
+            )
+    return refused
 
 
 def _refuse(
