@@ -17,6 +17,7 @@ NAMES = (
     "client_produce",
     "client_consume",
     "transactions",
+    "groups",
 )
 
 

@@ -1,0 +1,296 @@
+"""Groups: what heartbeats cost, how long a commit takes, how soon many groups are loaded.
+
+Each member has a connection of its own, as real ones do, and sends what real ones send when nothing
+happens: heartbeats, at the default interval, each at its own time."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any
+
+from bench.load import in_processes
+from bench.measure import Figure, cpu_seconds, resident_bytes
+from ottla.core.group.embedded_protocol import write_assignment
+from ottla.testing.broker import BrokerProcess
+from ottla.wire import codec
+
+GROUPS, MEMBERS = 200, 5
+CLASSIC_INTERVAL_S, CONSUMER_INTERVAL_S = 3.0, 5.0
+MEASURED_S = 10.0
+COMMITTERS, COMMITS = 4, 1_000
+ROUNDS = 5
+"""Of commits and restarts; the best counts, for what else the machine does is not the broker's."""
+MANY = 10_000
+MADE_AT_ONCE, JOINED_AT_ONCE = 64, 25
+"""How many groups are made at a time, of one member and of many."""
+TOPIC = "t"
+PARTITIONS = 10
+DELAY = "group.initial.rebalance.delay.ms"
+
+_JOIN, _SYNC, _HEARTBEAT, _COMMIT, _LIST = (11, 9), (14, 5), (12, 4), (8, 9), (16, 5)
+_FIND, _CREATE, _CONSUMER = (10, 0), (19, 7), (68, 1)
+_SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+LOAD_IN_PROGRESS = 14
+
+
+def run() -> Iterator[Figure]:
+    for name, join, interval_s in (
+        ("classic", _join_classic, CLASSIC_INTERVAL_S),
+        ("consumer", _join_consumer, CONSUMER_INTERVAL_S),
+    ):
+        with BrokerProcess(overrides={DELAY: "100"}) as broker:
+            share, p99_ms = asyncio.run(_heartbeats_and_commits(broker, join, interval_s))
+        members = f"{GROUPS} {name} groups of {MEMBERS}"
+        yield Figure(f"{members}: heartbeats", share * 100, "% of a core", budget=10)
+        yield Figure("… commit p99 beside them", p99_ms, "ms", budget=10)
+    with BrokerProcess(overrides={DELAY: "0"}) as broker:
+        asyncio.run(_make_many(broker))
+        yield Figure(f"{MANY} groups, resident", resident_bytes(broker.pid) / 1_000_000, "MB")
+        taken = min(_restart_s(broker) for _ in range(ROUNDS))
+        yield Figure(f"{MANY} groups after a kill", taken, "s", budget=5)
+
+
+def _restart_s(broker: BrokerProcess) -> float:
+    broker.kill()
+    start = time.monotonic()
+    broker.start()
+    asyncio.run(_wait_until_loaded(broker))
+    return time.monotonic() - start
+
+
+# ------------------------------------------------------------------------------------- connections
+
+
+class Connection:
+    """One request at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def open(cls, broker: BrokerProcess) -> Connection:
+        return cls(*await asyncio.open_connection("127.0.0.1", broker.port))
+
+    async def ask(self, api: tuple[int, int], **body: Any) -> Any:
+        self._writer.write(b"".join(codec.encode_request(*api, 1, "bench", body)))
+        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+        return codec.decode_response(*api, memoryview(await self._reader.readexactly(size)))[1]
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def _prepare(broker: BrokerProcess) -> None:
+    connection = await Connection.open(broker)
+    topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
+    await connection.ask(_CREATE, topics=[topic], timeout_ms=5_000)
+    await connection.ask(_FIND, key="any")
+    connection.close()
+
+
+# ------------------------------------------------------------------------------------------ members
+
+
+class Member:
+    """Joined; `beat` sends one heartbeat."""
+
+    def __init__(self, connection: Connection, beat: Callable[[], Awaitable[None]]) -> None:
+        self.connection, self.beat = connection, beat
+
+
+Join = Callable[[BrokerProcess, str, int], Coroutine[Any, Any, list[Member]]]
+
+
+async def _join_classic(broker: BrokerProcess, group: str, size: int) -> list[Member]:
+    """A stable classic group."""
+    connections = [await Connection.open(broker) for _ in range(size)]
+    asked = {
+        "group_id": group,
+        "session_timeout_ms": 45_000,
+        "rebalance_timeout_ms": 60_000,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": _SUBSCRIPTION}],
+    }
+    ids = [(await each.ask(_JOIN, **asked, member_id="")).member_id for each in connections]
+    joined = await asyncio.gather(
+        *(each.ask(_JOIN, **asked, member_id=id) for each, id in zip(connections, ids, strict=True))
+    )
+    generation = {each.generation_id for each in joined}
+    assert len(generation) == 1, "they are in one generation"
+    share = write_assignment(0, {TOPIC: range(PARTITIONS // size)})
+    given = [{"member_id": id, "assignment": share} for id in ids]
+    await asyncio.gather(
+        *(
+            each.ask(
+                _SYNC, group_id=group, generation_id=answer.generation_id,
+                member_id=answer.member_id, protocol_type="consumer", protocol_name="range",
+                assignments=given if answer.members else [],
+            )
+            for each, answer in zip(connections, joined, strict=True)
+        )
+    )  # fmt: skip
+
+    def member(connection: Connection, member_id: str) -> Member:
+        async def beat() -> None:
+            answer = await connection.ask(
+                _HEARTBEAT, group_id=group, generation_id=min(generation), member_id=member_id
+            )
+            assert answer.error_code == 0, answer
+
+        return Member(connection, beat)
+
+    return [member(each, id) for each, id in zip(connections, ids, strict=True)]
+
+
+async def _join_consumer(broker: BrokerProcess, group: str, size: int) -> list[Member]:
+    members = [await _consumer_member(broker, group) for _ in range(size)]
+    for _ in range(4):
+        for each in members:
+            await each.beat()
+    return members
+
+
+async def _consumer_member(broker: BrokerProcess, group: str) -> Member:
+    connection = await Connection.open(broker)
+    known: dict[str, Any] = {"group_id": group, "member_id": str(uuid.uuid4())}
+    answer = await connection.ask(
+        _CONSUMER, **known, member_epoch=0, rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[TOPIC], topic_partitions=[],
+    )  # fmt: skip
+    epoch, owned = answer.member_epoch, _owned(answer)
+    was_told = True
+
+    async def beat() -> None:
+        nonlocal epoch, owned, was_told
+        fields = {"topic_partitions": owned} if was_told else {"topic_partitions": None}
+        answer = await connection.ask(_CONSUMER, **known, member_epoch=epoch, **fields)
+        assert answer.error_code == 0, answer
+        epoch, was_told = answer.member_epoch, answer.assignment is not None
+        if was_told:
+            owned = _owned(answer)
+
+    return Member(connection, beat)
+
+
+def _owned(answer: Any) -> list[dict[str, Any]]:
+    return [
+        {"topic_id": each.topic_id, "partitions": each.partitions}
+        for each in answer.assignment.topic_partitions
+    ]
+
+
+# ----------------------------------------------------------------------------- heartbeats, commits
+
+
+async def _heartbeats_and_commits(
+    broker: BrokerProcess, join: Join, interval_s: float
+) -> tuple[float, float]:
+    """The share of a core that heartbeats take, and the 99th percentile of commits beside them."""
+    await _prepare(broker)
+    members: list[Member] = []
+    for start in range(0, GROUPS, JOINED_AT_ONCE):
+        numbers = range(start, min(start + JOINED_AT_ONCE, GROUPS))
+        joined = await asyncio.gather(
+            *(join(broker, f"group-{number}", MEMBERS) for number in numbers)
+        )
+        members += (member for group in joined for member in group)
+    first = time.monotonic()
+    tasks = [
+        asyncio.create_task(
+            _beat_on(each.beat, first + interval_s * index / len(members), interval_s)
+        )
+        for index, each in enumerate(members)
+    ]
+    await asyncio.sleep(2 * interval_s)
+    began, before = time.monotonic(), cpu_seconds(broker.pid)
+    await asyncio.sleep(MEASURED_S)
+    share = (cpu_seconds(broker.pid) - before) / (time.monotonic() - began)
+    rounds = [await asyncio.to_thread(_commit_p99_s, broker.port) for _ in range(ROUNDS)]
+    for task in tasks:
+        assert not task.done(), "no heartbeat has failed"
+        task.cancel()
+    return share, min(rounds) * 1_000
+
+
+async def _beat_on(beat: Callable[[], Awaitable[None]], first: float, interval_s: float) -> None:
+    due = first
+    while True:
+        await asyncio.sleep(max(due - time.monotonic(), 0))
+        await beat()
+        due += interval_s
+
+
+def _commit_p99_s(port: int) -> float:
+    taken = in_processes(COMMITTERS, partial(_commit_in_process, port))
+    latencies = sorted(each for one in taken for each in one)
+    return latencies[int(len(latencies) * 0.99)]
+
+
+def _commit_in_process(port: int, number: int) -> list[float]:
+    """In a process of its own, so that heartbeats of this one are not counted in."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream = connection.makefile("rb")
+        taken = []
+        for offset in range(COMMITS):
+            body = _commit_body(f"committer-{number}", offset)
+            start = time.perf_counter()
+            connection.sendall(b"".join(codec.encode_request(*_COMMIT, 1, "bench", body)))
+            (size,) = struct.unpack(">i", stream.read(4))
+            answer = codec.decode_response(*_COMMIT, memoryview(stream.read(size)))[1]
+            taken.append(time.perf_counter() - start)
+            assert answer.topics[0].partitions[0].error_code == 0, answer
+    return taken
+
+
+async def _commit(connection: Connection, group: str, offset: int) -> None:
+    answer = await connection.ask(_COMMIT, **_commit_body(group, offset))
+    assert answer.topics[0].partitions[0].error_code == 0, answer
+
+
+def _commit_body(group: str, offset: int) -> dict[str, Any]:
+    partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+    return {
+        "group_id": group,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [{"name": TOPIC, "partitions": [partition]}],
+    }
+
+
+# ----------------------------------------------------------------------------------- many groups
+
+
+async def _make_many(broker: BrokerProcess) -> None:
+    """Every other one of them a classic and a consumer group, of one member, with an offset."""
+    await _prepare(broker)
+    for start in range(0, MANY, MADE_AT_ONCE):
+        numbers = range(start, min(start + MADE_AT_ONCE, MANY))
+        await asyncio.gather(*(_make(broker, number) for number in numbers))
+
+
+async def _make(broker: BrokerProcess, number: int) -> None:
+    group = f"group-{number}"
+    connection = await Connection.open(broker)
+    await _commit(connection, group, number)
+    connection.close()
+    join = _join_consumer if number % 2 else _join_classic
+    (member,) = await join(broker, group, 1)
+    member.connection.close()
+
+
+async def _wait_until_loaded(broker: BrokerProcess) -> None:
+    connection = await Connection.open(broker)
+    while True:
+        answer = await connection.ask(_LIST)
+        if answer.error_code != LOAD_IN_PROGRESS:
+            break
+        await asyncio.sleep(0.01)
+    assert len(answer.groups) == MANY, f"{len(answer.groups)} groups are there"
+    connection.close()
