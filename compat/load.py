@@ -21,6 +21,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 30.0
 GROUP, COMMITTED_OFFSET = "a-group", 5
 MEMBERS_GROUP = "a-group-with-members"
+CONSUMER_GROUP = "a-consumer-group"
 FIRST_TIMESTAMP = 1_700_000_000_000
 COMPACTED_KEYS = 20
 COMPACTED_RECORDS = 3_000
@@ -78,6 +79,7 @@ class Load:
         if self._has_groups:
             self._commit_offsets()
             self._join_group()
+            self._join_group(CONSUMER_GROUP, "consumer")
         self._compact()
         _wait_for(lambda: self._start_of("expiring") > 0)
 
@@ -240,11 +242,12 @@ class Load:
         consumer.commit(offsets=[committed], asynchronous=False)
         consumer.close()
 
-    def _join_group(self) -> None:
+    def _join_group(self, group: str = MEMBERS_GROUP, protocol: str = "classic") -> None:
         consumer = Consumer(
             {
                 "bootstrap.servers": self._bootstrap,
-                "group.id": MEMBERS_GROUP,
+                "group.id": group,
+                "group.protocol": protocol,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
             }

@@ -14,7 +14,7 @@ from compat.checks.tools import ADD_PARTITIONS_TO_TXN, JOIN_GROUP, offered_apis
 from compat.contents import TopicContents, read_contents
 from compat.dump_log import EVERYTHING, INDEXES, Dump, dump, files_in
 from compat.java import Java
-from compat.load import COMMITTED_OFFSET, GROUP, MEMBERS_GROUP, Load
+from compat.load import COMMITTED_OFFSET, CONSUMER_GROUP, GROUP, MEMBERS_GROUP, Load
 from compat.report import Skipped
 from ottla.testing.broker import HOST, BrokerProcess
 
@@ -132,6 +132,9 @@ def group_records_are_decoded(files: WrittenFiles) -> None:
     committed = f'{{"group":"{GROUP}","topic":"codecs","partition":0}}'
     assert re.search(re.escape(committed) + rf'.*"offset":{COMMITTED_OFFSET}\b', text), text
     assert re.search(rf'"group":"{MEMBERS_GROUP}"}}.*"members":\[{{"memberId":"', text), text
+    for kind, said in ((3, "epoch"), (5, "subscribedTopicNames"), (7, "topicPartitions"), (8, "")):
+        key = rf'"type":"{kind}","data":{{"groupId":"{CONSUMER_GROUP}"'
+        assert re.search(rf"{key}.*{said}", text), (kind, text)
 
 
 def transaction_records_are_decoded(files: WrittenFiles) -> None:

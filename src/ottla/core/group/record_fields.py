@@ -106,7 +106,7 @@ class Reader:
         if first < 0x80:
             self._position += 1
             return first
-        value, self._position = decode_uvarint(self._data, self._position)
+        value, self._position = decode_uvarint(memoryview(self._data), self._position)
         return value
 
     def string(self) -> str:
