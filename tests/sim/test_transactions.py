@@ -73,7 +73,7 @@ async def live_until_the_cut(
 
         def create() -> None:
             with RawClient(port) as client:
-                client.create_topic(TOPIC, PARTITIONS)
+                client.create_topic(TOPIC, PARTITIONS, retention_ms="-1")
 
         await asyncio.to_thread(create)
         writers = [

@@ -54,7 +54,7 @@ def run(data_dir: Path, rounds: int) -> None:
     written: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
     with BrokerProcess(data_dir, overrides=OVERRIDES) as broker:
         with RawClient(broker.port) as client:
-            client.create_topic("input", PARTITIONS)
+            client.create_topic("input", PARTITIONS, retention_ms="-1")
             client.create_topic("output", PARTITIONS)
         copier = Copier(broker)
         for number in range(rounds):

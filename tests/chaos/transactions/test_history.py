@@ -37,7 +37,7 @@ def run(
     chance = random.Random(seed)
     with BrokerProcess(data_dir, overrides={**OVERRIDES, **overrides}) as broker:
         with RawClient(broker.port) as client:
-            client.create_topic(TOPIC, PARTITIONS)
+            client.create_topic(TOPIC, PARTITIONS, retention_ms="-1")
         writing, reading = threading.Event(), threading.Event()
         each = -(-transactions // writers)
         transactional_ids = [f"id{number}" for number in range(writers - 1)]
