@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from tests.wire.records.strategies import EXAMPLE, codecs, records
@@ -168,3 +170,25 @@ def test_a_batch_takes_its_first_record_whatever_its_size() -> None:
     assert builder.append(b"k", bytes(1_000), 0)
     assert not builder.append(b"k", b"", 0)
     assert builder.record_count == 1
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("coordinator_epoch", [0, 7, 2**31 - 1])
+def test_a_marker_is_the_batch_that_the_general_way_would_make(
+    commit: bool, coordinator_epoch: int
+) -> None:
+    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    key, value = struct.pack(">hh", 0, kind), struct.pack(">hi", 0, coordinator_epoch)
+    expected = build_batch(
+        [(key, value, (), 1_700_000_000_000)],
+        base_offset=7,
+        producer_id=9,
+        producer_epoch=3,
+        leader_epoch=2,
+        transactional=True,
+        control=True,
+    )
+    marker = end_txn_marker(
+        9, 3, commit, coordinator_epoch, 1_700_000_000_000, base_offset=7, leader_epoch=2
+    )
+    assert marker == expected

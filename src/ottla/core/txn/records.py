@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
@@ -41,6 +42,9 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _HEAD = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
+_TAGGED_INT64 = struct.Struct(">BBq")
+_TAGGED_INT16 = struct.Struct(">BBh")
+MAX_REMEMBERED = 4_096
 
 
 class TransactionState(IntEnum):
@@ -85,9 +89,14 @@ class TransactionRecord(NamedTuple):
 
 
 def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
-    encoded = record.transactional_id.encode()
-    key = _INT16.pack(KEY_VERSION) + _INT16.pack(len(encoded)) + encoded
+    key = _key(record.transactional_id)
     return key, None if record.value is None else encode_value(record.value)
+
+
+@lru_cache(maxsize=MAX_REMEMBERED)
+def _key(transactional_id: str) -> bytes:
+    encoded = transactional_id.encode()
+    return _INT16.pack(KEY_VERSION) + _INT16.pack(len(encoded)) + encoded
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
@@ -115,20 +124,23 @@ def encode_value(value: Transaction) -> bytes:
     if value.state is TransactionState.EMPTY:
         parts.append(b"\x00")
     else:
-        parts += _encode_partitions(value.partitions)
+        parts.append(_encode_partitions(value.partitions))
     parts.append(_TIMES.pack(value.last_update_ms, value.start_ms))
-    tags = [
-        (_PREVIOUS_ID_TAG, _INT64.pack(value.previous_producer_id), value.previous_producer_id < 0),
-        (_NEXT_ID_TAG, _INT64.pack(value.next_producer_id), value.next_producer_id < 0),
-        (_CLIENT_VERSION_TAG, _INT16.pack(value.client_version), not value.client_version),
-    ]
-    told = [(tag, data) for tag, data, is_default in tags if not is_default]
-    parts.append(bytes((len(told),)))
-    parts += [bytes((tag, len(data))) + data for tag, data in told]
+    tagged = []
+    if value.previous_producer_id >= 0:
+        tagged.append(_TAGGED_INT64.pack(_PREVIOUS_ID_TAG, 8, value.previous_producer_id))
+    if value.next_producer_id >= 0:
+        tagged.append(_TAGGED_INT64.pack(_NEXT_ID_TAG, 8, value.next_producer_id))
+    if value.client_version:
+        tagged.append(_TAGGED_INT16.pack(_CLIENT_VERSION_TAG, 2, value.client_version))
+    parts.append(bytes((len(tagged),)))
+    parts += tagged
     return b"".join(parts)
 
 
-def _encode_partitions(partitions: frozenset[TopicPartition]) -> list[bytes]:
+@lru_cache(maxsize=MAX_REMEMBERED)
+def _encode_partitions(partitions: frozenset[TopicPartition]) -> bytes:
+    """Most producers write to the same partitions in transaction after transaction."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
@@ -138,7 +150,7 @@ def _encode_partitions(partitions: frozenset[TopicPartition]) -> list[bytes]:
         parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(indexes) + 1))
         parts += [_INT32.pack(index) for index in indexes]
         parts.append(b"\x00")
-    return parts
+    return b"".join(parts)
 
 
 def decode_value(data: bytes) -> Transaction:

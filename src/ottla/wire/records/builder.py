@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -209,19 +210,22 @@ def end_txn_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The control batch by which a transaction ends in a partition."""
+    """The control batch by which a transaction ends in a partition, as `build_batch` would make
+    it, in a fraction of the time."""
+    batch = bytearray(HEADER_STRUCT.pack(
+        base_offset, 0, leader_epoch, MAGIC, 0, TRANSACTIONAL_BIT | CONTROL_BIT, 0,
+        timestamp, timestamp, producer_id, producer_epoch, -1, 1,
+    ))  # fmt: skip
+    batch += _end_txn_record(commit, coordinator_epoch)
+    return bytes(seal(batch))
+
+
+@lru_cache(maxsize=256)
+def _end_txn_record(commit: bool, coordinator_epoch: int) -> bytes:
     kind = ControlType.COMMIT if commit else ControlType.ABORT
     key = _CONTROL_KEY.pack(_CONTROL_VERSION, kind)
     value = _END_TXN_VALUE.pack(_CONTROL_VERSION, coordinator_epoch)
-    return build_batch(
-        [(key, value, (), timestamp)],
-        base_offset=base_offset,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        leader_epoch=leader_epoch,
-        transactional=True,
-        control=True,
-    )
+    return encode_record(0, 0, key, value)
 
 
 def control_type(batch: Buffer, header: BatchHeader | None = None) -> ControlType:
