@@ -10,6 +10,8 @@
 | `TransactionLogMessageFormatter` | `__transaction_state`, as JSON |
 | `ShareGroupStateMessageFormatter` | `__share_group_state`, as JSON |
 
+JSON is one object to a line, where Kafka's formatters print one behind the other without an end.
+
 A formatter turns a record into bytes. ValueError: the record is not what it expects."""
 
 from __future__ import annotations
