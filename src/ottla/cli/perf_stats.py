@@ -29,15 +29,16 @@ class ProducerStats:
         self._window_count = self._window_bytes = 0
         self._window_latency = self._window_max_latency = 0
 
-    def record(self, latency_ms: int, size: int) -> None:
-        if not self.count % self._sampling:
-            self._latencies.append(latency_ms)
-        self.count += 1
+    def record(self, latency_ms: int, size: int, count: int = 1) -> None:
+        """Records of `size` bytes in all, acknowledged together."""
+        first = -self.count % self._sampling
+        self._latencies += [latency_ms] * len(range(first, count, self._sampling))
+        self.count += count
         self._bytes += size
-        self._total_latency += latency_ms
-        self._window_count += 1
+        self._total_latency += latency_ms * count
+        self._window_count += count
         self._window_bytes += size
-        self._window_latency += latency_ms
+        self._window_latency += latency_ms * count
         if latency_ms > self._window_max_latency:
             self._window_max_latency = latency_ms
             self._max_latency = max(self._max_latency, latency_ms)

@@ -19,6 +19,7 @@ from ottla.cli.connection_options import CALL_TIMEOUT_MS, ClusterOptions
 from ottla.cli.failure import sentence
 from ottla.cli.output import Output
 from ottla.cli.perf_stats import ProducerStats, Throttle
+from ottla.cli.perf_tables import COLUMN, tables
 from ottla.cli.property_options import client_properties
 from ottla.client.producer.blocking import Producer
 
@@ -26,7 +27,6 @@ DEFAULTS = {"client.id": "perf-producer-client", "max.block.ms": CALL_TIMEOUT_MS
 DEFAULT_TRANSACTION_MS = 3_000
 BLOCK_BYTES = 1 << 20
 SEED = 0
-ROWS_PER_TABLE = 50_000
 MAX_ERRORS_TOLD = 10
 
 Payloads = Callable[[int], bytes]
@@ -62,7 +62,7 @@ def measure_producer(
     with Producer(cluster.bootstrap, profile=properties) as producer:
         run = _Run(output, num_records, warmup_records, reporting_interval)
         if columnar:
-            run.send_tables(producer, topic, payloads, throughput)
+            run.send_tables(producer, topic, payload["record_size"], payloads, throughput)
         elif in_transactions:
             duration_ms = transaction_duration_ms or DEFAULT_TRANSACTION_MS
             run.send_in_transactions(producer, topic, payloads, throughput, duration_ms)
@@ -82,8 +82,7 @@ class _Run:
         """Callbacks run in the producer's thread."""
         self._stats = ProducerStats(count, _now_ms(), interval_ms)
         self._steady: ProducerStats | None = None
-        self._errors = 0
-        self._last_error: BaseException | None = None
+        self._errors = self._failures = 0
 
     def send(self, producer: Any, topic: str, payloads: Payloads, throughput: float) -> None:
         throttle = Throttle(throughput, time.monotonic())
@@ -112,53 +111,43 @@ class _Run:
         if began_ms is not None:
             producer.commit_transaction()
 
-    def send_tables(self, producer: Any, topic: str, payloads: Payloads, throughput: float) -> None:
-        if not hasattr(producer, "send_table"):
-            raise UserError("This version has no columnar producer.")
-        try:
-            import pyarrow
-        except ImportError:
-            raise UserError(
-                "--columnar needs pyarrow, numpy and numba: pip install 'ottla[arrow]'."
-            ) from None
+    def send_tables(
+        self, producer: Any, topic: str, size: int | None, payloads: Payloads, throughput: float
+    ) -> None:
         throttle = Throttle(throughput, time.monotonic())
         sent = 0
-        while sent < self._count:
-            rows = min(ROWS_PER_TABLE, self._count - sent)
-            values = [payloads(number) for number in range(sent, sent + rows)]
-            table = pyarrow.table({"value": pyarrow.array(values, pyarrow.binary())})
-            began_ms = _now_ms()
-            future = producer.send_table(topic, table, value="value")
-            future.result()
-            latency_ms = int(_now_ms() - began_ms)
-            with self._lock:
-                for value in values:
-                    self._count_one(latency_ms, len(value))
-            sent += rows
+        for table, table_bytes in tables(self._count, size, payloads, SEED):
+            settled = self._when_settled(table_bytes, table.num_rows)
+            producer.send_table(topic, table, value=COLUMN).add_done_callback(settled)
+            sent += table.num_rows
             _pause(throttle, sent)
             self._report()
 
     def _send_one(self, producer: Any, topic: str, value: bytes) -> None:
-        began_ms, size = _now_ms(), len(value)
+        settled = self._when_settled(len(value), 1)
+        producer.send(topic, value).add_done_callback(settled)
+
+    def _when_settled(self, size: int, count: int) -> Callable[[Any], None]:
+        began_ms = _now_ms()
 
         def settled(future: Any) -> None:
             error = future.exception()
             with self._lock:
                 if error is None:
-                    self._count_one(int(_now_ms() - began_ms), size)
-                else:
-                    self._errors += 1
-                    self._last_error = error
-                    told = self._errors <= MAX_ERRORS_TOLD
-            if error is not None and told:
+                    self._count_some(int(_now_ms() - began_ms), size, count)
+                    return
+                self._errors += count
+                is_told = self._failures < MAX_ERRORS_TOLD
+                self._failures += 1
+            if is_told:
                 self._output.failure(sentence(error))
 
-        producer.send(topic, value).add_done_callback(settled)
+        return settled
 
-    def _count_one(self, latency_ms: int, size: int) -> None:
-        self._stats.record(latency_ms, size)
+    def _count_some(self, latency_ms: int, size: int, count: int) -> None:
+        self._stats.record(latency_ms, size, count)
         if self._steady is not None:
-            self._steady.record(latency_ms, size)
+            self._steady.record(latency_ms, size, count)
         elif self._warmup and self._stats.count >= self._warmup:
             steady = self._count - self._warmup
             self._steady = ProducerStats(steady, _now_ms(), self._interval_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from tests.integration.cli.running import Fail, Run
 
 RECORDS = ("--num-records", "500")
@@ -46,6 +47,31 @@ def test_json_has_the_figures(succeed: Run, topic: str) -> None:
     values = succeed(
         "console-consumer", "--topic", topic, "--from-beginning", "--max-messages", "500"
     ).lines
+    assert values == [str(number) for number in range(500)]
+
+
+def test_tables_go_in_and_come_out(succeed: Run, topic: str) -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("numba")
+    written = succeed(
+        "producer-perf-test", "--topic", topic, *RECORDS, "--record-size", "10", *UNTHROTTLED,
+        "--columnar", "--json",
+    ).json  # fmt: skip
+    assert (written["records"], written["errors"]) == (500, 0)
+    read = succeed("consumer-perf-test", "--topic", topic, *RECORDS, "--columnar", "--json").json
+    assert read["data.consumed.in.nMsg"] == 500
+    assert read["data.consumed.in.MB"] == pytest.approx(500 * 10 / 2**20)
+
+
+def test_transactions_are_committed(succeed: Run, topic: str) -> None:
+    succeed(
+        "producer-perf-test", "--topic", topic, *RECORDS, "--payload-monotonic",
+        "--throughput", "2500", "--transaction-duration-ms", "50",
+    )  # fmt: skip
+    values = succeed(
+        "console-consumer", "--topic", topic, "--from-beginning", "--max-messages", "500",
+        "--isolation-level", "read_committed",
+    ).lines  # fmt: skip
     assert values == [str(number) for number in range(500)]
 
 

@@ -46,6 +46,16 @@ def test_long_runs_are_sampled() -> None:
     assert stats._latencies == [0, 4, 8]
 
 
+def test_records_acknowledged_together_count_as_many() -> None:
+    one, many = ProducerStats(2_000_000, 0, 500), ProducerStats(2_000_000, 0, 500)
+    for _ in range(7):
+        one.record(3, 10)
+    many.record(3, 50, 5)
+    many.record(3, 20, 2)
+    assert one._latencies == many._latencies == [3, 3]
+    assert one.total_line(1_000) == many.total_line(1_000)
+
+
 def test_nothing_sent_divides_by_nothing() -> None:
     stats = ProducerStats(1, 5, 500)
     assert stats.window_line(5).startswith("0 records sent, 0.0 records/sec")

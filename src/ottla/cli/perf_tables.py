@@ -1,0 +1,48 @@
+"""Tables for `kafka-producer-perf-test --columnar`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ottla.base.errors import UserError
+
+COLUMN = "value"
+MAX_TABLE_BYTES = 16 * 1024 * 1024
+MAX_ROWS = 100_000
+_LETTERS = 26
+_FIRST_LETTER = 65
+
+
+def tables(
+    count: int, size: int | None, payload: Callable[[int], bytes], seed: int
+) -> Iterator[tuple[Any, int]]:
+    """Tables of `count` rows in all, each with the bytes of its values. Values of a size are random
+    letters, made once and sent again; others come from `payload`. Raises UserError where the
+    libraries are not there."""
+    try:
+        import numpy
+        import pyarrow
+    except ImportError:
+        raise UserError(
+            "--columnar needs pyarrow, numpy and numba: pip install 'ottla[arrow]'."
+        ) from None
+    rows = max(1, min(count, MAX_ROWS, MAX_TABLE_BYTES // max(size or 100, 1)))
+    if size is None:
+        for start in range(0, count, rows):
+            values = [payload(number) for number in range(start, min(start + rows, count))]
+            table = pyarrow.table({COLUMN: pyarrow.array(values, pyarrow.binary())})
+            yield table, sum(map(len, values))
+        return
+    chance = numpy.random.default_rng(seed)
+    letters = chance.integers(_LETTERS, size=rows * size, dtype=numpy.uint8) + _FIRST_LETTER
+    offsets = numpy.arange(rows + 1, dtype=numpy.int32) * size
+    column = pyarrow.Array.from_buffers(
+        pyarrow.binary(),
+        rows,
+        [None, pyarrow.py_buffer(offsets.astype(numpy.int32)), pyarrow.py_buffer(letters)],
+    )
+    table = pyarrow.table({COLUMN: column})
+    for start in range(0, count, rows):
+        left = min(rows, count - start)
+        yield table.slice(0, left), left * size
