@@ -20,9 +20,11 @@ from ottla.base.cluster import TopicImage
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.config.topic import TopicConfig, topic_config
 from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.metadata import MetadataStore
 from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
 from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
+from ottla.broker.cluster import Cluster
 from ottla.broker.controller import Controller
 from ottla.broker.data_lock import DataLock
 from ottla.broker.features import FEATURES
@@ -36,6 +38,7 @@ from ottla.broker.logs import Logs, WantedLog
 from ottla.broker.partition import Partition
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.registration import ensure_cluster_id, join_cluster
+from ottla.broker.replication import Replication
 from ottla.broker.router import Router
 from ottla.broker.server import Listener, Server, ServerConfig
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC, TransactionCoordinator
@@ -44,6 +47,8 @@ from ottla.core.produce import needs_records
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import NO_CONTROLLER_EPOCH, ClusterImage, ImageDelta
+from ottla.metadata.zookeeper.store import ZooKeeperStore
+from ottla.net.errors import ConnectionLost
 from ottla.storage.log import Log
 
 logger = logging.getLogger(__name__)
@@ -85,7 +90,9 @@ class Broker:
         self._lock = DataLock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Server | None = None
-        self.store: EmbeddedStore
+        self.store: MetadataStore
+        self.cluster: Cluster | None = None
+        """None: this broker is alone."""
         self.controller: Controller
         self.producer_ids: ProducerIds
         self._follower: ImageFollower
@@ -108,10 +115,9 @@ class Broker:
         owner = directory_owner(self.logs.directories)
         self.config = self._static_config = with_node_id(self.config, owner)
         self.node_id = self.config.node_id
-        metadata_path = f"{home.path}/{METADATA_DIRECTORY}"
-        self.store = await EmbeddedStore.open(self.fs, metadata_path, self.run_blocking)
+        await self._open_store(f"{home.path}/{METADATA_DIRECTORY}")
         self._follower = ImageFollower(self.store, self.image, self._on_delta)
-        self.controller = Controller(self, self._follower)
+        self.controller = Controller(self, self._follower, alone=self.cluster is None)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         known = None if owner is None else owner.cluster_id
         self.cluster_id = await ensure_cluster_id(self, known)
@@ -129,10 +135,23 @@ class Broker:
         self.group_coordinator.start()
         self.transaction_coordinator.start()
 
+    async def _open_store(self, path: str) -> None:
+        config = self.config
+        if not config.zookeeper_connect:
+            self.store = await EmbeddedStore.open(self.fs, path, self.run_blocking)
+            return
+        store = await ZooKeeperStore.open(
+            config.zookeeper_connect,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            connect_timeout_ms=config.zookeeper_connection_timeout_ms,
+        )
+        self.store = store
+        self.cluster = Cluster(self, store)
+
     async def _adopt(self) -> Adoption:
         """Topics that Apache Kafka, or an Ottla that lost its metadata, left in the directories.
         They are looked for until a first controller has taken them over."""
-        if self.image.controller_epoch != NO_CONTROLLER_EPOCH:
+        if self.cluster is not None or self.image.controller_epoch != NO_CONTROLLER_EPOCH:
             return Adoption()
         return await self.run_blocking(lambda: adopt(self.fs, self.logs.found, self.config))
 
@@ -145,6 +164,10 @@ class Broker:
         )
         await server.start()
         self._server = server
+        if self.cluster is not None:
+            await self.cluster.join(self._endpoints(), clean_shutdown=self.logs.was_clean)
+            self.controller.begin()
+            return
         await join_cluster(
             self,
             self.controller,
@@ -165,6 +188,8 @@ class Broker:
         }
 
     async def stop(self) -> None:
+        if self.cluster is not None:
+            await self.cluster.leave()
         self.transaction_coordinator.stop()
         self.group_coordinator.stop()
         if self._server is not None:
@@ -194,13 +219,40 @@ class Broker:
     # --------------------------------------------------------------------------- for handlers
 
     def find_partition(self, key: tuple[str, int]) -> Partition:
-        """Raises KafkaError: there is none, or its disk does not let us have it."""
+        """One that we lead. Raises KafkaError: there is none, its disk does not let us have it, or
+        another broker leads it."""
         partition = self.partitions.get(key)
         if partition is None:
             if key in self.logs.unopened:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]} is offline")
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not partition.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return partition
+
+    @property
+    def replication(self) -> Replication | None:
+        return None if self.cluster is None else self.cluster.replication
+
+    @property
+    def leads_freely(self) -> bool:
+        """Whether this broker may grant acks=1 on its own word: alone, or while it has a lease."""
+        return self.cluster is None or self.cluster.leads_freely
+
+    def peer_endpoint(self, broker_id: int) -> tuple[str, int]:
+        """Where another broker listens for brokers. Raises ConnectionLost if it is not known."""
+        registration = self.image.brokers.get(broker_id)
+        if registration is None:
+            raise ConnectionLost(f"broker {broker_id} is not registered")
+        name = self.config.inter_broker_listener_name or next(iter(registration.endpoints), "")
+        endpoint = registration.endpoints.get(name.upper())
+        if endpoint is None:
+            raise ConnectionLost(f"broker {broker_id} has no listener {name}")
+        return endpoint
+
+    async def applied(self, revision: int) -> None:
+        """Returns when the image has the revision and this broker has reacted to it."""
+        await self._follower.applied(revision)
 
     def features(self) -> Features:
         return FEATURES
@@ -234,12 +286,20 @@ class Broker:
         for change in delta.partitions_changed:
             key = TopicPartition(change.topic.name, change.partition)
             partition = self.partitions.get(key)
+            is_replica = self.node_id in change.new.replicas
             if partition is None:
-                await self._open_partitions(change.topic, [change.partition])
+                if is_replica:
+                    await self._open_partitions(change.topic, [change.partition])
+            elif not is_replica:
+                self._drop_partition(key)
+            elif self.cluster is not None:
+                self.cluster.replication.take_role(partition, change.topic, change.new)
             else:
                 partition.leader_epoch = change.new.leader_epoch
         for topic in delta.topic_configs_changed:
             self._use_topic_config(topic)
+        if self.cluster is not None:
+            self.cluster.controller.image_changed()
 
     async def _open_topics(self, topics: list[TopicImage]) -> None:
         for topic in topics:
@@ -270,7 +330,12 @@ class Broker:
                 topic.partitions[log.partition.partition].leader_epoch,
                 waits_for_sync=self.config.log_flush_acks_all,
             )
-            if topic.name == OFFSETS_TOPIC:
+            if self.cluster is not None:
+                partition.high_watermark = self.logs.high_watermark_of(log)
+                partition.is_leader = False
+                state = topic.partitions[log.partition.partition]
+                self.cluster.replication.take_role(partition, topic, state)
+            elif topic.name == OFFSETS_TOPIC:
                 self.group_coordinator.partition_opened(partition)
             elif topic.name == TRANSACTION_TOPIC:
                 self.transaction_coordinator.partition_opened(partition)
@@ -298,10 +363,34 @@ class Broker:
         self.group_coordinator.topic_deleted(topic)
         self.transaction_coordinator.topic_deleted(topic)
         for index in range(len(topic.partitions)):
-            partition = self.partitions.pop(TopicPartition(topic.name, index), None)
-            if partition is not None:
-                self._delete_log(partition.log)
-                partition.wake_waiters()
+            self._drop_partition(TopicPartition(topic.name, index))
+
+    def _drop_partition(self, key: TopicPartition) -> None:
+        """Its topic was deleted, or it was moved to other brokers."""
+        partition = self.partitions.pop(key, None)
+        if partition is None:
+            return
+        self.hosting = object()
+        if self.cluster is not None:
+            self.cluster.replication.forget(key)
+            partition.follow(partition.leader_epoch)
+            self.leader_changed(partition)
+        self._delete_log(partition.log)
+        partition.wake_waiters()
+
+    def leader_changed(self, partition: Partition) -> None:
+        """This broker begins or ceases to lead a partition; coordinators come and go with that."""
+        coordinators: dict[str, GroupCoordinator | TransactionCoordinator] = {
+            OFFSETS_TOPIC: self.group_coordinator,
+            TRANSACTION_TOPIC: self.transaction_coordinator,
+        }
+        coordinator = coordinators.get(partition.key.topic)
+        if coordinator is None:
+            return
+        if partition.is_leader:
+            coordinator.partition_opened(partition)
+        else:
+            coordinator.runtime.partition_closed(partition.key.partition)
 
     def _delete_log(self, log: Log) -> None:
         try:

@@ -8,15 +8,15 @@
     a broker returns          partitions without a leader are looked at again; a while later leaders
                               go back to the first of their replicas, so that all lead alike
 
-Everything is decided from the image, and committed with three checks: the controller epoch, the
-registration of the new leader, the partition's own version. A commit that does not fit is not
-forced: the image will show why, and then it is decided again."""
+Everything is decided from the image, and committed with checks: the controller epoch, the leases
+that are taken to be over, the registration of the new leader, the partition's own version. A commit
+that does not fit is not forced: the image will show why, and then it is decided again."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ottla.base.cluster import TopicImage
@@ -73,7 +73,6 @@ class ClusterController:
     def __init__(self, broker: ClusterBroker, lease_ms: int) -> None:
         self._broker = broker
         self._leases = LeaseWatch(lease_ms / 1000)
-        self._released: set[int] = set()
         self._epoch: int | None = None
         """While this broker is controller: its controller epoch."""
         self._unwatch_leases: Callable[[], None] = _nothing
@@ -82,6 +81,14 @@ class ClusterController:
         self._task: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------------ start and stop
+
+    def observe(self) -> None:
+        """Begin to watch the leases of all brokers."""
+        self._unwatch_leases = self._broker.store.watch(tree.LEASES, self._on_leases)
+
+    def expired_leases(self) -> dict[int, int]:
+        """Brokers whose lease is certainly over -> the version of its node."""
+        return self._leases.expired(self._broker.clock.monotonic())
 
     def start(self) -> None:
         """Call when the broker is registered and its image shows it."""
@@ -92,6 +99,8 @@ class ClusterController:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        self._unwatch_leases()
+        self._unwatch_leases = _nothing
         self._resign()
 
     async def hand_over(self) -> None:
@@ -135,9 +144,12 @@ class ClusterController:
 
     async def _once(self) -> None:
         image, node_id = self._broker.image, self._broker.node_id
-        if image.controller_id == NO_CONTROLLER:
+        expired = self.expired_leases()
+        if image.controller_id == NO_CONTROLLER or (
+            image.controller_id in expired and image.controller_id != node_id
+        ):
             self._resign()
-            await self._stand_for_election()
+            await self._stand_for_election(expired)
         elif image.controller_id != node_id:
             self._resign()
         else:
@@ -149,17 +161,18 @@ class ClusterController:
     def _wait_s(self) -> float:
         now = self._broker.clock.monotonic()
         due = [now + MAX_WAIT_S]
-        if self._epoch is not None:
-            expiry = self._leases.next_expiry()
-            if expiry is not None:
-                due.append(expiry)
-            if self._balance_at is not None:
-                due.append(self._balance_at)
+        expiry = self._leases.next_expiry(now)
+        if expiry is not None:
+            due.append(expiry)
+        if self._epoch is not None and self._balance_at is not None:
+            due.append(self._balance_at)
         return max(0.0, min(due) - now) + 0.001
 
     # --------------------------------------------------------------------------- being elected
 
-    async def _stand_for_election(self) -> None:
+    async def _stand_for_election(self, expired: Mapping[int, int]) -> None:
+        """Take the place of nobody, or of a controller whose lease is over; its own commits fail
+        from then on, because the epoch has moved."""
         image, node_id = self._broker.image, self._broker.node_id
         leader = Create(tree.CONTROLLER_LEADER, tree.encode({"id": node_id}), ephemeral=True)
         value = tree.encode({"controller_id": node_id})
@@ -172,63 +185,57 @@ class ClusterController:
         if mine is None or mine.fenced:
             return  # not registered in this session: the registration comes first
         checks.append(Check(tree.registration_path(node_id), mine.incarnation))
+        ops: list[Op] = [leader, epoch]
+        former = image.controller_id
+        if former in expired:
+            checks.append(Check(tree.lease_path(former), expired[former]))
+            ops = [Delete(tree.CONTROLLER_LEADER), *ops]
         try:
-            await self._broker.store.txn(checks, [leader, epoch])
+            await self._broker.store.txn(checks, ops)
         except TxnConflict:
             logger.debug("another broker is the controller")
         else:
             logger.info("broker %d is the controller now", node_id)
 
     def _take_office(self, epoch: int) -> None:
-        now = self._broker.clock.monotonic()
         self._epoch = epoch
-        self._released.clear()
-        self._leases.elected(sorted(self._broker.image.brokers), now)
-        self._unwatch_leases()
-        self._unwatch_leases = self._broker.store.watch(tree.LEASES, self._on_leases)
         self._balance_soon()
 
     def _resign(self) -> None:
         if self._epoch is not None:
             logger.info("broker %d is not the controller any more", self._broker.node_id)
         self._epoch = None
-        self._unwatch_leases()
-        self._unwatch_leases = _nothing
 
     def _on_leases(self, revision: int, changes: Sequence[Change]) -> None:
         now = self._broker.clock.monotonic()
         for path, node in changes:
+            if node is None:
+                continue
             broker_id = int(path[len(tree.LEASES) :])
-            if node is not None and tree.decode(node).get("released"):
-                self._leases.gone(broker_id)
-                self._released.add(broker_id)
+            if tree.decode(node).get("released"):
+                self._leases.released(broker_id, node.version)
                 self._something.set()
-            elif node is not None:
-                if broker_id not in self._leasing():
-                    self._something.set()
-                self._released.discard(broker_id)
-                self._leases.observed(broker_id, now)
+                continue
+            if broker_id in self._leases.expired(now):
+                self._something.set()  # it has returned
+            self._leases.observed(broker_id, now, node.version)
 
     # ------------------------------------------------------------------------------- elections
 
-    def _leasing(self) -> set[int]:
-        """Brokers that may still believe in their lease, whether they have a session or not."""
-        expired = self._leases.expired(self._broker.clock.monotonic())
-        return set(self._broker.image.brokers) - self._released - set(expired)
-
-    def _brokers(self) -> Brokers:
+    def _brokers(self, expired: Mapping[int, int]) -> Brokers:
         image = self._broker.image
-        leasing = self._leasing()
+        leasing = image.brokers.keys() - expired.keys()
         alive = {broker for broker in leasing if image.is_alive(broker)}
         return Brokers(image.brokers, leasing, alive, frozenset(image.draining))
 
     async def _elect_leaders(self) -> None:
-        brokers = self._brokers()
+        expired = self.expired_leases()
+        brokers = self._brokers(expired)
         topics = list(self._broker.image.topics.values())
         changes = decide_leaders(topics, brokers, self._allows_unclean)
         if changes:
             logger.info("electing leaders of %d partitions", len(changes))
-            await self._commit(changes)
+            await self._commit(changes, expired)
             self._balance_soon()
 
     def _allows_unclean(self, topic: TopicImage) -> bool:
@@ -247,7 +254,8 @@ class ClusterController:
         self._balance_at = None
         if not self._broker.config.auto_leader_rebalance_enable:
             return
-        brokers = self._brokers()
+        expired = self._leases.expired(now)
+        brokers = self._brokers(expired)
         changes = [
             LeadershipChange(topic, index, better)
             for topic in self._broker.image.topics.values()
@@ -256,7 +264,7 @@ class ClusterController:
         ]
         if changes:
             logger.info("giving %d partitions back to their preferred leaders", len(changes))
-            await self._commit(changes)
+            await self._commit(changes, expired)
         if self._is_unbalanced():
             self._balance_soon()
 
@@ -267,20 +275,23 @@ class ClusterController:
             for state in topic.partitions
         )
 
-    async def _commit(self, changes: Sequence[LeadershipChange]) -> None:
+    async def _commit(
+        self, changes: Sequence[LeadershipChange], expired: Mapping[int, int]
+    ) -> None:
         for start in range(0, len(changes), PARTITIONS_PER_TXN):
             batch = changes[start : start + PARTITIONS_PER_TXN]
             try:
-                await self._broker.store.txn(self._checks(batch), list(_ops(batch)))
+                await self._broker.store.txn(self._checks(batch, expired), list(_ops(batch)))
             except TxnConflict as conflict:
                 # The image will show what has changed; until then the rest may still fit.
                 logger.info("an election has to be decided again: %s", conflict)
                 self._something.set()
                 await asyncio.sleep(RETRY_S)
 
-    def _checks(self, batch: Iterable[LeadershipChange]) -> list[Check]:
+    def _checks(self, batch: Sequence[LeadershipChange], expired: Mapping[int, int]) -> list[Check]:
         assert self._epoch is not None, "only the controller commits elections"
         checks = [Check(tree.CONTROLLER_EPOCH, self._epoch)]
+        checks += [Check(tree.lease_path(dead), version) for dead, version in expired.items()]
         leaders = {change.state.leader for change in batch}
         registrations = self._broker.image.brokers
         checks += [

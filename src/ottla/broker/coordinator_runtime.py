@@ -337,7 +337,7 @@ class ShardRunner:
     def _wait_for_commit(self) -> None:
         if not self._is_waiting and self._uncommitted:
             self._is_waiting = True
-            committed = self._ports.flusher.wait_for(self._partition, self._uncommitted[-1][0])
+            committed = self._partition.confirmed(self._uncommitted[-1][0])
             committed.add_done_callback(self._committed)
 
     def _committed(self, future: asyncio.Future[None]) -> None:

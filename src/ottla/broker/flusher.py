@@ -111,6 +111,8 @@ class Flusher:
             asyncio.get_running_loop().call_later(RETRY_S, self.request, partition)
         logger.error("%s", what)
         self._failures[partition] = what
+        if partition.waits_for_sync:
+            partition.refuse_confirmations(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what))
 
     def _complete_waiting(self) -> None:
         failures, self._failures = self._failures, {}

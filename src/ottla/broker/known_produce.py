@@ -143,7 +143,7 @@ def _is_plain(partition: Partition, acks: int) -> bool:
     config = partition.log.config
     return (
         (acks == 1 or (acks == -1 and config.min_insync_replicas <= 1))
-        and not partition.waits_for_sync
+        and partition.confirms_at_once
         and not partition.looks_into_batches
         and not config.log_append_time
     )

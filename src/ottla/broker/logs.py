@@ -52,6 +52,8 @@ class Logs:
         self._found: dict[TopicPartition, tuple[LogDirectory, FoundLog]] = {}
         self._checkpointing = asyncio.Lock()
         self._in_directory: Counter[str] = Counter()
+        self.high_watermark: Callable[[TopicPartition], int | None] | None = None
+        """Of a partition; set in a cluster, where checkpoints keep it."""
 
     # ----------------------------------------------------------------------------------- start
 
@@ -163,6 +165,31 @@ class Logs:
 
     def leftovers(self) -> list[str]:
         return [path for directory in self.directories for path in directory.leftovers()]
+
+    def high_watermark_of(self, log: Log) -> int:
+        """As the last run left it; what lies behind it has to be confirmed again."""
+        known = self._directory_of(log).high_watermarks.get(log.partition, 0)
+        return max(log.log_start_offset, min(known, log.log_end_offset))
+
+    async def write_high_watermarks(self) -> None:
+        if self.high_watermark is None:
+            return
+        writes = []
+        for directory in self.directories:
+            offsets = {
+                key: offset
+                for key, log in self.open_logs.items()
+                if log.directory.rpartition("/")[0] == directory.path
+                and (offset := self.high_watermark(key)) is not None
+            }
+            writes.append((directory, offsets))
+
+        def write() -> None:
+            for directory, offsets in writes:
+                directory.write_high_watermarks(offsets)
+
+        async with self._checkpointing:
+            await self._run_blocking(write)
 
     async def write_checkpoints(self) -> None:
         """Write recovery points and log start offsets of every directory."""

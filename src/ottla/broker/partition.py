@@ -1,11 +1,19 @@
-"""A partition that this broker holds: its log, its leadership, and who waits for it.
+"""A partition that this broker holds: its log, its role, and who waits for it.
 
-The high watermark is the offset below which consumers may read. Alone, a broker's watermark is the
-end of its log; with `log.flush.acks.all` it is how far the log is synced, so that nothing a
-consumer has seen can be lost by a power cut."""
+The high watermark is the offset below which consumers may read, and up to which a write with
+acks=all is granted (*confirmed*). It depends on the role:
+
+    alone       the end of the log; with `log.flush.acks.all` how far the log is synced, so that
+                nothing a consumer has seen can be lost by a power cut
+    leader      how far every member of the ISR has it (core.replication.leadership), this broker's
+                own log counting as far as it would alone
+    follower    what the leader said, within the own log
+
+Only a leader, or a broker alone, appends what clients send."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import Protocol
 
@@ -14,6 +22,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import ReadableBuffer
 from ottla.base.types import TopicPartition
 from ottla.core.produce import needs_records
+from ottla.core.replication.leadership import Leadership
 from ottla.storage.log import AppendResult, Log
 from ottla.wire.records.batch import BatchHeader
 
@@ -34,15 +43,20 @@ class FetchWaiter(Protocol):
 
 class Partition:
     __slots__ = (
+        "_confirmations",
+        "_unconfirmed_bytes",
         "appended_bytes",
+        "confirms_at_once",
         "high_watermark",
+        "is_leader",
         "key",
         "leader_epoch",
+        "leadership",
         "log",
         "looks_into_batches",
         "offline_reason",
+        "replica_waiters",
         "undecided",
-        "unsynced_bytes",
         "waits_for_sync",
         "waiters",
     )
@@ -54,7 +68,14 @@ class Partition:
         self.waits_for_sync = waits_for_sync
         self.looks_into_batches = needs_records(log.config)
         self.high_watermark = log.log_end_offset
+        self.is_leader = True
+        self.leadership: Leadership | None = None
+        """Of a leader in a cluster; a broker alone needs none."""
+        self.confirms_at_once = not waits_for_sync
+        """Alone, and without syncs: what is appended is below the high watermark."""
         self.waiters: set[FetchWaiter] = set()
+        self.replica_waiters: set[FetchWaiter] = set()
+        """Followers' fetches: they wait for what is appended, not for what is confirmed."""
         self.offline_reason: str | None = None
         """Set when a sync failed: nobody knows what is on disk, so nothing more is written until a
         restart has looked."""
@@ -62,7 +83,9 @@ class Partition:
         """(first offset, offset of the marker) of transactions whose markers are not below the
         high watermark: that they are over may yet be lost. In the order of the markers."""
         self.appended_bytes = 0
-        self.unsynced_bytes = 0
+        self._unconfirmed_bytes = 0
+        self._confirmations: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """(offset, who waits for the high watermark to reach it)."""
 
     def use_config(self, config: TopicConfig) -> None:
         self.log.config = config
@@ -78,12 +101,12 @@ class Partition:
         if not result.is_duplicate:
             size = header.size
             self.appended_bytes += size
-            if self.waits_for_sync:
-                self.unsynced_bytes += size
-            else:
+            if self.confirms_at_once:
                 self.high_watermark = result.last_offset + 1
                 if self.waiters:
                     self._tell_waiters(size)
+            else:
+                self._appended(size)
         return result
 
     def _end_transaction(
@@ -92,10 +115,10 @@ class Partition:
         first_offset = self.log.producers.txn_first_offset(header.producer_id)
         result = self.log.append(marker, header, self.leader_epoch, now_ms)
         self.appended_bytes += header.size
-        if self.waits_for_sync:
-            self.unsynced_bytes += header.size
+        if not self.confirms_at_once:
             if first_offset is not None:
                 self.undecided.append((first_offset, result.last_offset))
+            self._appended(header.size)
         else:
             self.high_watermark = result.last_offset + 1
             if self.waiters:
@@ -103,19 +126,116 @@ class Partition:
                 self._tell_of_decision()
         return result
 
+    def append_replicated(self, batch: ReadableBuffer, header: BatchHeader, now_ms: int) -> None:
+        """Write what the leader has. Raises KafkaError."""
+        if self.offline_reason is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+        first_offset = None
+        if header.is_control:
+            first_offset = self.log.producers.txn_first_offset(header.producer_id)
+        self.log.append_as_follower(batch, header, now_ms)
+        self.appended_bytes += header.size
+        self._unconfirmed_bytes += header.size
+        if first_offset is not None:
+            self.undecided.append((first_offset, header.last_offset))
+
+    # ---------------------------------------------------------------------------- confirmation
+
+    def _appended(self, size: int) -> None:
+        self._unconfirmed_bytes += size
+        for waiter in tuple(self.replica_waiters):
+            waiter.more_bytes(size, is_stable=True)
+        if self.leadership is not None and not self.waits_for_sync:
+            self.advance()
+
+    def advance(self) -> None:
+        """The leader's log, or a follower's, or the ISR, is not what it was."""
+        leadership = self.leadership
+        if leadership is None:
+            return
+        own_end = self.log.recovery_point if self.waits_for_sync else self.log.log_end_offset
+        if leadership.advance(own_end):
+            self._confirm(leadership.high_watermark)
+
     def synced_to(self, offset: int) -> None:
         """Everything below `offset` is on disk."""
-        if offset > self.high_watermark:
-            self.high_watermark = offset
-            size, self.unsynced_bytes = self.unsynced_bytes, 0
-            has_decided = False
-            while self.undecided and self.undecided[0][1] < offset:
-                self.undecided.popleft()
-                has_decided = True
-            if self.waiters:
-                self._tell_waiters(size)
-                if has_decided:
-                    self._tell_of_decision()
+        if self.leadership is not None:
+            self.advance()
+        elif self.is_leader:
+            self._confirm(offset)
+
+    def follow_high_watermark(self, offset: int) -> None:
+        """The leader says that everything below `offset` is confirmed."""
+        self._confirm(min(offset, self.log.log_end_offset))
+
+    def _confirm(self, offset: int) -> None:
+        if offset <= self.high_watermark:
+            return
+        self.high_watermark = offset
+        size, self._unconfirmed_bytes = self._unconfirmed_bytes, 0
+        has_decided = False
+        while self.undecided and self.undecided[0][1] < offset:
+            self.undecided.popleft()
+            has_decided = True
+        while self._confirmations and self._confirmations[0][0] <= offset:
+            _, future = self._confirmations.popleft()
+            if not future.done():
+                future.set_result(None)
+        if self.waiters:
+            self._tell_waiters(size)
+            if has_decided:
+                self._tell_of_decision()
+
+    def confirmed(self, offset: int) -> asyncio.Future[None]:
+        """Done when the high watermark is at `offset`; fails with KafkaError if it cannot be."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.high_watermark >= offset:
+            future.set_result(None)
+        else:
+            # A retry of an older batch may wait for less than those before it: then for as much.
+            last = self._confirmations[-1][0] if self._confirmations else offset
+            self._confirmations.append((max(offset, last), future))
+        return future
+
+    def refuse_confirmations(self, error: KafkaError) -> None:
+        """Tell those who wait that they wait in vain."""
+        waiting, self._confirmations = self._confirmations, deque()
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # nobody may be waiting any more
+
+    # ------------------------------------------------------------------------------------ roles
+
+    @property
+    def in_sync_count(self) -> int:
+        """Members of the committed ISR; a broker alone is the only one."""
+        return 1 if self.leadership is None else len(self.leadership.isr)
+
+    def lead(self, leadership: Leadership) -> None:
+        """Be the leader, in a cluster. Who wrote to the leader before must ask again."""
+        self.is_leader = True
+        self.leadership = leadership
+        self.leader_epoch = leadership.leader_epoch
+        self.confirms_at_once = False
+        self.advance()
+        self.wake_waiters()
+
+    def follow(self, leader_epoch: int) -> None:
+        """Be a follower, or wait for a leader."""
+        self.is_leader = False
+        self.leadership = None
+        self.leader_epoch = leader_epoch
+        self.confirms_at_once = False
+        self.refuse_confirmations(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        self.wake_waiters()
+
+    def truncated(self) -> None:
+        """The log was cut back (a follower's, to agree with its leader)."""
+        end = self.log.log_end_offset
+        self.high_watermark = min(self.high_watermark, end)
+        self.undecided = deque(each for each in self.undecided if each[1] < end)
+        self._unconfirmed_bytes = 0
 
     def _tell_waiters(self, size: int) -> None:
         is_stable = self.log.producers.first_unstable_offset is None and not self.undecided
@@ -127,7 +247,7 @@ class Partition:
             waiter.stable_offset_moved()
 
     def wake_waiters(self) -> None:
-        for waiter in tuple(self.waiters):
+        for waiter in (*self.waiters, *self.replica_waiters):
             waiter.wake()
 
     @property

@@ -11,12 +11,13 @@ nodes, with the ids they have."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.base.cluster import BrokerRegistration, Endpoint, TopicImage
-from ottla.base.metadata import Check, Create, Node, Op, Replace
+from ottla.base.metadata import Check, Create, Delete, Node, Op, Replace, TxnConflict
 from ottla.base.types import ZERO_UUID, format_uuid, new_uuid
 from ottla.broker.controller import ControlledBroker, Controller
 from ottla.core.controller.elections import (
@@ -27,6 +28,7 @@ from ottla.core.controller.elections import (
 from ottla.metadata import tree
 from ottla.metadata.follower import ImageFollower
 
+CLUSTER_ID_RETRY_S = 0.1
 MAX_OPS_PER_TXN = 20_000
 """Of one transaction of elections; the embedded store takes any number, memory is the limit."""
 
@@ -52,7 +54,11 @@ async def ensure_cluster_id(broker: ControlledBroker, known: str | None = None) 
         return existing
     cluster_id = known or format_uuid(new_uuid())
     value = tree.encode({"cluster_id": cluster_id})
-    await broker.store.txn([], [Create(tree.CLUSTER, value)])
+    try:
+        await broker.store.txn([], [Create(tree.CLUSTER, value)])
+    except TxnConflict:  # another broker of a new cluster was faster
+        await asyncio.sleep(CLUSTER_ID_RETRY_S)
+        return await ensure_cluster_id(broker, known)
     return cluster_id
 
 
@@ -70,7 +76,7 @@ async def join_cluster(
 
     `found_topics` and `first_ops` are what a cluster without a past begins with; where there ever
     was a controller they are ignored."""
-    registration = await _register(broker, endpoints, clean_shutdown)
+    registration, _ = await register(broker, endpoints, clean_shutdown)
     adopted = [*first_ops, *_adopt_ops(registration, found_topics)]
     await follower.applied(await _become_controller(broker, adopted))
     changes = decide_broker_returned(broker.image.topics.values(), registration)
@@ -80,9 +86,14 @@ async def join_cluster(
     return registration
 
 
-async def _register(
-    broker: ControlledBroker, endpoints: Mapping[str, tuple[str, int]], clean_shutdown: bool
-) -> BrokerRegistration:
+async def register(
+    broker: ControlledBroker,
+    endpoints: Mapping[str, tuple[str, int]],
+    clean_shutdown: bool,
+    dead_lease: int | None = None,
+) -> tuple[BrokerRegistration, int]:
+    """A new incarnation of this broker, and the revision at which it is known. With `dead_lease`,
+    the version of a lease that is over, it takes the place of its former session."""
     path = tree.registration_path(broker.node_id)
     nodes, _ = await broker.store.load(path)
     node = nodes.get(path)
@@ -97,8 +108,12 @@ async def _register(
     value = tree.encode_registration(registration)
     op: Op = Create(path, value) if node is None else Replace(path, value)
     live = Create(tree.live_path(broker.node_id), b"{}", ephemeral=True)
-    await broker.store.txn([Check(path, None if node is None else node.version)], [op, live])
-    return registration
+    checks = [Check(path, None if node is None else node.version)]
+    ops: list[Op] = [op, live]
+    if dead_lease is not None:
+        checks.append(Check(tree.lease_path(broker.node_id), dead_lease))
+        ops.insert(0, Delete(live.path))
+    return registration, await broker.store.txn(checks, ops)
 
 
 def _clean_from(node_id: int, node: Node | None, clean_shutdown: bool) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.base.ports import ReadableBuffer
 from ottla.broker.context import Body, Handler, RequestContext
+from ottla.broker.forwarding import FORWARDED, forwarding
 from ottla.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -116,9 +117,9 @@ class Route:
 
     def __init__(self, api_key: int, handle: Handler) -> None:
         self.api_key = api_key
-        self.handle = handle
+        self.handle = forwarding(handle) if api_key in FORWARDED else handle
         self.versions = schema.versions(api_key)
-        self.is_coroutine = inspect.iscoroutinefunction(handle)
+        self.is_coroutine = inspect.iscoroutinefunction(handle) or api_key in FORWARDED
         """Then the request must stay as it is after the handler has returned."""
         self.alone = api_key in ANSWERED_ALONE
 

@@ -96,13 +96,13 @@ class LocalMarkers:
         except KafkaError as error:
             on_written(partition.key, error)
             return
-        if not partition.waits_for_sync:
-            if partition.log.wants_flush:
-                broker.flusher.request(partition)
+        if partition.waits_for_sync or partition.log.wants_flush:
+            broker.flusher.request(partition)
+        if partition.confirms_at_once:
             on_written(partition.key, None)
             return
-        synced = broker.flusher.wait_for(partition, result.last_offset + 1)
-        synced.add_done_callback(lambda done: on_written(partition.key, _failure(done)))
+        confirmed = partition.confirmed(result.last_offset + 1)
+        confirmed.add_done_callback(lambda done: on_written(partition.key, _failure(done)))
 
 
 def _failure(done: asyncio.Future[None]) -> KafkaError | None:

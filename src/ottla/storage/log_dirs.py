@@ -8,6 +8,7 @@
     <topic>-<partition>.<id>-stray/    a log that no topic claims; kept, never served
     recovery-point-offset-checkpoint   how far each log is known to be on disk
     log-start-offset-checkpoint        where each log begins, if not at its first segment
+    replication-offset-checkpoint      each log's high watermark, in a cluster
     cleaner-offset-checkpoint          how far each log is compacted
 
 All in Apache Kafka's names and formats: a directory that one wrote opens in the other."""
@@ -22,7 +23,12 @@ from ottla.base.errors import UserError
 from ottla.base.ports import FileSystem, write_atomically
 from ottla.base.types import TopicPartition, format_uuid, new_uuid, parse_uuid
 from ottla.storage import checkpoint
-from ottla.storage.checkpoint import LOG_START_OFFSETS, RECOVERY_POINTS, MalformedCheckpoint
+from ottla.storage.checkpoint import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    MalformedCheckpoint,
+)
 from ottla.storage.log import Log
 
 META_PROPERTIES = "meta.properties"
@@ -56,6 +62,7 @@ class LogDirectory:
         """Whether the last shutdown was clean."""
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
 
     # ------------------------------------------------------------------------------- ownership
 
@@ -128,6 +135,11 @@ class LogDirectory:
                 self.recovery_points = offsets
             else:
                 self.log_start_offsets = offsets
+        try:
+            path = f"{self.path}/{HIGH_WATERMARKS}"
+            self.high_watermarks = checkpoint.read_offsets(self.fs, path)
+        except MalformedCheckpoint as error:
+            problems.append(f"{error}; high watermarks are learned again")
         return problems
 
     def end(self) -> None:
@@ -141,6 +153,9 @@ class LogDirectory:
         """May be called in any thread, by one at a time."""
         checkpoint.write_offsets(self.fs, f"{self.path}/{RECOVERY_POINTS}", recovery_points)
         checkpoint.write_offsets(self.fs, f"{self.path}/{LOG_START_OFFSETS}", starts)
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        checkpoint.write_offsets(self.fs, f"{self.path}/{HIGH_WATERMARKS}", offsets)
 
     # ------------------------------------------------------------------------------------- logs
 

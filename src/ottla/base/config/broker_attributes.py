@@ -90,6 +90,10 @@ class BrokerAttributes:
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
     log_flush_acks_all: bool
+    zookeeper_connect: str | None
+    zookeeper_session_timeout_ms: int
+    zookeeper_connection_timeout_ms: int
+    broker_lease_ms: int
     min_insync_replicas: int
     unclean_leader_election_enable: bool
     auto_leader_rebalance_enable: bool

@@ -17,6 +17,40 @@ from ottla.base.config.vocabulary import (
 
 REPLICA_KEYS = [
     ConfigKey(
+        "zookeeper.connect",
+        STRING,
+        None,
+        "The ZooKeeper ensemble of a cluster: host:port,host:port/root. Without it the broker is "
+        "alone and keeps its metadata itself.",
+        None,
+        HIGH,
+    ),
+    ConfigKey(
+        "zookeeper.session.timeout.ms",
+        INT,
+        6 * SECOND_MS,
+        "How long ZooKeeper keeps the session of a broker that it does not hear of.",
+        AtLeast(1),
+        HIGH,
+    ),
+    ConfigKey(
+        "zookeeper.connection.timeout.ms",
+        INT,
+        18 * SECOND_MS,
+        "How long a starting broker tries to reach ZooKeeper.",
+        AtLeast(1),
+        HIGH,
+    ),
+    ConfigKey(
+        "broker.lease.ms",
+        INT,
+        2 * SECOND_MS,
+        "How long a broker leads on its own word after its last sign of life in ZooKeeper; after a "
+        "quarter more the others replace it.",
+        AtLeast(100),
+        HIGH,
+    ),
+    ConfigKey(
         "min.insync.replicas",
         INT,
         1,

@@ -12,11 +12,10 @@ Names ending in a dot stand for everything that starts with them."""
 
 from __future__ import annotations
 
-_CLUSTER = "clusters are not in this release, and one broker alone needs no ZooKeeper"
+_ZOOKEEPER = "this setting of ZooKeeper's client is not in this release"
 _POLICY = "policy classes are Java code, which this broker cannot load"
 
 REFUSED = {
-    "zookeeper.connect": _CLUSTER,
     "create.topic.policy.class.name": _POLICY,
     "alter.config.policy.class.name": _POLICY,
     "client.quota.callback.class": "quota callbacks are Java code, which this broker cannot load",
@@ -89,7 +88,7 @@ NO_EFFECT = {
     "cordoned.log.dirs": "directories cannot be set aside in this release",
     "socket.connection.setup.timeout.": "this broker opens no connections",
     "unstable.": "there are no unstable versions",
-    "zookeeper.": _CLUSTER,
+    "zookeeper.": _ZOOKEEPER,
     "broker.id.generation.enable": _GONE,
     "reserved.broker.max.id": _GONE,
     "inter.broker.protocol.version": _GONE,

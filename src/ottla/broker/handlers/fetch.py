@@ -9,6 +9,9 @@
   transactions.
 - Before v10 a topic whose `compression.type` is zstd cannot be read (KIP-110); before v6 clients do
   not know KAFKA_STORAGE_ERROR and are told NOT_LEADER_OR_FOLLOWER, which they retry too.
+- A follower's fetch (replica id, incarnation as its epoch) reads to the end of the log, and says
+  how far the follower has it; it waits for what is appended, not for what is confirmed.
+- A consumer in the rack of a follower is sent there (KIP-392, v11+), and may read there.
 - Bytes that are not in memory are read in a thread; the event loop never waits for the disk.
 
 Deviation: a batch that is damaged on disk is never sent; the partition answers CORRUPT_MESSAGE."""
@@ -17,13 +20,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.partition import Partition
+from ottla.broker.partition import FetchWaiter, Partition
 from ottla.core.fetch_session import FetchPartition, FetchSession
+from ottla.core.replication.divergence import EpochEnd, diverges
 from ottla.storage.segment import WouldBlock
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ _FIRST_BY_ID = 13
 _FIRST_WITH_STORAGE_ERROR = 6
 _FIRST_WITH_ZSTD = 10
 _FIRST_WITH_LEADER = 16
+_FIRST_NEAR = 11
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
@@ -97,6 +102,8 @@ class Fetch:
         "_max_bytes",
         "_max_wait_ms",
         "_min_bytes",
+        "_rack_id",
+        "_replica",
         "_session",
         "_timer",
         "_wanted",
@@ -121,12 +128,16 @@ class Fetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._max_wait_ms = request.max_wait_ms
         self._committed_only = request.isolation_level == READ_COMMITTED
+        self._rack_id = request.rack_id
+        self._replica = _replica(request)
         self._bytes = 0
         self._is_scheduled = False
         self._answer: asyncio.Future[Body | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> Response:
+        if self._replica is not None:
+            self._note_progress(self._replica)
         try:
             results, is_final = self._read(wait=False)
         except WouldBlock:
@@ -151,8 +162,11 @@ class Fetch:
         for wanted in self._wanted:
             partition = self._find(wanted)
             if partition is not None:
-                partition.waiters.add(self)
+                self._waiters_of(partition).add(self)
         return self._answer
+
+    def _waiters_of(self, partition: Partition) -> set[FetchWaiter]:
+        return partition.waiters if self._replica is None else partition.replica_waiters
 
     def more_bytes(self, count: int, *, is_stable: bool) -> None:
         if self._committed_only and not is_stable:
@@ -210,7 +224,7 @@ class Fetch:
         for wanted in self._wanted:
             partition = self._find(wanted)
             if partition is not None:
-                partition.waiters.discard(self)
+                self._waiters_of(partition).discard(self)
 
     # --------------------------------------------------------------------------------- reading
 
@@ -245,7 +259,7 @@ class Fetch:
             total += size
             # Whole batches are sent; what did not fit counts as if it had been cut off.
             readable += max(size, room) if has_more else size
-            is_final = is_final or "diverging_epoch" in body
+            is_final = is_final or "diverging_epoch" in body or "preferred_read_replica" in body
             results.append((wanted, body))
         self._bytes = readable
         return results, is_final or readable >= self._min_bytes
@@ -269,11 +283,37 @@ class Fetch:
             }
         return body
 
+    def _note_progress(self, replica: Replica) -> None:
+        """How far the follower has each partition, where its log agrees with ours."""
+        replication = self._broker.replication
+        for wanted in self._wanted:
+            partition = self._find(wanted)
+            if partition is None or partition.leadership is None or replication is None:
+                continue
+            if wanted.current_leader_epoch not in (-1, partition.leader_epoch):
+                continue
+            if _diverging_end(partition, wanted) is None:
+                replication.fetched(partition, replica, wanted.fetch_offset)
+
+    def _readable_partition(self, wanted: FetchPartition) -> Partition:
+        """The leader's; or a follower's for a consumer that has learned to read there."""
+        key = self._key(wanted)
+        partition = self._broker.partitions.get(key)
+        if (
+            self._replica is None
+            and partition is not None
+            and not partition.is_leader
+            and self._context.api_version >= _FIRST_NEAR
+            and self._rack_id
+        ):
+            return partition
+        return self._broker.find_partition(key)
+
     def _read_partition(
         self, wanted: FetchPartition, room: int, is_first: bool, wait: bool
     ) -> tuple[Body, bool]:
         """(what the partition has to say, whether it has more than there was room for)."""
-        partition = self._broker.find_partition(self._key(wanted))
+        partition = self._readable_partition(wanted)
         partition.check_leader_epoch(wanted.current_leader_epoch)
         log = partition.log
         if self._context.api_version < _FIRST_WITH_ZSTD and log.config.compression_type == "zstd":
@@ -286,14 +326,22 @@ class Fetch:
             "log_start_offset": log.log_start_offset,
             "records": b"",
         }
-        if wanted.last_fetched_epoch >= 0:
-            epoch, end_offset = partition.end_of_epoch(wanted.last_fetched_epoch)
-            if epoch < 0:
+        diverging = _diverging_end(partition, wanted)
+        if diverging is not None:
+            if diverging.epoch < 0:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-            if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-                body["diverging_epoch"] = {"epoch": epoch, "end_offset": end_offset}
+            body["diverging_epoch"] = diverging._asdict()
+            return body, False
+        if self._replica is not None:
+            limit = log.log_end_offset
+        else:
+            limit = stable if self._committed_only else partition.high_watermark
+            near = self._nearer_replica(partition)
+            if near is not None:
+                body["preferred_read_replica"] = near
                 return body, False
-        limit = stable if self._committed_only else partition.high_watermark
+            if not partition.is_leader and wanted.fetch_offset > limit:
+                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         found = log.read(
             wanted.fetch_offset,
             room,
@@ -309,6 +357,13 @@ class Fetch:
                 for txn in aborted
             ]
         return body, found.next_offset < limit
+
+    def _nearer_replica(self, partition: Partition) -> int | None:
+        replication = self._broker.replication
+        if replication is None or not self._rack_id or partition.leadership is None:
+            return None
+        near: int | None = replication.nearer_replica(partition, self._rack_id)
+        return near
 
     # ------------------------------------------------------------------------------- answering
 
@@ -344,11 +399,33 @@ class Fetch:
         )
 
 
+class Replica(NamedTuple):
+    """The broker that fetches as a follower."""
+
+    id: int
+    incarnation: int
+
+
+def _replica(request: Any) -> Replica | None:
+    state = request.replica_state
+    if state.replica_id >= 0:
+        return Replica(state.replica_id, state.replica_epoch)
+    return Replica(request.replica_id, -1) if request.replica_id >= 0 else None
+
+
+def _diverging_end(partition: Partition, wanted: FetchPartition) -> EpochEnd | None:
+    if wanted.last_fetched_epoch < 0:
+        return None
+    ours = EpochEnd(*partition.end_of_epoch(wanted.last_fetched_epoch))
+    return diverges(wanted.fetch_offset, wanted.last_fetched_epoch, ours)
+
+
 def _is_news(wanted: FetchPartition, body: Body) -> bool:
     return (
         len(body["records"]) > 0
         or "error_code" in body
         or "diverging_epoch" in body
+        or "preferred_read_replica" in body
         or body["high_watermark"] != wanted.told_high_watermark
         or body["log_start_offset"] != wanted.told_start_offset
     )

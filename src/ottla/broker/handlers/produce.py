@@ -254,13 +254,13 @@ async def _handle_slowly(
 def _answer(
     broker: Broker, request: Any, prepared: Mapping[int, PreparedBatch | KafkaError]
 ) -> Response:
-    """Append everything, in order, now; the answer may have to wait for a sync."""
+    """Append everything, in order, now; the answer may have to wait for followers or a sync."""
     now_ms = broker.clock.time_ms()
     acks = request.acks
     is_transactional = request.transactional_id is not None
     topics = []
     failed = False
-    unsynced: list[tuple[Partition, int, Body]] = []
+    unconfirmed: list[tuple[Partition, int, Body]] = []
     for topic in request.topic_data:
         name = topic.name
         partitions = []
@@ -268,7 +268,12 @@ def _answer(
             index = data.index
             try:
                 partition = broker.partitions.get((name, index))
-                if partition is None or acks != 1 or name in INTERNAL_TOPICS:
+                if (
+                    partition is None
+                    or acks != 1
+                    or not partition.is_leader
+                    or name in INTERNAL_TOPICS
+                ):
                     partition = _checked(broker, name, index, acks)
                 result = _append(partition, data, prepared, now_ms, is_transactional)
             except KafkaError as error:
@@ -283,20 +288,18 @@ def _answer(
                 "log_start_offset": log.log_start_offset,
             }
             partitions.append(body)
-            if partition.waits_for_sync:
+            if partition.waits_for_sync or log.wants_flush:
                 broker.flusher.request(partition)
-                if acks == ACKS_ALL:
-                    unsynced.append((partition, result.last_offset + 1, body))
-            elif log.wants_flush:
-                broker.flusher.request(partition)
+            if not partition.confirms_at_once and (acks == ACKS_ALL or not broker.leads_freely):
+                unconfirmed.append((partition, result.last_offset + 1, body))
         topics.append({"name": name, "topic_id": topic.topic_id, "partition_responses": partitions})
     if acks == 0:
         if failed:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "an unacknowledged write failed")
         return None
     answer = {"responses": topics}
-    if unsynced:
-        return _when_synced(broker, answer, unsynced)
+    if unconfirmed:
+        return _when_confirmed(answer, unconfirmed, request.timeout_ms)
     return answer
 
 
@@ -308,12 +311,15 @@ def _checked(broker: Broker, topic: str | None, index: int, acks: int) -> Partit
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the cluster's own")
     if acks not in _ALLOWED_ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
-    if acks == ACKS_ALL and partition.log.config.min_insync_replicas > 1:
-        raise KafkaError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"{partition.key} has 1 in-sync replica, min.insync.replicas is "
-            f"{partition.log.config.min_insync_replicas}",
-        )
+    min_insync = partition.log.config.min_insync_replicas
+    if acks == ACKS_ALL and min_insync > 1:
+        in_sync = partition.in_sync_count
+        if in_sync < min_insync:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{partition.key} has {in_sync} in-sync replicas, min.insync.replicas is "
+                f"{min_insync}",
+            )
     return partition
 
 
@@ -355,23 +361,49 @@ def _failure(index: int, error: KafkaError) -> Body:
     return body
 
 
-def _when_synced(
-    broker: Broker, answer: Body, unsynced: list[tuple[Partition, int, Body]]
+def _when_confirmed(
+    answer: Body, unconfirmed: list[tuple[Partition, int, Body]], timeout_ms: int
 ) -> asyncio.Future[Body | None]:
-    """The answer, once every partition in it is on disk or has failed to get there."""
-    future: asyncio.Future[Body | None] = asyncio.get_running_loop().create_future()
-    remaining = len(unsynced)
+    """The answer, once every partition in it is confirmed or has failed to be, or the client's time
+    is up. What was appended stays, whatever the answer says."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Body | None] = loop.create_future()
+    waiting = {id(body): body for _, _, body in unconfirmed}
 
-    def one_done(synced: asyncio.Future[None], body: Body) -> None:
-        nonlocal remaining
-        remaining -= 1
-        error = synced.exception()
-        if isinstance(error, KafkaError):
+    def one_done(confirmed: asyncio.Future[None], partition: Partition, body: Body) -> None:
+        if waiting.pop(id(body), None) is None:
+            return
+        error = _refusal(confirmed, partition)
+        if error is not None:
             body.update(_failure(body["index"], error))
-        if not remaining and not future.done():
+        if not waiting and not future.done():
+            timer.cancel()
             future.set_result(answer)
 
-    for partition, offset, body in unsynced:
-        synced = broker.flusher.wait_for(partition, offset)
-        synced.add_done_callback(lambda done, body=body: one_done(done, body))  # type: ignore[misc]
+    def time_is_up() -> None:
+        error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the in-sync replicas did not have it yet")
+        for body in waiting.values():
+            body.update(_failure(body["index"], error))
+        waiting.clear()
+        if not future.done():
+            future.set_result(answer)
+
+    timer = loop.call_later(max(timeout_ms, 0) / 1000, time_is_up)
+    for partition, offset, body in unconfirmed:
+        confirmed = partition.confirmed(offset)
+        confirmed.add_done_callback(
+            lambda done, partition=partition, body=body: one_done(done, partition, body)  # type: ignore[misc]
+        )
     return future
+
+
+def _refusal(confirmed: asyncio.Future[None], partition: Partition) -> KafkaError | None:
+    error = confirmed.exception()
+    if isinstance(error, KafkaError):
+        return error
+    if partition.in_sync_count < partition.log.config.min_insync_replicas:
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+            f"{partition.key} was written to fewer in-sync replicas than required",
+        )
+    return None

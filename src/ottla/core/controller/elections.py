@@ -15,8 +15,9 @@ registration *continues* it). After a crash the end of a log may be lost.
     none is                                              no leader; the ISR is kept, for whoever of
                                                          it returns in order
 
-Every election begins a new leader epoch. The new ISR is what is eligible, under its present
-incarnations: a crashed member does not hold up the new leader's watermark."""
+Where the leader goes on, members of the ISR that are dead are taken out of it. Every election
+begins a new leader epoch. The new ISR is what is eligible, under its present incarnations: a
+crashed member does not hold up the new leader's watermark."""
 
 from __future__ import annotations
 
@@ -111,7 +112,7 @@ def elect(
 ) -> PartitionState | None:
     """The state after an election, or None if none is due."""
     if _leads_on(state, brokers):
-        return None
+        return _without_dead(state, brokers)
     eligible = [
         replica
         for replica in state.replicas
@@ -160,6 +161,18 @@ def _leads_on(state: PartitionState, brokers: Brokers) -> bool:
     if leader not in brokers.leasing or leader in brokers.draining:
         return False
     return _carries_present(state, brokers, leader)
+
+
+def _without_dead(state: PartitionState, brokers: Brokers) -> PartitionState | None:
+    """The ISR without members whose lease is over: the leader need not wait for them any more. The
+    leader epoch stays: nothing begins anew."""
+    kept = [member for member in state.isr if member in brokers.leasing]
+    if len(kept) == len(state.isr):
+        return None
+    return state._replace(
+        isr=tuple(kept),
+        isr_incarnations=tuple(incarnation_in_isr(state, member) for member in kept),
+    )
 
 
 def _carries_present(state: PartitionState, brokers: Brokers, leader: int) -> bool:

@@ -1,16 +1,17 @@
 """How long a broker may act on its own word, and when the controller may replace it.
 
 A broker commits a write to the store every third of a lease, and holds its lease until the moment
-it *sent* that write plus the lease, on its own monotonic clock. The controller replaces a broker
-only a lease and a quarter after it *observed* the last renewal, on its own clock; a controller that
-has just been elected begins to count anew. So, with clocks that drift by less than a tenth, nobody
-is replaced who still believes in its lease.
+it *sent* that write plus the lease, on its own monotonic clock. It is replaced only a lease and a
+quarter after the one who replaces it *observed* the last renewal, on that one's own clock. So, with
+clocks that drift by less than a tenth, nobody is replaced who still believes in its lease. All
+brokers watch all leases, so that whoever becomes controller need not begin to count then.
 
 A broker without a lease is degraded, not down: see `broker/leases.py`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 RENEWALS_PER_LEASE = 3
 GRACE = 1.25
@@ -38,29 +39,40 @@ class Lease:
         return self.duration_s / RENEWALS_PER_LEASE
 
 
+class Observed(NamedTuple):
+    at: float
+    version: int
+    """Of the lease's node. Whoever acts on a lease being over commits under the condition that the
+    node still has this version: a renewal that has not been seen yet then prevents it."""
+
+
 @dataclass(slots=True)
 class LeaseWatch:
-    """The controller's side: when each broker's last renewal was observed."""
+    """An observer's side: when each broker's last renewal was seen."""
 
     duration_s: float
-    _observed: dict[int, float] = field(default_factory=dict)
+    _observed: dict[int, Observed] = field(default_factory=dict)
 
-    def elected(self, brokers: list[int], now: float) -> None:
-        """Begin to count for everybody: nothing observed by an earlier controller is known."""
-        self._observed = dict.fromkeys(brokers, now)
+    def observed(self, broker: int, now: float, version: int) -> None:
+        known = self._observed.get(broker)
+        if known is None or known.version != version:
+            self._observed[broker] = Observed(now, version)
 
-    def observed(self, broker: int, now: float) -> None:
-        self._observed[broker] = now
+    def released(self, broker: int, version: int) -> None:
+        """It was given up: nobody need wait."""
+        self._observed[broker] = Observed(float("-inf"), version)
 
-    def gone(self, broker: int) -> None:
-        self._observed.pop(broker, None)
-
-    def expired(self, now: float) -> list[int]:
-        """The brokers whose lease is certainly over, in the order of their ids."""
+    def expired(self, now: float) -> dict[int, int]:
+        """The brokers whose lease is certainly over, with the version of its node."""
         limit = self.duration_s * GRACE
-        return sorted(broker for broker, at in self._observed.items() if now - at > limit)
+        return {
+            broker: version
+            for broker, (at, version) in sorted(self._observed.items())
+            if now - at > limit
+        }
 
-    def next_expiry(self) -> float | None:
-        if not self._observed:
-            return None
-        return min(self._observed.values()) + self.duration_s * GRACE
+    def next_expiry(self, now: float) -> float | None:
+        """When the next lease is over that is not over yet, if it is not renewed."""
+        limit = self.duration_s * GRACE
+        coming = [at + limit for at, _ in self._observed.values() if now - at <= limit]
+        return min(coming, default=None)

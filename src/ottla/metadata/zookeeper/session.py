@@ -23,7 +23,7 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ottla.metadata.zookeeper import jute
 from ottla.metadata.zookeeper.jute import Connected, Event, OpCode, ReplyHeader, ZkCode, ZkError
@@ -325,8 +325,7 @@ class _Connection(asyncio.Protocol):
     # ------------------------------------------------------------------------ asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by shape only
 
     def connection_lost(self, error: Exception | None) -> None:
         self.close()

@@ -89,6 +89,7 @@ class FakePartition:
         self.batches: list[bytes] = []
         self.waits_for_sync = waits_for_sync
         self.high_watermark = 0
+        self.waiting: list[tuple[int, asyncio.Future[None]]] = []
         self.fails: ErrorCode | None = None
         config = SimpleNamespace(max_message_bytes=1 << 20)
         self.log = SimpleNamespace(
@@ -111,6 +112,11 @@ class FakePartition:
             self.high_watermark = last + 1
         return AppendResult(base, last, header.max_timestamp, is_duplicate=False)
 
+    def confirmed(self, offset: int) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((offset, future))
+        return future
+
     def read(self, offset: int, max_bytes: int, end: int, **_: Any) -> LogSlice:
         for batch in self.batches:
             header = next(iter_headers(batch))
@@ -122,19 +128,13 @@ class FakePartition:
 class FakeFlusher:
     def __init__(self, partition: FakePartition) -> None:
         self.partition = partition
-        self.waiting: list[tuple[int, asyncio.Future[None]]] = []
         self.requests = 0
 
     def request(self, partition: Any) -> None:
         self.requests += 1
 
-    def wait_for(self, partition: Any, offset: int) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append((offset, future))
-        return future
-
     def sync(self, error: KafkaError | None = None) -> None:
-        waiting, self.waiting = self.waiting, []
+        waiting, self.partition.waiting = self.partition.waiting, []
         for offset, future in waiting:
             if error is not None:
                 future.set_exception(error)

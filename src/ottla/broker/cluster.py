@@ -1,0 +1,181 @@
+"""A broker as a member of a cluster: registered, with a lease, and in one case the controller.
+
+    join           register under a new incarnation, take the lease, see oneself in the image, lead
+                   what the image says
+    session lost   lead nothing, register anew: the session's nodes are gone, the data is not
+    leave          be drained of leaderships, give the lease back, end the session
+
+The store is ZooKeeper's; a broker alone has the embedded store and none of this."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ottla.base.cluster import BrokerRegistration
+from ottla.base.errors import KafkaError, UserError
+from ottla.base.metadata import Create, TxnConflict
+from ottla.base.types import TopicPartition
+from ottla.broker.cluster_controller import ClusterController
+from ottla.broker.forwarding import Forwarding
+from ottla.broker.leases import LeaseKeeper, LeaseStore
+from ottla.broker.registration import register
+from ottla.broker.replication import Replication
+from ottla.metadata import tree
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 0.5
+DRAIN_TIMEOUT_S = 30.0
+MIN_PATIENCE_S = 5.0
+DRAIN_POLL_S = 0.05
+
+
+class Cluster:
+    def __init__(self, broker: Broker, leases: LeaseStore) -> None:
+        self._broker = broker
+        lease_ms = broker.config.broker_lease_ms
+        self._lease = LeaseKeeper(leases, broker.clock, broker.node_id, lease_ms)
+        self.replication = Replication(broker)
+        self.controller = ClusterController(broker, lease_ms)
+        self.forwarding = Forwarding(broker)
+        self._endpoints: Mapping[str, tuple[str, int]] = {}
+        self._is_draining = False
+        self._checkpoints: asyncio.Task[None] | None = None
+        self._rejoining: asyncio.Task[None] | None = None
+
+    # ----------------------------------------------------------------------------------- state
+
+    @property
+    def is_controller(self) -> bool:
+        return self.controller.is_controller
+
+    @property
+    def leads_freely(self) -> bool:
+        """Whether a leader here may act on its own word."""
+        return self._lease.is_held and not self._is_draining
+
+    # ------------------------------------------------------------------------- joining, leaving
+
+    async def join(self, endpoints: Mapping[str, tuple[str, int]], *, clean_shutdown: bool) -> None:
+        self._endpoints = endpoints
+        self._broker.store.on_session_lost(self._session_lost)
+        self.controller.observe()
+        await self._register(clean_shutdown)
+        await self._lease.start()
+        self.replication.start()
+        self.controller.start()
+        self._checkpoints = asyncio.create_task(self._keep_high_watermarks(), name="watermarks")
+
+    async def _keep_high_watermarks(self) -> None:
+        logs, config = self._broker.logs, self._broker.config
+        logs.high_watermark = self._high_watermark
+        while True:
+            await asyncio.sleep(config.replica_high_watermark_checkpoint_interval_ms / 1000)
+            try:
+                await logs.write_high_watermarks()
+            except OSError as error:
+                logger.warning("high watermarks could not be kept: %s", error)
+
+    def _high_watermark(self, key: TopicPartition) -> int | None:
+        partition = self._broker.partitions.get(key)
+        return None if partition is None else partition.high_watermark
+
+    async def _register(self, clean: bool) -> BrokerRegistration:
+        registration, revision = await self._new_incarnation(clean)
+        await self._broker.applied(revision)
+        self.replication.registered(registration.incarnation)
+        self.controller.image_changed()
+        return registration
+
+    async def _new_incarnation(self, clean: bool) -> tuple[BrokerRegistration, int]:
+        """Where a former session of ours is still there, wait until it is gone or surely dead."""
+        dead_lease: int | None = None
+        while True:
+            try:
+                return await register(self._broker, self._endpoints, clean, dead_lease)
+            except TxnConflict as conflict:
+                if conflict.path != tree.live_path(self._broker.node_id):
+                    raise
+                dead_lease = await self._former_self() if dead_lease is None else None
+
+    async def _former_self(self) -> int:
+        """A broker with our id has a session: we, before a crash, unless it gives a sign of life.
+        Returns the version of its lease once that is over."""
+        node_id, lease_s = self._broker.node_id, self._broker.config.broker_lease_ms / 1000
+        try:
+            async with asyncio.timeout(max(2 * lease_s, MIN_PATIENCE_S)):
+                while True:
+                    version = self.controller.expired_leases().get(node_id)
+                    if version is not None:
+                        return version
+                    await asyncio.sleep(lease_s / 20)
+        except TimeoutError:
+            raise UserError(
+                f"Another broker with node.id {node_id} is alive in this cluster; "
+                "give this one another node.id."
+            ) from None
+
+    def _session_lost(self) -> None:
+        logger.warning("the session with ZooKeeper is lost: leading nothing until it is back")
+        self.replication.session_lost()
+        if self._rejoining is None or self._rejoining.done():
+            self._rejoining = asyncio.create_task(self._rejoin(), name="rejoin")
+
+    async def _rejoin(self) -> None:
+        while True:
+            try:
+                # Nothing was lost with the session but the session: the log is all there.
+                await self._register(clean=True)
+            except (TxnConflict, KafkaError, UserError) as error:
+                logger.warning("registering anew failed, and is tried again: %s", error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+
+    async def leave(self) -> None:
+        """Hand over what this broker leads, then give up the lease."""
+        await self._drain()
+        for task in (self._rejoining, self._checkpoints):
+            if task is not None:
+                task.cancel()
+        await self.replication.stop()
+        await self._broker.logs.write_high_watermarks()
+        await self.controller.hand_over()
+        try:
+            await self._lease.release()
+        except KafkaError as error:
+            logger.info("the lease was not given back: %s", error.message)
+        self.forwarding.close()
+
+    async def _drain(self) -> None:
+        broker = self._broker
+        others = [each for each in broker.image.live_brokers if each.id != broker.node_id]
+        if not broker.config.controlled_shutdown_enable or not others:
+            return
+        self._is_draining = True
+        path = tree.draining_path(broker.node_id)
+        try:
+            async with asyncio.timeout(DRAIN_TIMEOUT_S):
+                await broker.store.txn([], [Create(path, b"{}", ephemeral=True)])
+                await self._drained()
+        except (TimeoutError, TxnConflict, KafkaError) as error:
+            logger.warning("shutting down with leaderships: %s", str(error) or "it took too long")
+
+    async def _drained(self) -> None:
+        while self._leads_what_others_could():  # noqa: ASYNC110 the image has many readers, no events
+            await asyncio.sleep(DRAIN_POLL_S)
+
+    def _leads_what_others_could(self) -> bool:
+        image, me = self._broker.image, self._broker.node_id
+        return any(
+            state.leader == me
+            and any(member != me and image.is_alive(member) for member in state.isr)
+            for topic in image.topics.values()
+            for state in topic.partitions
+        )

@@ -1,0 +1,105 @@
+"""Requests that only the controller decides, passed on to it by every other broker.
+
+Clients send many of them to any broker. The request goes on in the version it came in, and the
+controller's answer back, untouched. If there is no controller, or it cannot be reached, the client
+is told NOT_CONTROLLER in the words of each API: it asks for metadata and tries again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.broker.context import Body, Handler, RequestContext, Response
+from ottla.net.connection import Connection
+from ottla.net.errors import ClientError
+from ottla.wire.compile import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+FORWARDED = frozenset({19, 20, 33, 37, 44})
+"""CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, IncrementalAlterConfigs."""
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 40.0
+
+
+class Forwarding:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._connection: Connection | None = None
+        self._connected_to: int | None = None
+        self._lock = asyncio.Lock()
+
+    async def forward(self, api: int, version: int, request: dict[str, Any]) -> Body:
+        """Raises KafkaError: NOT_CONTROLLER."""
+        try:
+            connection = await self._to_controller()
+            answer = await connection.request(
+                api, request, ANSWER_TIMEOUT_S, min_version=version, max_version=version
+            )
+        except ClientError as error:
+            logger.info("the controller could not be asked: %s", error)
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from None
+        body: Body = as_dict(answer)
+        return body
+
+    async def _to_controller(self) -> Connection:
+        controller = self._broker.image.controller_id
+        async with self._lock:
+            usable = self._connection is not None and self._connection.is_open
+            if not usable or self._connected_to != controller:
+                self.close()
+                host, port = self._broker.peer_endpoint(controller)
+                self._connection = await Connection.open(
+                    host,
+                    port,
+                    client_id=f"broker-{self._broker.node_id}",
+                    timeout_s=CONNECT_TIMEOUT_S,
+                )
+                self._connected_to = controller
+            assert self._connection is not None
+            return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def forwarding(handle: Handler) -> Handler:
+    """The handler, but that a broker which is not the controller passes the request on."""
+
+    def handle_or_forward(broker: Any, context: RequestContext, request: Any) -> Response:
+        cluster = broker.cluster
+        if cluster is None or cluster.is_controller:
+            return handle(broker, context, request)
+        return _forward_or_refuse(broker, context, request, handle)
+
+    return handle_or_forward
+
+
+async def _forward_or_refuse(
+    broker: Any, context: RequestContext, request: Any, handle: Handler
+) -> Body | None:
+    try:
+        answer: Body = await broker.cluster.forwarding.forward(
+            context.api_key, context.api_version, as_dict(request)
+        )
+    except KafkaError:
+        # Our own controller knows how each API says that it is not the controller.
+        response = handle(broker, context, request)
+        return response if response is None or isinstance(response, dict) else await response
+    return answer
+
+
+def as_dict(message: Any) -> Any:
+    """A decoded message as the nested dicts that writers take."""
+    if isinstance(message, Message):
+        return {name: as_dict(value) for name, value in vars(message).items()}
+    if isinstance(message, list | tuple):
+        return [as_dict(each) for each in message]
+    return message

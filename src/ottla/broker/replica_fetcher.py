@@ -1,0 +1,295 @@
+"""Following a leader: one connection to it, one fetch at a time for all partitions it leads.
+
+Kafka's own Fetch, with the replica's id and incarnation. Each partition asks from the end of its
+log, naming the epoch of its last record; the leader answers with records, or with where the logs
+part (core.replication.divergence), and then the follower cuts its log and asks again.
+
+A partition that fails is left alone for `replica.fetch.backoff.ms`; the others go on. Truncation is
+rare and may wait for the disk, so it is done in a thread, while nobody else writes to that log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import TopicPartition
+from ottla.broker.partition import Partition
+from ottla.core.replication.divergence import EpochEnd, truncation_offset
+from ottla.net.connection import Connection
+from ottla.net.errors import ClientError
+from ottla.wire.api import Api
+from ottla.wire.records.batch import iter_headers, validate
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+MIN_FETCH_VERSION = 15
+"""The first with the replica's incarnation."""
+EARLIEST, LATEST = -2, -1
+CONNECT_TIMEOUT_S = 5.0
+QUIET_ERRORS = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
+"""Metadata that one side does not have yet."""
+
+
+class _Followed:
+    __slots__ = ("not_before", "partition", "topic_id")
+
+    def __init__(self, partition: Partition, topic_id: bytes) -> None:
+        self.partition = partition
+        self.topic_id = topic_id
+        self.not_before = 0.0
+
+
+class ReplicaFetcher:
+    def __init__(self, broker: Broker, leader: int, incarnation: Callable[[], int]) -> None:
+        self._broker = broker
+        self._leader = leader
+        self._incarnation = incarnation
+        self._followed: dict[TopicPartition, _Followed] = {}
+        self._changed = asyncio.Event()
+        self._connection: Connection | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self, partition: Partition, topic_id: bytes) -> None:
+        known = self._followed.get(partition.key)
+        if known is None or known.partition is not partition or known.topic_id != topic_id:
+            self._followed[partition.key] = _Followed(partition, topic_id)
+        else:
+            known.not_before = 0.0
+        self._changed.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"fetch-from-{self._leader}")
+
+    def unfollow(self, key: TopicPartition) -> None:
+        self._followed.pop(key, None)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._disconnect()
+
+    # -------------------------------------------------------------------------------- the loop
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._once()
+            except ClientError as error:
+                logger.info("replica fetch from broker %d: %s", self._leader, error)
+                self._disconnect()
+                await self._back_off()
+            except Exception:
+                logger.exception("replica fetch from broker %d failed", self._leader)
+                self._disconnect()
+                await self._back_off()
+
+    async def _back_off(self) -> None:
+        await asyncio.sleep(self._broker.config.replica_fetch_backoff_ms / 1000)
+
+    async def _once(self) -> None:
+        now = self._broker.clock.monotonic()
+        due = [each for each in self._followed.values() if each.not_before <= now]
+        if not due or self._incarnation() < 0:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(self._broker.config.replica_fetch_backoff_ms / 1000):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            return
+        connection = await self._connected()
+        config = self._broker.config
+        timeout_s = (config.replica_fetch_wait_max_ms + config.replica_socket_timeout_ms) / 1000
+        epochs = {each.partition.key: each.partition.leader_epoch for each in due}
+        answer = await connection.request(
+            Api.FETCH, self._request(due), timeout_s, min_version=MIN_FETCH_VERSION
+        )
+        if answer.error_code:
+            raise ClientError(f"the fetch was refused: {answer.error_code}")
+        by_id = {(each.topic_id, each.partition.key.partition): each for each in due}
+        for topic in answer.responses:
+            for told in topic.partitions:
+                followed = by_id.get((topic.topic_id, told.partition_index))
+                if followed is not None:
+                    await self._take(followed, told, epochs[followed.partition.key])
+
+    def _request(self, due: list[_Followed]) -> dict[str, Any]:
+        config = self._broker.config
+        topics: dict[bytes, list[dict[str, Any]]] = {}
+        for followed in due:
+            partition = followed.partition
+            log = partition.log
+            topics.setdefault(followed.topic_id, []).append(
+                {
+                    "partition": partition.key.partition,
+                    "current_leader_epoch": partition.leader_epoch,
+                    "fetch_offset": log.log_end_offset,
+                    "last_fetched_epoch": log.epochs.latest_epoch,
+                    "log_start_offset": log.log_start_offset,
+                    "partition_max_bytes": config.replica_fetch_max_bytes,
+                }
+            )
+        return {
+            "replica_state": {
+                "replica_id": self._broker.node_id,
+                "replica_epoch": self._incarnation(),
+            },
+            "max_wait_ms": config.replica_fetch_wait_max_ms,
+            "min_bytes": config.replica_fetch_min_bytes,
+            "max_bytes": config.replica_fetch_response_max_bytes,
+            "session_id": 0,
+            "session_epoch": -1,
+            "topics": [
+                {"topic_id": topic_id, "partitions": partitions}
+                for topic_id, partitions in topics.items()
+            ],
+        }
+
+    # ------------------------------------------------------------------------------- answers
+
+    async def _take(self, followed: _Followed, told: Any, epoch: int) -> None:
+        """What the leader said of one partition, unless the world has moved on since we asked."""
+        partition = followed.partition
+        if not self._still_follows(followed, epoch):
+            return
+        try:
+            if told.error_code:
+                await self._take_error(followed, told.error_code, epoch)
+            elif told.diverging_epoch.epoch >= 0:
+                end = EpochEnd(told.diverging_epoch.epoch, told.diverging_epoch.end_offset)
+                log = partition.log
+                offset = truncation_offset(
+                    end, log.epochs, log.log_end_offset, partition.high_watermark
+                )
+                await self._truncate(partition, offset)
+            else:
+                self._append(partition, told)
+        except KafkaError as error:
+            logger.warning("%s: cannot follow: %s", partition.key, error.message)
+            self._leave_alone(followed)
+
+    def _still_follows(self, followed: _Followed, epoch: int) -> bool:
+        partition = followed.partition
+        return (
+            self._followed.get(partition.key) is followed
+            and not partition.is_leader
+            and partition.leader_epoch == epoch
+        )
+
+    def _append(self, partition: Partition, told: Any) -> None:
+        now_ms = self._broker.clock.time_ms()
+        records = told.records
+        if records is not None and len(records):
+            for header in iter_headers(records):
+                validate(records, header.position, header)
+                if header.base_offset >= partition.log.log_end_offset:
+                    batch = records[header.position : header.end]
+                    partition.append_replicated(batch, header, now_ms)
+            if partition.waits_for_sync or partition.log.wants_flush:
+                self._broker.flusher.request(partition)
+        partition.follow_high_watermark(told.high_watermark)
+        if told.log_start_offset > partition.log.log_start_offset:
+            start = min(told.log_start_offset, partition.high_watermark)
+            if start > partition.log.log_start_offset:
+                partition.log.advance_start_offset(start)
+
+    async def _take_error(self, followed: _Followed, code: int, epoch: int) -> None:
+        partition = followed.partition
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._find_range(followed, epoch)
+            return
+        if code not in QUIET_ERRORS:
+            logger.warning(
+                "%s: broker %d answers %s to its follower", partition.key, self._leader, code
+            )
+        self._leave_alone(followed)
+
+    async def _find_range(self, followed: _Followed, epoch: int) -> None:
+        """Our end is outside of the leader's log: behind it, cut; before it, begin anew there."""
+        partition = followed.partition
+        end = await self._list_offset(partition, LATEST)
+        start = await self._list_offset(partition, EARLIEST)
+        if not self._still_follows(followed, epoch):
+            return
+        log_end = partition.log.log_end_offset
+        if end < log_end:
+            await self._truncate(partition, end)
+        elif start > log_end:
+            logger.info("%s: begins anew at %d, with its leader's log", partition.key, start)
+            await self._truncate_fully(partition, start)
+        else:
+            self._leave_alone(followed)
+
+    async def _list_offset(self, partition: Partition, timestamp: int) -> int:
+        connection = await self._connected()
+        asked = {
+            "partition_index": partition.key.partition,
+            "current_leader_epoch": partition.leader_epoch,
+            "timestamp": timestamp,
+        }
+        body = {
+            "replica_id": self._broker.node_id,
+            "topics": [{"name": partition.key.topic, "partitions": [asked]}],
+        }
+        timeout_s = self._broker.config.replica_socket_timeout_ms / 1000
+        answer = await connection.request(Api.LIST_OFFSETS, body, timeout_s)
+        told = answer.topics[0].partitions[0]
+        if told.error_code:
+            raise KafkaError(ErrorCode(told.error_code))
+        offset: int = told.offset
+        return offset
+
+    async def _truncate(self, partition: Partition, offset: int) -> None:
+        log = partition.log
+        if offset >= log.log_end_offset:
+            # An epoch in which we led and wrote nothing: the leader has never heard of it.
+            log.epochs.truncate_from_end(offset)
+            return
+        logger.info("%s: cut from %d to %d", partition.key, log.log_end_offset, offset)
+        now_ms = self._broker.clock.time_ms()
+        # What a power cut leaves of a truncation is checked only behind the recovery point.
+        log.recovery_point = min(log.recovery_point, log.kept_below(offset))
+        await self._broker.logs.write_checkpoints()
+        log.truncate_to(offset, now_ms)
+        partition.truncated()
+
+    async def _truncate_fully(self, partition: Partition, offset: int) -> None:
+        partition.log.recovery_point = 0
+        await self._broker.logs.write_checkpoints()
+        partition.log.truncate_fully(offset, self._broker.clock.time_ms())
+        partition.truncated()
+        partition.high_watermark = offset
+
+    def _leave_alone(self, followed: _Followed) -> None:
+        backoff_s = self._broker.config.replica_fetch_backoff_ms / 1000
+        followed.not_before = self._broker.clock.monotonic() + backoff_s
+
+    # ------------------------------------------------------------------------- the connection
+
+    async def _connected(self) -> Connection:
+        if self._connection is not None and self._connection.is_open:
+            return self._connection
+        host, port = self._broker.peer_endpoint(self._leader)
+        self._connection = await Connection.open(
+            host, port, client_id=f"broker-{self._broker.node_id}", timeout_s=CONNECT_TIMEOUT_S
+        )
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

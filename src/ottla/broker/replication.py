@@ -1,0 +1,245 @@
+"""This broker's share of its cluster's partitions: what it leads, what it follows, who is in sync.
+
+    image ──► role of each partition ──► lead: Leadership, ISR kept by transactions
+                                    └──► follow: a fetcher per leader (replica_fetcher.py)
+
+Rules (core.replication.leadership has the others)
+1. A broker acts as leader only if the image says that it leads *and* the ISR has its present
+   incarnation.
+6. An epoch is recorded as taken only when its transition is complete: the fetcher is stopped, or
+   the log stands, before the partition is told.
+
+An ISR change is one transaction under the leader's own incarnation: check the own registration; on
+expansion the follower's registration and that it is alive; the partition at its version. What does
+not fit is not forced. An outcome that is not known counts both ways until the image shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ottla.base.cluster import NO_LEADER, PartitionState, TopicImage
+from ottla.base.errors import KafkaError
+from ottla.base.metadata import Check, Replace, TxnConflict
+from ottla.base.types import TopicPartition
+from ottla.broker.partition import Partition
+from ottla.broker.replica_fetcher import ReplicaFetcher
+from ottla.core.replication.leadership import Leadership
+from ottla.metadata import tree
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.handlers.fetch import Replica
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 0.1
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+class Replication:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.incarnation = -1
+        """Of this broker, in its present session; -1: not registered, so it leads nothing."""
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._followed: dict[TopicPartition, int] = {}
+        self._shrinking: asyncio.Task[None] | None = None
+        self._changes: set[asyncio.Task[None]] = set()
+
+    # ------------------------------------------------------------------------ start and stop
+
+    def start(self) -> None:
+        self._shrinking = asyncio.create_task(self._shrink_for_ever(), name="isr-shrinking")
+
+    async def stop(self) -> None:
+        tasks = [*self._changes] + ([self._shrinking] if self._shrinking else [])
+        for task in tasks:
+            task.cancel()
+        fetchers = list(self._fetchers.values())
+        self._fetchers.clear()
+        await asyncio.gather(*(each.stop() for each in fetchers))
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def registered(self, incarnation: int) -> None:
+        """The broker has joined its cluster in a new incarnation: look at every role again."""
+        self.incarnation = incarnation
+        self.review()
+
+    def session_lost(self) -> None:
+        """Lead nothing until we are registered anew."""
+        self.incarnation = -1
+        for partition in self._broker.partitions.values():
+            if partition.is_leader:
+                self._step_down(partition)
+
+    # ----------------------------------------------------------------------------------- roles
+
+    def review(self) -> None:
+        for key, partition in self._broker.partitions.items():
+            topic = self._broker.image.topics.get(key[0])
+            if topic is not None and key[1] < len(topic.partitions):
+                self.take_role(partition, topic, topic.partitions[key[1]])
+
+    def take_role(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
+        """Make the partition what the image says that it is on this broker."""
+        if self._leads(state):
+            self._lead(partition, state)
+        else:
+            self._follow(partition, topic, state)
+
+    def _leads(self, state: PartitionState) -> bool:
+        me = self._broker.node_id
+        if state.leader != me or me not in state.isr or self.incarnation < 0:
+            return False
+        return state.isr_incarnations[state.isr.index(me)] == self.incarnation
+
+    def _lead(self, partition: Partition, state: PartitionState) -> None:
+        now = self._broker.clock.monotonic()
+        leadership = partition.leadership
+        if leadership is not None and leadership.leader_epoch == state.leader_epoch:
+            leadership.take(state, now)
+            partition.advance()
+            return
+        self._stop_following(partition.key)
+        self._broker.hosting = object()
+        log = partition.log
+        if state.leader_epoch > log.epochs.latest_epoch:
+            # So that followers who ask find the epoch, even before its first record.
+            log.epochs.assign(state.leader_epoch, log.log_end_offset)
+        partition.lead(
+            Leadership(
+                self._broker.node_id,
+                self.incarnation,
+                state,
+                epoch_start_offset=log.log_end_offset,
+                high_watermark=partition.high_watermark,
+                now=now,
+            )
+        )
+        self._broker.leader_changed(partition)
+
+    def _follow(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
+        was_leader = partition.is_leader
+        if was_leader or partition.leader_epoch != state.leader_epoch:
+            self._broker.hosting = object()
+            partition.follow(state.leader_epoch)
+        if was_leader:
+            self._broker.leader_changed(partition)
+        leader = state.leader
+        if leader in (NO_LEADER, self._broker.node_id):
+            self._stop_following(partition.key)
+            return
+        if self._followed.get(partition.key) not in (None, leader):
+            self._stop_following(partition.key)
+        self._followed[partition.key] = leader
+        self._fetcher(leader).follow(partition, topic.topic_id)
+
+    def _step_down(self, partition: Partition) -> None:
+        self._broker.hosting = object()
+        partition.follow(partition.leader_epoch)
+        self._broker.leader_changed(partition)
+
+    def forget(self, key: TopicPartition) -> None:
+        """The partition is not on this broker any more."""
+        self._stop_following(key)
+
+    def _stop_following(self, key: TopicPartition) -> None:
+        leader = self._followed.pop(key, None)
+        if leader is not None and leader in self._fetchers:
+            self._fetchers[leader].unfollow(key)
+
+    def _fetcher(self, leader: int) -> ReplicaFetcher:
+        if leader not in self._fetchers:
+            self._fetchers[leader] = ReplicaFetcher(self._broker, leader, lambda: self.incarnation)
+        return self._fetchers[leader]
+
+    # --------------------------------------------------------------------------------- the ISR
+
+    def fetched(self, partition: Partition, replica: Replica, offset: int) -> None:
+        """A follower has everything before `offset`."""
+        leadership = partition.leadership
+        if leadership is None:
+            return
+        now = self._broker.clock.monotonic()
+        end = partition.log.log_end_offset
+        if not leadership.fetched(replica.id, replica.incarnation, offset, end, now):
+            return
+        partition.advance()
+        expanded = leadership.expanded(replica.id)
+        if expanded is not None and self._broker.image.is_alive(replica.id):
+            registered = self._broker.image.brokers[replica.id].incarnation
+            if registered == replica.incarnation:
+                self._change_isr(partition, leadership, expanded)
+
+    async def _shrink_for_ever(self) -> None:
+        while True:
+            max_lag_s = self._broker.config.replica_lag_time_max_ms / 1000
+            await asyncio.sleep(max_lag_s / 4)
+            now = self._broker.clock.monotonic()
+            for partition in list(self._broker.partitions.values()):
+                leadership = partition.leadership
+                if leadership is None:
+                    continue
+                shrunk = leadership.shrunk(now, max_lag_s)
+                if shrunk is not None:
+                    self._change_isr(partition, leadership, shrunk)
+
+    def _change_isr(
+        self, partition: Partition, leadership: Leadership, isr: Mapping[int, int]
+    ) -> None:
+        leadership.propose(isr)
+        task = asyncio.create_task(self._commit_isr(partition, leadership, isr))
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+
+    async def _commit_isr(
+        self, partition: Partition, leadership: Leadership, isr: Mapping[int, int]
+    ) -> None:
+        topic = self._broker.image.topics.get(partition.key.topic)
+        if topic is None or partition.key.partition >= len(topic.partitions):
+            leadership.refused()
+            return
+        before = topic.partitions[partition.key.partition]
+        me = self._broker.node_id
+        path = tree.partition_path(topic.topic_id, partition.key.partition)
+        checks = [
+            Check(tree.registration_path(me), leadership.incarnation),
+            Check(path, leadership.partition_epoch),
+        ]
+        for joining in sorted(isr.keys() - leadership.isr.keys()):
+            checks.append(Check(tree.registration_path(joining), isr[joining]))
+            checks.append(Check(tree.live_path(joining), 0))
+        order = [replica for replica in before.replicas if replica in isr]
+        new = before._replace(
+            isr=tuple(order), isr_incarnations=tuple(isr[member] for member in order)
+        )
+        try:
+            await self._broker.store.txn(checks, [Replace(path, tree.encode_partition(new))])
+        except TxnConflict as conflict:
+            logger.info("%s: the ISR has to be decided again: %s", partition.key, conflict)
+            await asyncio.sleep(RETRY_S)  # for the image to show what has changed
+            leadership.refused()
+            partition.advance()
+        except KafkaError as error:
+            logger.warning("%s: the ISR could not be changed: %s", partition.key, error.message)
+            await asyncio.sleep(RETRY_S)
+            leadership.refused()
+        else:
+            logger.info("%s: in sync are now %s", partition.key, order)
+
+    # -------------------------------------------------------------------------------- near reads
+
+    def nearer_replica(self, partition: Partition, rack: str) -> int | None:
+        """A member of the ISR in the client's rack, if this broker is not in it (KIP-392)."""
+        config, image = self._broker.config, self._broker.image
+        if config.replica_selector_class != RACK_AWARE or config.broker_rack == rack:
+            return None
+        assert partition.leadership is not None
+        for member in sorted(partition.leadership.isr):
+            broker = image.brokers.get(member)
+            if broker is not None and not broker.fenced and broker.rack == rack:
+                return member
+        return None
