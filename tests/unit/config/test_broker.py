@@ -135,7 +135,6 @@ def test_values_that_contradict_each_other_are_refused(
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("zookeeper.connect", "localhost:2181", "clusters are not in this release"),
         ("create.topic.policy.class.name", "com.example.Policy", "Java code"),
         ("authorizer.class.name", "com.example.Authorizer", "authorization is not in this release"),
         ("remote.log.storage.system.enable", "true", "remote storage is not in this release"),
@@ -176,13 +175,13 @@ def test_properties_of_kraft_are_not_needed_and_of_security_without_effect() -> 
         process__roles="broker,controller",
         controller__quorum__voters="1@localhost:9093",
         ssl__keystore__location="/x",
-        zookeeper__connection__timeout__ms="1",
+        zookeeper__set__acl="true",
     ).notices()
     assert [(notice.level, notice.text.split(":")[0]) for notice in notices] == [
         (logging.INFO, "process.roles is not needed"),
         (logging.INFO, "controller.quorum.voters is not needed"),
         (logging.WARNING, "ssl.keystore.location has no effect"),
-        (logging.WARNING, "zookeeper.connection.timeout.ms has no effect"),
+        (logging.WARNING, "zookeeper.set.acl has no effect"),
     ]
 
 

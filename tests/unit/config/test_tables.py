@@ -21,7 +21,13 @@ OUR_OWN_DEFAULT = {"listeners", "log.dir", "node.id"}
 OUR_OWN_MODE = {"listeners", "listener.security.protocol.map"}
 """Listeners do not change without a restart."""
 
-OUR_OWN_PROPERTIES = {"log.flush.acks.all"}
+OUR_OWN_PROPERTIES = {
+    "log.flush.acks.all",
+    "zookeeper.connect",
+    "zookeeper.session.timeout.ms",
+    "zookeeper.connection.timeout.ms",
+    "broker.lease.ms",
+}
 DYNAMIC_ONLY = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 
 
