@@ -16,9 +16,9 @@ _PUBLIC = {
     "ottla.client.errors": (
         "AuthenticationFailed", "AuthorizationFailed", "BrokersUnreachable", "BufferFull",
         "ClientClosed", "ClientError", "CommitFailed", "ConnectionLost", "DeserializationFailed",
-        "InvalidConfig", "KafkaTimeout", "NoOffsetForPartition", "OffsetOutOfRange",
+        "InvalidConfig", "KafkaError", "KafkaTimeout", "NoOffsetForPartition", "OffsetOutOfRange",
         "ProducerFenced", "RecordTooLarge", "SerializationFailed", "TransactionAborted",
-        "TransactionFailed", "UnknownTopic", "UnsupportedVersion",
+        "TransactionFailed", "UnknownTopic", "UnsupportedVersion", "UserError",
     ),
     "ottla.client.producer.blocking": ("Producer",),
     "ottla.client.producer.future": ("RecordFuture", "RecordMetadata"),
@@ -27,7 +27,7 @@ _PUBLIC = {
     "ottla.client.producer.table_future": ("TableFuture", "TableMetadata"),
 }  # fmt: skip
 """Module -> the names that `ottla` has from it. They are loaded when first used, so that importing
-`ottla` costs nothing."""
+`ottla` costs nothing; `__init__.pyi` tells type checkers the same."""
 
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = ["__version__", *_MODULES]  # noqa: PLE0604

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+import ottla
 
 HEAVY = {"numba", "numpy", "pandas", "pyarrow", "pyspark", "llvmlite"}
 
@@ -44,3 +48,15 @@ def test_starting_a_broker_loads_no_data_frame_library() -> None:
     loaded = roots(modules_after("import ottla.cli.start, ottla.broker.main"))
     assert not loaded & HEAVY
     assert not loaded & {"click", "rich"}
+
+
+def test_type_checkers_are_told_the_public_names_that_there_are() -> None:
+    stub = ast.parse((Path(ottla.__file__).with_suffix(".pyi")).read_text())
+    told = {
+        alias.name: node.module
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert told == ottla._MODULES
+    assert all(getattr(ottla, name) is not None for name in told)

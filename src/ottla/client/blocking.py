@@ -43,6 +43,11 @@ class LoopThread:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether this is called in the loop's own thread, as from a callback."""
+        return threading.current_thread() is self._thread
+
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         if self.loop.is_closed() or not self._thread.is_alive():
             coroutine.close()

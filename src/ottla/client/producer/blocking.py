@@ -101,6 +101,8 @@ class Producer:
         reservation = self._intake.reserve(size_bytes, granted.set)
         if reservation.granted:
             return reservation
+        if self._thread.is_current:  # in a callback: nobody would give memory back meanwhile
+            raise self._intake.give_up(queue, reservation)
         try:
             is_granted = granted.wait(self.config.max_block_ms / 1000)
         except BaseException:

@@ -275,12 +275,15 @@ class Intake:
         """A topic as the newest metadata has it; None: it is not known."""
         if self._refusal is not None:
             raise self._refusal
-        metadata = self._cluster.metadata.topics.get(topic)
-        if metadata is None or not metadata.available:
-            return None
-        state = self._know(metadata)
-        self._current[topic] = state
-        return state
+        while True:
+            metadata = self._cluster.metadata.topics.get(topic)
+            if metadata is None or not metadata.available:
+                return None
+            state = self._know(metadata)
+            self._current[topic] = state
+            # Newer metadata may have come, and cleared `_current` just before.
+            if self._cluster.metadata.topics.get(topic) is metadata:
+                return state
 
     def _know(self, metadata: TopicMetadata) -> _TopicState:
         with self._accumulator.lock:
