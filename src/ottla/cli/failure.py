@@ -42,7 +42,7 @@ def run_command(command: Callable[[], object]) -> NoReturn:
 def sentence(error: BaseException) -> str:
     """An exception's message, as one sentence."""
     text = str(error).strip() or type(error).__name__
-    if not text.startswith(getattr(error, "topic", None) or "\0"):  # a name is left as it is
+    if text.split()[0].isalpha():  # and no name of a topic, property or file
         text = text[0].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
 

@@ -127,7 +127,9 @@ def test_failures_are_one_sentence_and_an_exit_code(capsys: pytest.CaptureFixtur
     assert captured.out == ""
 
 
-def test_a_topics_name_keeps_its_small_letter() -> None:
+def test_names_keep_their_small_letters() -> None:
     assert sentence(UnknownTopic("orders: no such topic", topic="orders")) == (
         "orders: no such topic."
     )
+    assert sentence(UserError("broker.id cannot be changed")) == "broker.id cannot be changed."
+    assert sentence(ValueError()) == "ValueError."
