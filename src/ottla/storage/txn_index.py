@@ -33,12 +33,22 @@ class AbortedTxn(NamedTuple):
 
 
 class TransactionIndex:
-    __slots__ = ("_entries", "_fs", "_naming", "_persisted", "_too_long", "is_unsynced", "path")
+    __slots__ = (
+        "_entries",
+        "_fs",
+        "_loading",
+        "_naming",
+        "_persisted",
+        "_too_long",
+        "is_unsynced",
+        "path",
+    )
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
         self.path = path
         self._naming = Lock()
+        self._loading = Lock()
         self._entries: list[AbortedTxn] | None = None
         self._persisted = 0
         self._too_long = False
@@ -62,8 +72,11 @@ class TransactionIndex:
 
     def entries(self) -> list[AbortedTxn]:
         if self._entries is None:
-            self._entries = list(self._read())
-            self._persisted = len(self._entries)
+            with self._loading:  # readers in other threads must not put back what they found
+                if self._entries is None:
+                    found = list(self._read())
+                    self._persisted = len(found)
+                    self._entries = found
         return self._entries
 
     def overlapping(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTxn], bool]:

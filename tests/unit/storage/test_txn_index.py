@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 
 import pytest
 
@@ -157,3 +158,34 @@ def test_the_index_follows_its_renamed_file() -> None:
     assert disk.list("/") == [PATH[1:] + ".deleted"]
     index.remove()
     assert disk.list("/") == []
+
+
+class SlowFirstRead(SimulatedDisk):
+    """Whoever reads first gets what was there when it began, when it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_begun, self.may_end = threading.Event(), threading.Event()
+
+    def read_bytes(self, path: str) -> bytes:
+        data = super().read_bytes(path)
+        if not self.has_begun.is_set():
+            self.has_begun.set()
+            self.may_end.wait(10)
+        return data
+
+
+def test_a_reader_in_another_thread_does_not_undo_an_append() -> None:
+    disk = SlowFirstRead()
+    disk.open(PATH, create=True).write(0, [bytes.fromhex(FIRST_BYTES)])
+    index = TransactionIndex(disk, PATH)
+    reader = threading.Thread(target=index.entries)
+    reader.start()
+    assert disk.has_begun.wait(10)
+    writer = threading.Thread(target=index.append, args=[SECOND])
+    writer.start()
+    writer.join(0.2)
+    disk.may_end.set()
+    for thread in (reader, writer):
+        thread.join()
+    assert index.entries() == [FIRST, SECOND]
