@@ -15,9 +15,13 @@ TESTS = "tests/integration/client"
 TIMEOUT_S = 900.0
 TAIL = 6_000
 OVERRIDES = {
-    # The tests write records of long ago, and their consumers have short sessions.
+    # The tests write records of long ago, and the members of their groups have short sessions.
     "log.retention.ms": "-1",
     "group.min.session.timeout.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "50",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.session.timeout.ms": "1500",
 }
 
 
