@@ -81,10 +81,10 @@ class Producer:
         while True:
             outcome = intake.offer(topic, value, key, headers, partition, timestamp, priority)
             if type(outcome) is RecordFuture:
-                if intake.woke_sender:
-                    # A batch is full: give the sender's thread the interpreter, or it waits for
-                    # its turn while we fill the next.
-                    intake.woke_sender = False
+                if intake.is_turn_due:
+                    # Batches are full: give the sender's thread the interpreter, or it waits for
+                    # its turn while we fill more.
+                    intake.is_turn_due = False
                     time.sleep(0)
                 return outcome
             if isinstance(outcome, NeedTopic):

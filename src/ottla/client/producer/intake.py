@@ -38,6 +38,9 @@ from ottla.wire.records.batch import HEADER_SIZE
 
 HeadersGiven = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 MAX_TIMESTAMP = (1 << 63) - 1
+TURN_BYTES = 128 * 1024
+MAX_FILLED_PER_TURN = 16
+"""How much is filled before the sender has a turn: one for every batch costs a third more."""
 
 
 class NeedTopic:
@@ -102,8 +105,11 @@ class Intake:
         value_serializer: Serializer | None,
         partitioner: Partitioner | None,
     ) -> None:
-        self.woke_sender = False
-        """Since somebody last cleared it: a batch was filled."""
+        self.is_turn_due = False
+        """Enough batches were filled to let the sender have its turn; whoever does clears this."""
+        self._filled = 0
+        per_turn = TURN_BYTES // max(config.batch_size, 1)
+        self._filled_per_turn = max(1, min(per_turn, MAX_FILLED_PER_TURN))
         self._cluster = cluster
         self._accumulator = accumulator
         self._wake_sender = wake_sender
@@ -210,7 +216,10 @@ class Intake:
             queue, key, value, headers, timestamp, bound, time.monotonic
         )
         if has_news:
-            self.woke_sender = True
+            self._filled += 1
+            if self._filled >= self._filled_per_turn:
+                self._filled = 0
+                self.is_turn_due = True
             self._wake_sender()
         if isinstance(outcome, Full):
             needed = outcome.needed_bytes

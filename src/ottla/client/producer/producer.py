@@ -184,9 +184,9 @@ class AsyncProducer:
         while True:
             outcome = intake.offer(topic, value, key, headers, partition, timestamp, priority)
             if type(outcome) is RecordFuture:
-                if intake.woke_sender:
-                    # A batch is full: let it go before the next is filled.
-                    intake.woke_sender = False
+                if intake.is_turn_due:
+                    # Batches are full: let them go before more are filled.
+                    intake.is_turn_due = False
                     await asyncio.sleep(0)
                 return outcome
             if isinstance(outcome, NeedTopic):
