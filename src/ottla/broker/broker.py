@@ -413,6 +413,7 @@ class Broker:
     def _use_dynamic_config(self) -> None:
         of_this_broker, of_all = self.image.dynamic_configs(self.node_id)
         self.config = self._static_config.with_dynamic(of_all, of_this_broker)
+        self.group_coordinator.use_config(self.config)
         if self._server is not None:
             self._server.config = _server_config(self.config)
 

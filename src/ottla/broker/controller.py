@@ -31,6 +31,7 @@ from ottla.core.controller.alter_configs import (
     ConfigDecision,
     ConfigRequest,
     Configs,
+    ResourceType,
     canonical_broker_name,
     decide_alter_configs,
 )
@@ -162,7 +163,10 @@ class Controller:
     ) -> list[ConfigDecision]:
         async def change() -> list[ConfigDecision]:
             broker = self._broker
-            present = Configs(broker.image.broker_configs, broker.config, broker.node_id)
+            image = broker.image
+            present = Configs(
+                image.broker_configs, broker.config, broker.node_id, image.group_configs
+            )
             decisions = decide_alter_configs(broker.image, present, requested)
             if validate_only:
                 return decisions
@@ -232,6 +236,11 @@ class Controller:
             topic = decision.topic
             value = tree.encode_topic(topic.name, configs, len(topic.partitions))
             return [Replace(tree.topic_path(topic.topic_id), value)], [tree.topic_unchanged(topic)]
+        if decision.resource_type == ResourceType.GROUP:
+            path, value = tree.group_config_path(decision.resource_name), tree.encode(configs)
+            if decision.resource_name in self._broker.image.group_configs:
+                return [Replace(path, value)], []
+            return [Create(path, value)], []
         name = canonical_broker_name(decision.resource_name)
         path, value = tree.broker_config_path(name), tree.encode(configs)
         if name in self._broker.image.broker_configs:

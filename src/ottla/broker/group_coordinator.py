@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.base.cluster import TopicImage
+from ottla.base.config.broker import BrokerConfig
+from ottla.base.config.group import group_config
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.coordinator_runtime import (
     CoordinatorRuntime,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
+_NO_CONFIGS: Mapping[str, int] = {}
 GROUPS_PER_CHECK = 500
 """How many groups are looked at for expired offsets between two looks at the loop."""
 
@@ -56,7 +59,23 @@ class GroupCoordinator:
         self._retention: asyncio.Task[None] | None = None
 
     def _new_shard(self) -> GroupShard:
-        return GroupShard(self.settings, self._broker.image)
+        return GroupShard(self.settings, self._broker.image, self._configs_of)
+
+    def _configs_of(self, group_id: str) -> Mapping[str, int]:
+        own = self._broker.image.group_configs.get(group_id)
+        if not own:
+            return _NO_CONFIGS
+        try:
+            return group_config(self._broker.config, own)
+        except KafkaError:
+            return _NO_CONFIGS  # the broker's limits have changed since it was set
+
+    def use_config(self, config: BrokerConfig) -> None:
+        """Properties have changed while the broker runs."""
+        self.settings = GroupSettings.of(config)
+        for runner in self.runtime.runners:
+            assert isinstance(runner.shard, GroupShard)
+            runner.shard.settings = self.settings
 
     # --------------------------------------------------------------------------- life and death
 

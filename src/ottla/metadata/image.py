@@ -78,6 +78,7 @@ class ClusterImage:
         """Brokers that are about to shut down."""
         self.broker_configs: dict[str, Mapping[str, str]] = {}
         """Dynamic configs by Kafka's resource name: a broker's id, or empty for all brokers."""
+        self.group_configs: dict[str, Mapping[str, str]] = {}
         self.views: dict[Any, Any] = {}
         """A cache for whoever describes the cluster, emptied by every `apply`."""
         self.brokers_revision = 0
@@ -120,6 +121,8 @@ class ClusterImage:
                 self._take_draining(path, node, delta)
             elif path.startswith(tree.BROKER_CONFIGS):
                 self._take_broker_config(path, node, delta)
+            elif path.startswith(tree.GROUP_CONFIGS):
+                self._take_group_config(path, node)
             elif path in self._SINGLE_NODES:
                 self._SINGLE_NODES[path](self, node, delta)
         self._rebuild_topics(touched_topics, delta)
@@ -167,6 +170,13 @@ class ClusterImage:
         else:
             self.draining.add(broker_id)
         delta.brokers_changed = True
+
+    def _take_group_config(self, path: str, node: Node | None) -> None:
+        group_id = tree.group_of_path(path)
+        if node is None:
+            self.group_configs.pop(group_id, None)
+        else:
+            self.group_configs[group_id] = tree.decode(node)
 
     def _take_broker_config(self, path: str, node: Node | None, delta: ImageDelta) -> None:
         name = path[len(tree.BROKER_CONFIGS) :]

@@ -13,6 +13,7 @@
     /topics/<topic id>/<p>  {"leader", "leader_epoch", "isr": [[id, incarnation]], "replicas",
                             "adding"?, "removing"?}; its version is the partition epoch
     /configs/brokers/<id>   {name: value}; `default` in place of an id: for every broker
+    /configs/groups/<name>  {name: value}; the group's name is percent-encoded
     /producer_ids           {"next"}: the first producer id that was not given out
 
 Values are JSON. A topic exists when its node and all of its partitions' nodes do."""
@@ -23,6 +24,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 from ottla.base.cluster import BrokerRegistration, Endpoint, PartitionState, TopicImage
 from ottla.base.metadata import Check, Create, Delete, Node, Op, Replace
@@ -37,6 +39,7 @@ DRAINING = "/draining/"
 LEASES = "/leases/"
 TOPICS = "/topics/"
 BROKER_CONFIGS = "/configs/brokers/"
+GROUP_CONFIGS = "/configs/groups/"
 PRODUCER_IDS = "/producer_ids"
 DEFAULT = "default"
 
@@ -190,3 +193,11 @@ def decode_registration(broker_id: int, node: Node, *, fenced: bool) -> BrokerRe
 def broker_config_path(resource_name: str) -> str:
     """By Kafka's resource name: a broker's id, or empty for the default of all."""
     return BROKER_CONFIGS + (resource_name or DEFAULT)
+
+
+def group_config_path(group_id: str) -> str:
+    return GROUP_CONFIGS + quote(group_id, safe="")
+
+
+def group_of_path(path: str) -> str:
+    return unquote(path[len(GROUP_CONFIGS) :])

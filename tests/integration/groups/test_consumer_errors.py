@@ -32,6 +32,10 @@ class Given(NamedTuple):
 @pytest.fixture
 def given(client: RawClient, topic: str, group: str) -> Given:
     client.create_topic(topic, 2)
+    # A test may be slow, and has nobody who sends heartbeats.
+    change = {"name": "consumer.session.timeout.ms", "config_operation": 0, "value": "60000"}
+    resource = {"resource_type": 32, "resource_name": group, "configs": [change]}
+    client.call(Api.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
     member = consumer_join(client, group, "m", topic)
     assert member.error_code == 0, member
     return Given(client, topic, group, member)
@@ -185,6 +189,8 @@ def test_deleting_what_is_in_use(given: Given) -> None:
     answer = client.call(Api.OFFSET_DELETE, 0, group_id=group, topics=topics)
     (partition,) = answer.topics[0].partitions
     assert partition.error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    known = {"member_id": "m", "generation_id_or_member_epoch": 1}
+    assert commit(client, group, {(topic, 0): 5}, **known) == [ErrorCode.NONE]
     assert consumer_heartbeat(client, group, "m", -1).error_code == 0
     (result,) = client.call(Api.DELETE_GROUPS, 2, groups_names=[group]).results
     assert result.error_code == ErrorCode.NONE

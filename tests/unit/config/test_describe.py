@@ -35,7 +35,7 @@ DYNAMIC_BROKER = {
     "leader.replication.throttled.rate": "1000",
     "unknown.thing": "5",
 }
-TOPIC_1, BROKER_2, DEFAULT_3, STATIC_4, DEFAULTS_5 = ConfigSource
+TOPIC_1, BROKER_2, DEFAULT_3, STATIC_4, DEFAULTS_5, _ = ConfigSource
 
 
 def topic(**overrides: str) -> dict[str, ConfigEntry]:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.config.broker_table import BROKER, broker_synonyms
 from ottla.base.config.definition import ConfigKey, ConfigType, UpdateMode, format_value
+from ottla.base.config.group import GROUP
 from ottla.base.config.topic import topic_defaults
 from ottla.base.config.topic_table import TOPIC
 
@@ -29,6 +30,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    GROUP_CONFIG = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -72,6 +74,19 @@ def describe_topic(
         synonyms = _broker_layers(broker, key.synonyms[0].name) if key.synonyms else []
         if override is not None:
             synonyms.insert(0, ConfigSynonym(key.name, text, ConfigSource.TOPIC_CONFIG))
+        entries.append(_entry(key, text, synonyms, read_only=False))
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def describe_group(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """All properties of a group with these (valid) overrides, sorted by name."""
+    entries = []
+    for key in GROUP:
+        default = key.synonyms[0].name
+        text = overrides.get(key.name, broker.text(default))
+        synonyms = _broker_layers(broker, default)
+        if key.name in overrides:
+            synonyms.insert(0, ConfigSynonym(key.name, text, ConfigSource.GROUP_CONFIG))
         entries.append(_entry(key, text, synonyms, read_only=False))
     return sorted(entries, key=lambda entry: entry.name)
 

@@ -2,20 +2,21 @@
 
 Behaviours
 - Resources: topics (2), this broker by its id (4), the defaults of all brokers by an empty name
-  (4), this broker's loggers (8). A null or empty list of keys is all of them.
+  (4), this broker's loggers (8), groups (32), whether they exist or not. A null or empty list of
+  keys is all of them.
 - Synonyms (KIP-226) and, from version 3, types and documentation (KIP-569) when asked for.
 - An unknown topic is UNKNOWN_TOPIC_OR_PARTITION; a broker that is not this one INVALID_REQUEST,
   since only that broker knows its configs.
 
 Deviations
-- Client metrics (16) and groups (32) have no configs yet: INVALID_REQUEST."""
+- Client metrics (16) have no configs yet: INVALID_REQUEST."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ottla.base.config.describe import ConfigEntry
+from ottla.base.config.describe import ConfigEntry, describe_group
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.described_configs import broker_default_entries, broker_entries, topic_entries
@@ -63,6 +64,11 @@ def _configs(broker: TopicsBroker, resource: Any, request: Any) -> list[Body]:
     if kind == ResourceType.BROKER:
         _check_is_here(broker, name)
         return _described(broker_entries(broker), wanted, request)
+    if kind == ResourceType.GROUP:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty.")
+        own = broker.image.group_configs.get(name, {})
+        return _described(describe_group(broker.config, own), wanted, request)
     if kind == ResourceType.BROKER_LOGGER:
         _check_is_here(broker, name)
         return [_logger(*each) for each in logger_levels().items() if wanted(each[0])]

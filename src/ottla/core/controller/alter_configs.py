@@ -1,4 +1,5 @@
-"""Which changes of topic and broker configs are taken. Each resource stands or falls as a whole.
+"""Which changes of configs are taken, of topics, brokers and groups. Each resource stands or falls
+as a whole.
 
 | the request | answer |
 |---|---|
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from ottla.base.cluster import ClusterView, TopicImage
 from ottla.base.config.alter import alter
 from ottla.base.config.broker import BROKER, BrokerConfig
+from ottla.base.config.group import GROUP, group_config
 from ottla.base.config.topic import TOPIC, topic_config
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.core.controller.topic_names import validate_topic_name
@@ -62,6 +64,7 @@ class Configs:
     """By resource name: a broker's id, or empty for all brokers."""
     of_this_broker: BrokerConfig
     node_id: int
+    of_groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def decide_alter_configs(
@@ -89,6 +92,8 @@ def _decide_resource(
         return _decide_topic(view, present, request)
     if request.resource_type == ResourceType.BROKER:
         return None, _decide_broker(view, present, request)
+    if request.resource_type == ResourceType.GROUP:
+        return None, _decide_group(present, request)
     raise _invalid(f"Configs of resource type {request.resource_type} cannot be altered.")
 
 
@@ -120,6 +125,17 @@ def _decide_broker(
     if name in ("", own):
         after = {**present.of_brokers, name: configs}
         present.of_this_broker.with_dynamic(after.get("", {}), after.get(own, {}))
+    return configs
+
+
+def _decide_group(present: Configs, request: ConfigRequest) -> Mapping[str, str]:
+    """A group need not exist to have configs."""
+    name = request.resource_name
+    if not name:
+        raise _invalid("Default group resources are not allowed.")
+    current = {} if request.replace_all else present.of_groups.get(name, {})
+    configs = alter(GROUP, current, request.alterations)
+    group_config(present.of_this_broker, configs)
     return configs
 
 

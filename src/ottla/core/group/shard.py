@@ -44,7 +44,7 @@ class GroupShard:
         topics: TopicsView | None = None,
         configs_of: ConfigsOf = no_configs,
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._topics = topics or NoTopics()
         self._configs_of = configs_of
         self.groups = Groups()
@@ -69,7 +69,7 @@ class GroupShard:
         decision = Decision()
         group_id = event.key
         configs = {} if group_id is None else self._configs_of(group_id)
-        turn = Turn(now_ms, self._settings, decision, self._topics, configs)
+        turn = Turn(now_ms, self.settings, decision, self._topics, configs)
         self._deciders[type(event)](event, turn)
         return decision
 
@@ -100,9 +100,9 @@ class GroupShard:
 
         def turn_for(group_id: str) -> Turn:
             configs = self._configs_of(group_id)
-            return Turn(now_ms, self._settings, decision, self._topics, configs)
+            return Turn(now_ms, self.settings, decision, self._topics, configs)
 
-        self._members.loaded(turn_for, self._settings.max_size)
+        self._members.loaded(turn_for, self.settings.max_size)
         return decision
 
     def unload(self) -> list[Token]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ottla.base.config.group import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from ottla.core.coordinator import Decision
 from ottla.core.group.settings import GroupSettings
 from ottla.core.group.topics import NoTopics, TopicsView
-
-SESSION_TIMEOUT = "consumer.session.timeout.ms"
-HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
-ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 
 
 class Turn(NamedTuple):

@@ -115,7 +115,7 @@ def test_this_broker_is_described_by_its_id_and_others_are_refused() -> None:
         (TOPIC, "no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "x y", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (CLIENT_METRICS, "m", ErrorCode.INVALID_REQUEST),
-        (GROUP, "g", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
         (99, "", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -269,7 +269,8 @@ def test_broker_configs_take_effect_by_layer() -> None:
         (TOPIC, "a", ("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
         (TOPIC, "x y", ("retention.ms", SET, "5"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (CLIENT_METRICS, "m", ("interval.ms", SET, "5"), ErrorCode.INVALID_REQUEST),
-        (GROUP, "g", ("x", SET, "5"), ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", ("x", SET, "5"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "", ("consumer.session.timeout.ms", SET, "50000"), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_a_change_that_cannot_be_is_refused(

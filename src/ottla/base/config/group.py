@@ -1,0 +1,64 @@
+"""The properties that a consumer group may have of its own; the defaults are the broker's.
+
+Each must lie between the broker's `group.consumer.min.…` and `group.consumer.max.…`, and members
+must beat more often than their sessions last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.base.config.broker import BrokerConfig
+from ottla.base.config.definition import ConfigKey, ConfigTable, ConfigType, Synonym
+from ottla.base.config.validator import AtLeast
+from ottla.base.errors import ErrorCode, KafkaError
+
+SESSION_TIMEOUT = "consumer.session.timeout.ms"
+HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
+ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
+
+
+def _key(name: str, default: int, doc: str, least: int = 1) -> ConfigKey:
+    synonym = Synonym(f"group.{name}")
+    return ConfigKey(name, ConfigType.INT, default, doc, AtLeast(least), synonyms=(synonym,))
+
+
+GROUP = ConfigTable(
+    "group",
+    [
+        _key(SESSION_TIMEOUT, 45_000, "After how long without a heartbeat a member is removed."),
+        _key(HEARTBEAT_INTERVAL, 5_000, "How often members send a heartbeat."),
+        _key(
+            ASSIGNMENT_INTERVAL,
+            1_000,
+            "How long a new assignment waits for further changes.",
+            least=0,
+        ),
+    ],
+)
+
+
+def group_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, int]:
+    """The values that are set on a group. Raises KafkaError if they contradict the broker's."""
+    values = {name: int(GROUP[name].parse(text)) for name, text in overrides.items()}  # type: ignore[arg-type]
+    for name, value in values.items():
+        kind, _, rest = name.partition(".")
+        for bound, is_kept in (("min", int.__ge__), ("max", int.__le__)):
+            limit = f"group.{kind}.{bound}.{rest}"
+            if not is_kept(value, broker_value(broker, limit)):
+                relation = "at least" if bound == "min" else "at most"
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"{name} must be {relation} {limit}, which is {broker_value(broker, limit)}.",
+                )
+    session_ms = values.get(SESSION_TIMEOUT, broker.group_consumer_session_timeout_ms)
+    heartbeat_ms = values.get(HEARTBEAT_INTERVAL, broker.group_consumer_heartbeat_interval_ms)
+    if heartbeat_ms >= session_ms:
+        message = f"{SESSION_TIMEOUT} must be greater than {HEARTBEAT_INTERVAL}."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+    return values
+
+
+def broker_value(broker: BrokerConfig, name: str) -> int:
+    value = getattr(broker, name.replace(".", "_"))
+    assert isinstance(value, int)
+    return value
