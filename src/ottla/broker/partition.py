@@ -259,7 +259,8 @@ class Partition:
             # Retention may have taken the beginning of a transaction that is still open.
             stable = min(max(unstable, log.log_start_offset), stable)
         if self.undecided:
-            first = min(first_offset for first_offset, _ in self.undecided)
+            undecided = tuple(self.undecided)  # others may ask while the loop goes on
+            first = min((first_offset for first_offset, _ in undecided), default=stable)
             stable = min(max(first, log.log_start_offset), stable)
         return stable
 

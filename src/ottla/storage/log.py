@@ -266,9 +266,18 @@ class Log:
     def _update_producer(
         self, header: BatchHeader, base_offset: int, marker: tuple[bool, int] | None
     ) -> None:
-        completed = self.producers.update(header, base_offset, marker)
-        if completed is not None and completed.is_aborted:
-            self.active.txn_index.append(aborted_txn(completed, self.producers))
+        """The index knows of an aborted transaction before the last stable offset passes it:
+        readers in other threads ask for that offset first, and then for what was aborted below."""
+        if marker is not None and marker[0]:
+            producer_id, producers = header.producer_id, self.producers
+            first_offset = producers.txn_first_offset(producer_id)
+            if first_offset is not None:
+                last_offset = base_offset + header.last_offset_delta
+                stable = producers.stable_offset_without(producer_id, last_offset + 1)
+                self.active.txn_index.append(
+                    AbortedTxn(producer_id, first_offset, last_offset, stable)
+                )
+        self.producers.update(header, base_offset, marker)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """Begin a new segment at the end of the log. A producer snapshot is taken for it."""

@@ -182,8 +182,17 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest open transaction began."""
-        return next(iter(self._open_txns.values()), None)
+        """Where the oldest open transaction began. May be asked in any thread."""
+        while True:
+            try:
+                return next(iter(self._open_txns.values()), None)
+            except RuntimeError:
+                continue  # one began or ended in between
+
+    def stable_offset_without(self, producer_id: int, end_offset: int) -> int:
+        """Where the oldest open transaction of any other producer began; `end_offset` if none."""
+        others = (first for each, first in self._open_txns.items() if each != producer_id)
+        return next(others, end_offset)
 
     def txn_first_offset(self, producer_id: int) -> int | None:
         """Where the open transaction of a producer began."""

@@ -30,6 +30,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.storage.flush import SyncFailed
 from ottla.storage.log import Log
 from ottla.storage.segment import WouldBlock
+from ottla.storage.txn_index import AbortedTxn, TransactionIndex
 from ottla.testing.simulation.disk import Fault, SimulatedDisk
 from ottla.wire.records.batch import read_header
 
@@ -351,6 +352,42 @@ def test_aborted_transactions_are_found_across_segments() -> None:
     assert found == [(7, 0, 4, 2), (9, 2, 6, 7)]
     assert log.aborted_transactions(0, 1) == [(7, 0, 4, 2)]
     assert log.aborted_transactions(5, 7) == [(9, 2, 6, 7)]
+
+
+def test_the_index_knows_an_abort_before_the_stable_offset_passes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Readers in other threads look at any moment: first how far, then what is aborted."""
+    log = open_at(new_disk())
+    append(log, b"a", producer_id=7, base_sequence=0, producer_epoch=0, transactional=True)
+    seen: list[int | None] = []
+    append_entry = TransactionIndex.append
+
+    def spy(index: TransactionIndex, entry: AbortedTxn) -> None:
+        seen.append(log.producers.first_unstable_offset)
+        append_entry(index, entry)
+
+    monkeypatch.setattr(TransactionIndex, "append", spy)
+    end_txn(log, 7, commit=False)
+    assert seen == [0]
+    assert log.producers.first_unstable_offset is None
+    assert log.aborted_transactions(0, 2) == [(7, 0, 1, 2)]
+
+
+def test_a_read_that_may_not_wait_does_not_load_the_index_of_aborts() -> None:
+    disk = new_disk()
+    log = open_at(disk)
+    append(log, b"a", producer_id=7, base_sequence=0, producer_epoch=0, transactional=True)
+    end_txn(log, 7, commit=False)
+    assert log.aborted_transactions(0, 2, wait=False) == [(7, 0, 1, 2)]
+    log.close(0)
+    log = open_at(disk)
+    for segment in log.segments:
+        segment.txn_index._entries = None
+    with pytest.raises(WouldBlock):
+        log.aborted_transactions(0, 2, wait=False)
+    assert log.aborted_transactions(0, 2) == [(7, 0, 1, 2)]
+    assert log.aborted_transactions(0, 2, wait=False) == [(7, 0, 1, 2)]
 
 
 # ------------------------------------------------------------------------------------- timestamps
