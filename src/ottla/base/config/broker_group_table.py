@@ -11,7 +11,7 @@ from ottla.base.config.definition import (
     ConfigKey,
 )
 from ottla.base.config.topic_table import MAX_MESSAGE_BYTES
-from ottla.base.config.validator import AtLeast, NonEmpty, OneOf, each_one_of
+from ottla.base.config.validator import AtLeast, OneOf, each_one_of
 from ottla.base.config.vocabulary import (
     CLUSTER_WIDE,
     HIGH,
@@ -157,7 +157,7 @@ CONSUMER_GROUP_KEYS = [
         LIST,
         ["uniform", "range"],
         "The assignors on the broker's side, the default one first.",
-        NonEmpty(),
+        each_one_of(["uniform", "range"], empty=False),
     ),
     ConfigKey(
         "group.consumer.migration.policy",
