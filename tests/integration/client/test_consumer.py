@@ -273,7 +273,7 @@ def test_auto_commit_commits_now_and_then_while_iterating(
     ):
         records = iter(consumer)
         next(records)
-        next(records)
+        record = next(records)
         while watcher.committed(tp)[tp] is None:
             client.produce(topic, [(None, b"more", (), 1)])
             record = next(records)
