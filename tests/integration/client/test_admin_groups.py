@@ -8,9 +8,16 @@ import pytest
 from tests.integration.groups.requests import join, join_fully, sync
 from tests.raw_client import Api, RawClient, eventually
 
+from ottla import Consumer
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.client.admin import Admin, NewTopic, OffsetAndMetadata, OffsetSpec
+from ottla.client.admin import (
+    Admin,
+    GroupDescription,
+    NewTopic,
+    OffsetAndMetadata,
+    OffsetSpec,
+)
 from ottla.client.errors import ClientError, UnknownTopic
 from ottla.wire.records.builder import RecordFields
 
@@ -160,3 +167,37 @@ def test_producers_at_work(admin: Admin, raw: RawClient, topic: str) -> None:
     assert producer.current_txn_start_offset is None
     (node,) = admin.describe_cluster().nodes
     assert admin.describe_producers(zero, broker=node)[zero] == [producer]
+
+
+def test_a_group_of_the_consumer_protocol_is_described_with_its_epochs(
+    admin: Admin, topic: str, group: str
+) -> None:
+    admin.create_topics(NewTopic(topic, 2))
+    with Consumer(
+        admin.config.bootstrap_servers, group_id=group, group_protocol="consumer"
+    ) as consumer:
+        consumer.subscribe([topic])
+
+        def described() -> GroupDescription | None:
+            consumer.poll(timeout_s=0.1)
+            return admin.describe_groups(group, return_errors=True).get(group)
+
+        found = eventually(
+            described,
+            lambda each: (
+                each is not None
+                and each.state == "Stable"
+                and any(member.assignment for member in each.members)
+            ),
+        )
+        assert found is not None
+        assert (found.type, found.protocol_type) == ("consumer", "consumer")
+        (member,) = found.members
+        assert member.assignment == member.target_assignment
+        assert set(member.assignment) == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+        assert member.subscribed_topics == (topic,)
+        assert member.member_epoch == found.group_epoch == found.target_assignment_epoch
+        assert admin.list_groups(types=["consumer"])[group].type == "consumer"
+        with pytest.raises(ClientError) as failure:
+            admin.delete_groups(group)
+        assert failure.value.code is ErrorCode.NON_EMPTY_GROUP
