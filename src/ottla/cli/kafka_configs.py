@@ -1,7 +1,7 @@
 """`kafka-configs`: show and change the configuration of topics, brokers, loggers and groups.
 
-Options and output are those of Kafka's tool; `--json` is ours. Quotas of users, clients and
-addresses, and SCRAM users, are refused with a sentence."""
+Options and output are those of Kafka's tool; `--json` is ours. Quotas and SCRAM users are in
+`quota_configs`."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ kafka-configs --alter --topic orders --add-config flush.ms=9,cleanup.policy=[com
 kafka-configs --alter --topic orders --delete-config retention.ms
 kafka-configs --alter --broker-defaults --add-config-file broker.properties
 kafka-configs --alter --broker-logger 1 --add-config ottla.broker=DEBUG
+kafka-configs --alter --client mirror --add-config producer_byte_rate=1048576
+kafka-configs --alter --user alice --add-config 'SCRAM-SHA-256=[iterations=8192,password=secret]'
 """
 
 
@@ -59,12 +61,12 @@ def _collect(kind: str) -> Any:
 @click.option("--broker-logger", metavar="ID", help="The loggers of a broker.")
 @click.option("--group", metavar="NAME", help="A group.")
 @click.option("--client-metrics", metavar="NAME", help="A subscription to clients' metrics.")
-@click.option("--user", metavar="NAME", hidden=True)
-@click.option("--user-defaults", is_flag=True, hidden=True)
-@click.option("--client", metavar="ID", hidden=True)
-@click.option("--client-defaults", is_flag=True, hidden=True)
-@click.option("--ip", metavar="ADDRESS", hidden=True)
-@click.option("--ip-defaults", is_flag=True, hidden=True)
+@click.option("--user", metavar="NAME", help="A user: quotas, and SCRAM passwords.")
+@click.option("--user-defaults", is_flag=True, help="Quotas of all users.")
+@click.option("--client", metavar="ID", help="A client id: quotas; also together with a user.")
+@click.option("--client-defaults", is_flag=True, help="Quotas of all client ids.")
+@click.option("--ip", metavar="ADDRESS", help="An address: its quota of connections.")
+@click.option("--ip-defaults", is_flag=True, help="The quota of all addresses.")
 @click.option(
     "--entity-type", "types", multiple=True, metavar="TYPE", help=f"One of {', '.join(TYPES)}."
 )
@@ -106,7 +108,8 @@ def kafka_configs(
     force: bool,
     **given: Any,
 ) -> None:
-    """Show and change the configuration of topics, brokers, loggers and groups."""
+    """Show and change the configuration of topics, brokers, loggers and groups, quotas and SCRAM
+    users."""
     if len(actions) != 1:
         raise click.UsageError("Give one of --describe and --alter.")
     entities = parse_entities(
@@ -116,6 +119,7 @@ def kafka_configs(
         {each: given[each] for each in SHORT_DEFAULTS},
     )
     entity = entities[0]
+    of_quotas = entity.type in OF_QUOTAS
     changes = _changes(add_config, add_config_file, delete_config)
     if actions[0] == "describe" and changes:
         raise click.UsageError("--add-config and --delete-config go with --alter.")
@@ -124,17 +128,19 @@ def kafka_configs(
             raise click.UsageError(
                 "--alter needs --add-config, --add-config-file or --delete-config."
             )
-        if entity.name is None:
+        if entity.name is None and not of_quotas:
             raise click.UsageError(f"--alter needs --entity-name: which of the {entity.type}?")
         if show_all:
             raise click.UsageError("--all goes with --describe.")
     with cluster.admin() as admin:
-        if entity.type in OF_QUOTAS:
-            raise UserError(
-                "Quotas of users, clients and addresses, and SCRAM users, are not configured by "
-                "this tool yet."
-            )
-        if actions[0] == "alter":
+        if of_quotas:
+            from ottla.cli import quota_configs
+
+            if actions[0] == "alter":
+                quota_configs.alter(admin, entities, changes, output)
+            else:
+                quota_configs.describe(admin, entities, output)
+        elif actions[0] == "alter":
             _alter(admin, entity, changes, output)
         else:
             _describe(admin, entity, show_all, output)

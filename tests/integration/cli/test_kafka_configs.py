@@ -94,6 +94,9 @@ def test_brokers_their_defaults_and_loggers(succeed: Run) -> None:
         (["--describe", "--topic", "t", "--add-config", "a=1"], "go with --alter"),
         (["--alter", "--topic", "t", "--add-config-file", "/none"], "/none"),
         (["--topic", "t"], "one of --describe and --alter"),
+        (["--alter", "--user", "a", "--add-config", "producer_byte_rate=fast"], "is a number"),
+        (["--alter", "--user", "a", "--add-config", "SCRAM-SHA-256=[pass=x]"], "looks like"),
+        (["--alter", "--entity-type", "users", "--add-config", "a=1"], "needs a name"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(
@@ -108,3 +111,16 @@ def test_wrong_values_and_names_are_refused_by_name(fail: Fail, existing: str) -
     assert "no.such" in fail(*alter, "--add-config", "no.such=1")
     unset = fail(*alter, "--delete-config", "flush.ms")
     assert unset == f"Invalid config(s): flush.ms not set for topic {existing}.\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--describe", "--user", "alice"],
+        ["--describe", "--entity-type", "clients"],
+        ["--alter", "--ip", "127.0.0.1", "--add-config", "connection_creation_rate=5"],
+        ["--alter", "--user", "alice", "--add-config", "SCRAM-SHA-256=[password=x]"],
+    ],
+)
+def test_brokers_without_quotas_say_so(fail: Fail, arguments: list[str]) -> None:
+    assert "These brokers have no quotas" in fail("configs", *arguments)

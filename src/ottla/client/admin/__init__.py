@@ -1,8 +1,7 @@
-"""Administration: topics, configs, groups, offsets, transactions, the cluster.
+"""Administration: topics, configs, groups, offsets, transactions, quotas, the cluster.
 
-admin      AsyncAdmin and Admin
-dispatch   which broker is asked, and when again
-topics, configs, nodes   one module per subject: requests, answers, values"""
+`admin` has AsyncAdmin and Admin; `dispatch` knows which broker is asked, and when again; the other
+modules have one subject each, with its requests, answers and values."""
 
 from ottla.client.admin.admin import Admin, AsyncAdmin
 from ottla.client.admin.config import AdminConfig
@@ -32,6 +31,12 @@ from ottla.client.admin.partitions import (
     OffsetSpec,
     ProducerState,
 )
+from ottla.client.admin.quotas import (
+    DEFAULT_SCRAM_ITERATIONS,
+    QuotaEntity,
+    ScramCredential,
+    ScramMechanism,
+)
 from ottla.client.admin.topics import (
     CreatedTopic,
     ElectionType,
@@ -49,16 +54,6 @@ from ottla.client.consumer.record import OffsetAndMetadata
 
 __all__ = [
     "AbortTransaction",
-    "GroupDescription",
-    "GroupListing",
-    "IsolationLevel",
-    "ListedOffset",
-    "MemberDescription",
-    "OffsetAndMetadata",
-    "OffsetSpec",
-    "ProducerState",
-    "TransactionDescription",
-    "TransactionListing",
     "Admin",
     "AdminConfig",
     "AlterOp",
@@ -72,15 +67,29 @@ __all__ = [
     "ConfigSource",
     "ConfigSynonym",
     "CreatedTopic",
+    "DEFAULT_SCRAM_ITERATIONS",
     "ElectionType",
     "Features",
     "FinalizedFeature",
+    "GroupDescription",
+    "GroupListing",
+    "IsolationLevel",
+    "ListedOffset",
     "LogDirDescription",
+    "MemberDescription",
     "NewTopic",
+    "OffsetAndMetadata",
+    "OffsetSpec",
     "PartitionDescription",
+    "ProducerState",
+    "QuotaEntity",
     "ReplicaInfo",
     "ResourceType",
     "Results",
+    "ScramCredential",
+    "ScramMechanism",
     "TopicDescription",
     "TopicListing",
+    "TransactionDescription",
+    "TransactionListing",
 ]

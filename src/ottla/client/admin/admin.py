@@ -19,6 +19,7 @@ from ottla.client.admin import (
     groups,
     nodes,
     partitions,
+    quotas,
     topics,
     transactions,
 )
@@ -39,6 +40,7 @@ from ottla.client.admin.partitions import (
     OffsetSpec,
     ProducerState,
 )
+from ottla.client.admin.quotas import QuotaEntity, ScramCredential, ScramMechanism
 from ottla.client.admin.topics import (
     CreatedTopic,
     ElectionType,
@@ -335,6 +337,33 @@ class AsyncAdmin:
         fenced = await transactions.fence_producers(self._cluster, transactional_ids)
         return fenced.checked(return_errors)
 
+    # --------------------------------------------------------------------------------- quotas
+
+    async def describe_client_quotas(
+        self, *parts: tuple[str, str | None], strict: bool = True
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """`parts`: which kinds (`user`, `client-id`, `ip`) by which name; "" is the default, None
+        any name. `strict`: entities that have no other parts."""
+        return await quotas.describe_client_quotas(self._cluster, parts, strict=strict)
+
+    async def alter_client_quotas(
+        self, entity: QuotaEntity, changes: Mapping[str, float | None]
+    ) -> None:
+        """Set quotas, or take them back (None)."""
+        await quotas.alter_client_quotas(self._cluster, entity, changes)
+
+    async def describe_scram_users(
+        self, users: Iterable[str] | None = None
+    ) -> dict[str, list[ScramCredential]]:
+        """All of them, unless some are given; those that do not exist are left out."""
+        return await quotas.describe_scram_users(self._cluster, users)
+
+    async def alter_scram_user(
+        self, user: str, passwords: Mapping[ScramMechanism, tuple[int, str] | None]
+    ) -> None:
+        """Set a password with its number of iterations, or take it back (None)."""
+        await quotas.alter_scram_user(self._cluster, user, passwords)
+
     # -------------------------------------------------------------------------------- cluster
 
     async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
@@ -438,6 +467,10 @@ class Admin:
     describe_transactions = _blocking(AsyncAdmin.describe_transactions)
     abort_transaction = _blocking(AsyncAdmin.abort_transaction)
     fence_producers = _blocking(AsyncAdmin.fence_producers)
+    describe_client_quotas = _blocking(AsyncAdmin.describe_client_quotas)
+    alter_client_quotas = _blocking(AsyncAdmin.alter_client_quotas)
+    describe_scram_users = _blocking(AsyncAdmin.describe_scram_users)
+    alter_scram_user = _blocking(AsyncAdmin.alter_scram_user)
     describe_cluster = _blocking(AsyncAdmin.describe_cluster)
     describe_features = _blocking(AsyncAdmin.describe_features)
     api_versions = _blocking(AsyncAdmin.api_versions)

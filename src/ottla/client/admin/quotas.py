@@ -1,0 +1,175 @@
+"""Quotas of users, clients and addresses, and SCRAM users.
+
+    DescribeClientQuotas 0+, DescribeUserScramCredentials 0+             at any broker
+    AlterClientQuotas 0+, AlterUserScramCredentials 0+                   at the controller
+
+Ottla's brokers have none of them yet: then these calls raise UnsupportedVersion."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.client.admin.dispatch import raise_for
+from ottla.client.cluster import Cluster
+from ottla.client.errors import InvalidConfig
+from ottla.wire.api import Api
+
+SALT_BYTES = 24
+DEFAULT_SCRAM_ITERATIONS = 4096
+_EXACTLY, _DEFAULT, _ANY = 0, 1, 2
+
+
+class QuotaEntity(NamedTuple):
+    """Whom a quota is for; None stands for whoever has none of his own. The parts that are not
+    meant are left out."""
+
+    parts: tuple[tuple[str, str | None], ...]
+    """Of (`user`, `client-id` or `ip`, name)."""
+
+    @classmethod
+    def of(cls, **names: str | None) -> QuotaEntity:
+        """`QuotaEntity.of(user="alice", client_id=None)`."""
+        return cls.ordered((kind.replace("_", "-"), name) for kind, name in names.items())
+
+    @classmethod
+    def ordered(cls, parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+        """The same entity whatever the order in which its parts are told."""
+        return cls(tuple(sorted(parts, key=lambda part: (part[0] != "user", part[0]))))
+
+
+class ScramMechanism(IntEnum):
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def text(self) -> str:
+        return self.name.replace("_", "-")
+
+
+class ScramCredential(NamedTuple):
+    mechanism: ScramMechanism
+    iterations: int
+
+
+async def describe_client_quotas(
+    cluster: Cluster, parts: Iterable[tuple[str, str | None]], *, strict: bool
+) -> dict[QuotaEntity, dict[str, float]]:
+    """`parts`: of which kind and name; "" is the default, None any. `strict`: entities that have
+    these parts and no others."""
+    components = [
+        {
+            "entity_type": kind,
+            "match_type": _ANY if name is None else _EXACTLY if name else _DEFAULT,
+            "match": name or None,
+        }
+        for kind, name in parts
+    ]
+
+    async def ask() -> dict[QuotaEntity, dict[str, float]]:
+        body = {"components": components, "strict": strict}
+        answer = await cluster.call(Api.DESCRIBE_CLIENT_QUOTAS, body)
+        raise_for(answer.error_code, answer.error_message)
+        return {
+            QuotaEntity.ordered((part.entity_type, part.entity_name) for part in entry.entity): {
+                value.key: value.value for value in entry.values
+            }
+            for entry in answer.entries or ()
+        }
+
+    return await cluster.retrying(ask, what="describing quotas")
+
+
+async def alter_client_quotas(
+    cluster: Cluster, entity: QuotaEntity, changes: Mapping[str, float | None]
+) -> None:
+    """None takes a quota back."""
+
+    async def ask() -> None:
+        entry = {
+            "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.parts],
+            "ops": [
+                {"key": key, "value": 0.0 if value is None else value, "remove": value is None}
+                for key, value in changes.items()
+            ],
+        }
+        answer = await cluster.call_controller(Api.ALTER_CLIENT_QUOTAS, {"entries": [entry]})
+        for told in answer.entries:
+            raise_for(told.error_code, told.error_message)
+
+    await cluster.retrying(ask, what="changing quotas")
+
+
+async def describe_scram_users(
+    cluster: Cluster, users: Iterable[str] | None
+) -> dict[str, list[ScramCredential]]:
+    """All of them where None are given; those that do not exist are left out."""
+    wanted = None if users is None else [{"name": user} for user in users]
+
+    async def ask() -> dict[str, list[ScramCredential]]:
+        answer = await cluster.call(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": wanted})
+        raise_for(answer.error_code, answer.error_message)
+        found: dict[str, list[ScramCredential]] = {}
+        for told in answer.results:
+            if told.error_code == ErrorCode.RESOURCE_NOT_FOUND:
+                continue
+            raise_for(told.error_code, told.error_message)
+            found[told.user] = [
+                ScramCredential(_mechanism(info.mechanism), info.iterations)
+                for info in told.credential_infos
+            ]
+        return found
+
+    return await cluster.retrying(ask, what="describing SCRAM users")
+
+
+async def alter_scram_user(
+    cluster: Cluster,
+    user: str,
+    passwords: Mapping[ScramMechanism, tuple[int, str] | None],
+) -> None:
+    """Set a password with a number of iterations, or take it back (None). Only its hash is sent."""
+    deletions = [
+        {"name": user, "mechanism": int(each)}
+        for each, password in passwords.items()
+        if password is None
+    ]
+    upsertions = [
+        _salted(user, each, *password)
+        for each, password in passwords.items()
+        if password is not None
+    ]
+
+    async def ask() -> None:
+        body = {"deletions": deletions, "upsertions": upsertions}
+        answer = await cluster.call_controller(Api.ALTER_USER_SCRAM_CREDENTIALS, body)
+        for told in answer.results:
+            raise_for(told.error_code, told.error_message)
+
+    await cluster.retrying(ask, what="changing SCRAM users")
+
+
+def _salted(user: str, mechanism: ScramMechanism, iterations: int, password: str) -> dict[str, Any]:
+    if not password:
+        raise InvalidConfig(f"The password of {user} must not be empty.")
+    salt = secrets.token_bytes(SALT_BYTES)
+    digest = mechanism.text.removeprefix("SCRAM-").replace("-", "").lower()
+    return {
+        "name": user,
+        "mechanism": int(mechanism),
+        "iterations": iterations,
+        "salt": salt,
+        "salted_password": hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations),
+    }
+
+
+def _mechanism(code: int) -> ScramMechanism:
+    try:
+        return ScramMechanism(code)
+    except ValueError:
+        return ScramMechanism.UNKNOWN

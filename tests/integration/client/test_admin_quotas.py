@@ -1,0 +1,42 @@
+"""Admin: quotas and SCRAM users, where brokers have them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.raw_client import eventually
+
+from ottla.base.errors import ErrorCode
+from ottla.client.admin import Admin, QuotaEntity, ScramCredential, ScramMechanism
+from ottla.client.errors import ClientError, UnsupportedVersion
+
+
+def test_quotas_are_set_described_and_taken_back(admin: Admin, topic: str) -> None:
+    both = QuotaEntity.of(user=topic, client_id=None)
+    try:
+        admin.alter_client_quotas(both, {"producer_byte_rate": 1024.0, "request_percentage": 50.0})
+    except UnsupportedVersion as error:
+        pytest.skip(f"the broker has none: {error}")
+    wanted = (("user", topic), ("client-id", ""))
+    found = eventually(lambda: admin.describe_client_quotas(*wanted))
+    assert found == {both: {"producer_byte_rate": 1024.0, "request_percentage": 50.0}}
+    assert admin.describe_client_quotas(("user", topic)) == {}
+    assert both in admin.describe_client_quotas(("user", topic), strict=False)
+    assert both in admin.describe_client_quotas(("user", None), ("client-id", None))
+    admin.alter_client_quotas(both, {"producer_byte_rate": None, "request_percentage": None})
+    eventually(lambda: admin.describe_client_quotas(*wanted), lambda quotas: not quotas)
+    with pytest.raises(ClientError) as failure:
+        admin.alter_client_quotas(both, {"no_such_quota": 1.0})
+    assert failure.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_scram_users_are_added_described_and_deleted(admin: Admin, topic: str) -> None:
+    mechanism = ScramMechanism.SCRAM_SHA_512
+    try:
+        admin.alter_scram_user(topic, {mechanism: (8192, "secret")})
+    except UnsupportedVersion as error:
+        pytest.skip(f"the broker has none: {error}")
+    found = eventually(lambda: admin.describe_scram_users([topic, "nobody"]))
+    assert found == {topic: [ScramCredential(mechanism, 8192)]}
+    assert topic in admin.describe_scram_users()
+    admin.alter_scram_user(topic, {mechanism: None})
+    eventually(lambda: admin.describe_scram_users([topic]), lambda users: not users)
