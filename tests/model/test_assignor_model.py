@@ -92,7 +92,7 @@ class Assignors(RuleBasedStateMachine):
         assert moved == must_move, "not one more than needed"
 
 
-NORMAL = settings(max_examples=60, stateful_step_count=40, deadline=None)
+NORMAL = settings(max_examples=30, stateful_step_count=40, deadline=None)
 LONG = settings(max_examples=3_000, stateful_step_count=100, deadline=None)
 
 

@@ -9,7 +9,7 @@ Checked after every step
 - the epochs of a group never go down, and none is ahead of the group's;
 - what the group believes of owners is what its members have;
 - once an assignment is made, each partition of each topic subscribed to is in it once;
-- a coordinator that loads the log knows the same group;
+- a coordinator that loads the log, compacted or not, knows the same group;
 - every member has a session.
 
 And in the end, when all who are left do as they are told, every partition of every topic that
@@ -254,7 +254,10 @@ class ConsumerGroups(RuleBasedStateMachine):
         group = self.consumers
         if group is None or self.scenario.log_fails is not None:
             return
-        loaded = self.scenario.restarted().shard.groups[GROUP]
+        self.check_is_same(group, self.scenario.restarted())
+
+    def check_is_same(self, group: ConsumerGroup, other: ConsumerScenario) -> None:
+        loaded = other.shard.groups[GROUP]
         soft = {"topics_revision", "patterns_checked_ms", "awaited_joins", "_subscribed"}
         for name in set(ConsumerGroup.__slots__) - soft:
             assert getattr(loaded, name) == getattr(group, name), name
@@ -271,6 +274,10 @@ class ConsumerGroups(RuleBasedStateMachine):
         if not hasattr(self, "scenario"):
             return
         self.scenario.log_fails = None
+        if self.consumers is not None:
+            for clean_to in (len(self.scenario.log), len(self.scenario.log) // 2):
+                compacted = self.scenario.compacted(clean_to, keeps_tombstones=False)
+                self.check_is_same(self.consumers, compacted)
         self._leave_one_of_each_instance()
         for _ in range(120):
             for member in list(self.live):
@@ -310,7 +317,7 @@ def _with_interval(interval_ms: int) -> Any:
     return replace(AT_ONCE, consumer_assignment_interval_ms=interval_ms)
 
 
-NORMAL = settings(max_examples=60, stateful_step_count=50, deadline=None)
+NORMAL = settings(max_examples=25, stateful_step_count=50, deadline=None)
 LONG = settings(max_examples=2_000, stateful_step_count=80, deadline=None)
 SEEDS: tuple[int, ...] = (1, 848)
 """Those of runs that failed once come here."""

@@ -69,6 +69,20 @@ class ConsumerScenario(Scenario):
         other.load(self)
         return other
 
+    def compacted(self, clean_to: int, *, keeps_tombstones: bool) -> ConsumerScenario:
+        """Another coordinator that has loaded this one's log after a cleaner was at work: of what
+        lies before `clean_to`, the last record of each key is left."""
+        last = {entry.key: index for index, entry in enumerate(self.log[:clean_to])}
+        kept = [
+            entry
+            for index, entry in enumerate(self.log)
+            if index >= clean_to
+            or (last[entry.key] == index and (keeps_tombstones or entry.value is not None))
+        ]
+        cleaned = ConsumerScenario(self.topics, self.settings)
+        cleaned.now_ms, cleaned.configs, cleaned.log = self.now_ms, self.configs, kept
+        return cleaned.restarted()
+
     # -------------------------------------------------------------------------------- requests
 
     def beat(self, member_id: str, epoch: int, group: str = GROUP, **fields: Any) -> Call:

@@ -405,6 +405,21 @@ def test_a_group_is_the_same_after_a_restart() -> None:
     assert restarted.consumers.state is ConsumerGroupState.STABLE
 
 
+@pytest.mark.parametrize("keeps_tombstones", [True, False])
+def test_a_group_is_the_same_after_its_log_was_compacted(keeps_tombstones: bool) -> None:
+    scenario = ConsumerScenario(Topics(t=6, u=2))
+    clients = [scenario.member("m1", instance_id="a"), scenario.member("m2", "t", "u")]
+    scenario.settle(*clients)
+    clients[0].leave(-2)
+    clients[0] = scenario.member("m3", instance_id="a")
+    clients.append(scenario.member("m4", topics=None, pattern="u.*"))
+    clients.pop(1).leave()
+    scenario.settle(*clients)
+    for clean_to in range(len(scenario.log) + 1):
+        loaded = scenario.compacted(clean_to, keeps_tombstones=keeps_tombstones)
+        assert state_of(loaded) == state_of(scenario), clean_to
+
+
 def test_after_a_restart_members_have_a_session_again() -> None:
     scenario = ConsumerScenario()
     first, second = scenario.member("m1", rebalance_timeout_ms=5_000), scenario.member("m2")

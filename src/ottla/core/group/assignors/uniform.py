@@ -14,6 +14,7 @@ They subscribe to different topics
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from heapq import heapify, heapreplace
 
 from ottla.core.group.assignors.spec import MemberSpec, Place, as_assignment, in_order
 from ottla.core.group.consumer_records import Assignment
@@ -96,13 +97,31 @@ def _fill_by_subscription(
             subscribers.setdefault(topic_id, []).append(member_id)
     ordered = sorted(subscribers, key=lambda topic_id: (len(subscribers[topic_id]), topic_id))
     rank = {topic_id: index for index, topic_id in enumerate(ordered)}
+    heaps = {topic_id: _by_load(subscribers[topic_id], holdings) for topic_id in subscribers}
     for place in sorted(free, key=lambda place: (rank[place[0]], place[1])):
-        least = min(subscribers[place[0]], key=lambda each: len(holdings[each]))
-        holdings[least].append(place)
+        holdings[_least_loaded(heaps[place[0]], holdings)].append(place)
     has_moved = True
     while has_moved:
         moved = [_even_out(holdings, topic_id, subscribers[topic_id]) for topic_id in ordered]
         has_moved = any(moved)
+
+
+def _by_load(subscribers: list[str], holdings: Holdings) -> list[tuple[int, int, str]]:
+    """A heap of (load, place in the order, member)."""
+    heap = [(len(holdings[each]), index, each) for index, each in enumerate(subscribers)]
+    heapify(heap)
+    return heap
+
+
+def _least_loaded(heap: list[tuple[int, int, str]], holdings: Holdings) -> str:
+    """Loads only grow while what is free is given away: an entry that is behind is put right when
+    it comes up."""
+    while True:
+        load, index, member_id = heap[0]
+        actual = len(holdings[member_id])
+        if load == actual:
+            return member_id
+        heapreplace(heap, (actual, index, member_id))
 
 
 def _even_out(holdings: Holdings, topic_id: bytes, subscribers: list[str]) -> bool:
