@@ -13,6 +13,8 @@ from confluent_kafka import Message
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaPythonPartition
 
 from ottla import (
     AsyncProducer,
@@ -77,6 +79,31 @@ def test_a_record_is_read_back_as_it_was_sent(broker: BrokerProcess, topic: str)
     assert first.timestamp()[1] == timestamp
     assert (second.key(), second.value()) == (b"tombstone", None)
     assert (third.value(), third.headers()) == (b"text", [("from", b"mapping")])
+
+
+def test_kafka_python_reads_the_same(broker: BrokerProcess, topic: str) -> None:
+    timestamp = int(time.time() * 1000)
+    with Producer(broker.bootstrap, compression_type="gzip") as producer:
+        for number in range(100):
+            producer.send(
+                topic, b"v%d" % number, key=b"k%d" % number, headers={"n": b"%d" % number},
+                timestamp=timestamp + number,
+            )  # fmt: skip
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
+    partition = KafkaPythonPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.seek(partition, 0)
+    found = []
+    while len(found) < 100:
+        polled = consumer.poll(timeout_ms=TIMEOUT_S * 1000)
+        assert polled, f"only {len(found)} records"
+        found += polled[partition]
+    consumer.close()
+    assert [
+        (each.offset, each.key, each.value, each.headers, each.timestamp) for each in found
+    ] == [
+        (n, b"k%d" % n, b"v%d" % n, [("n", b"%d" % n)], timestamp + n) for n in range(100)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("acks", ["all", "1", "0"])

@@ -25,9 +25,10 @@ from ottla.client.producer.accumulator import PartitionQueue, Reservation
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.future import RecordFuture
-from ottla.client.producer.intake import HeadersGiven, NeedMemory, NeedTopic
+from ottla.client.producer.intake import NeedMemory, NeedTopic
 from ottla.client.producer.partitioners import Partitioner, PartitionFunction
 from ottla.client.producer.producer import AsyncProducer
+from ottla.client.producer.record_fields import HeadersGiven
 from ottla.client.producer.table_future import TableFuture
 from ottla.client.producer.transaction import GroupMember, Offsets
 from ottla.client.serializers import Serializer

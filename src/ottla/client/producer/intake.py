@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from ottla.base.errors import ErrorCode, UserError
 from ottla.client.cluster import Cluster
 from ottla.client.errors import (
     BufferFull,
     ClientClosed,
     InvalidConfig,
     RecordTooLarge,
-    SerializationFailed,
     UnknownTopic,
 )
 from ottla.client.metadata import TopicMetadata
@@ -33,11 +31,15 @@ from ottla.client.producer.batch import (
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.future import RecordFuture
 from ottla.client.producer.partitioners import Partitioner, next_sticky
+from ottla.client.producer.record_fields import (
+    HeadersGiven,
+    checked_headers,
+    checked_timestamp,
+    serialize,
+)
 from ottla.client.serializers import Serializer
 from ottla.wire.records.batch import HEADER_SIZE
 
-HeadersGiven = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
-MAX_TIMESTAMP = (1 << 63) - 1
 TURN_BYTES = 128 * 1024
 MAX_FILLED_PER_TURN = 16
 """How much is filled before the sender has a turn: one for every batch costs a third more."""
@@ -172,14 +174,14 @@ class Intake:
         elif self._is_plain and type(value) is bytes and not headers and type(key) is bytes:
             bound = MAX_RECORD_OVERHEAD + len(value) + len(key)
         else:
-            key_bytes = _serialize(self._key_serializer, key, topic, "key")
-            value_bytes = _serialize(self._value_serializer, value, topic, "value")
+            key_bytes = serialize(self._key_serializer, key, topic, "key")
+            value_bytes = serialize(self._value_serializer, value, topic, "value")
             if headers:
-                given = _headers(headers, topic)
+                given = checked_headers(headers, topic)
             bound = record_bound(key_bytes, value_bytes, given)
         if bound > self._max_bound:
             raise self._too_large(topic, bound)
-        timestamp = int(time.time() * 1000) if timestamp is None else _checked(timestamp)
+        timestamp = int(time.time() * 1000) if timestamp is None else checked_timestamp(timestamp)
         if partition is None and priority is None and self._is_default:
             if key_bytes is None:
                 queue = state.sticky
@@ -378,67 +380,6 @@ class Intake:
         return RecordTooLarge(f"a record for {topic} of {bound} bytes exceeds {limit}", topic=topic)
 
 
-def _serialize(serializer: Serializer | None, given: Any, topic: str, what: str) -> bytes | None:
-    if given is None or (serializer is None and type(given) is bytes):
-        return given
-    try:
-        result = given if serializer is None else serializer(given)
-        if isinstance(result, bytes):
-            return result
-        if isinstance(result, bytearray | memoryview):
-            return bytes(result)
-        if isinstance(result, str):
-            return result.encode()
-    except Exception as error:
-        raise SerializationFailed(
-            f"the {what} of a record for {topic} cannot be serialised: {error}",
-            code=ErrorCode.INVALID_RECORD,
-            topic=topic,
-        ) from error
-    hint = f"give the producer a {what}_serializer" if serializer is None else "it must be bytes"
-    raise SerializationFailed(
-        f"the {what} of a record for {topic} is {type(result).__name__}: {hint}",
-        code=ErrorCode.INVALID_RECORD,
-        topic=topic,
-    )
-
-
-def _checked(timestamp: Any) -> int:
-    if not isinstance(timestamp, int) or not 0 <= timestamp <= MAX_TIMESTAMP:
-        raise UserError(f"A timestamp is milliseconds since 1970, not {timestamp!r}.")
-    return timestamp
-
-
 def _nowhere(topic: TopicMetadata) -> PartitionQueue:
     """Before the first partition has its turn."""
     return PartitionQueue(topic.name, -1)
-
-
-def _headers(given: HeadersGiven, topic: str) -> Headers:
-    pairs = given.items() if isinstance(given, Mapping) else given
-    try:
-        return [
-            (name, content if content is None or type(content) is bytes else _content(content))
-            for name, content in pairs
-            if _is_text(name)
-        ]
-    except (TypeError, ValueError) as error:
-        raise SerializationFailed(
-            f"headers of a record for {topic} must be pairs of a text and bytes: {error}",
-            code=ErrorCode.INVALID_RECORD,
-            topic=topic,
-        ) from error
-
-
-def _content(content: Any) -> bytes:
-    if isinstance(content, str):
-        return content.encode()
-    if isinstance(content, bytes | bytearray | memoryview):
-        return bytes(content)
-    raise TypeError(f"{type(content).__name__} is not bytes")
-
-
-def _is_text(name: Any) -> bool:
-    if not isinstance(name, str):
-        raise TypeError(f"{type(name).__name__} is not a text")
-    return True

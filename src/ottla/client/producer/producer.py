@@ -36,8 +36,9 @@ from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.ending import all_ended, call_soon
 from ottla.client.producer.future import RecordFuture
 from ottla.client.producer.identity import Identity
-from ottla.client.producer.intake import HeadersGiven, Intake, NeedMemory, NeedTopic
+from ottla.client.producer.intake import Intake, NeedMemory, NeedTopic
 from ottla.client.producer.partitioners import Partitioner, PartitionFunction, partitioner
+from ottla.client.producer.record_fields import HeadersGiven
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.table_future import TableFuture
 from ottla.client.producer.transaction import (
