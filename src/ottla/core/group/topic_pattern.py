@@ -1,348 +1,32 @@
-"""Patterns of names of topics, or of transactional ids, in the syntax of RE2, matched as a whole.
+"""Patterns of topic names, matched as a whole.
 
 Nothing that a client sends may hold up the broker, so a pattern is matched in time that grows with
 the name and the pattern alone: all ways through it are followed at once, and none is ever tried
-again. What cannot be matched so (back references, looking ahead or behind) RE2 does not have.
-
-Names consist of few characters, those of ASCII that can be printed, so a set of characters is a
-number with a bit for each. Escapes and classes of other characters are understood, and match
-nothing.
-
-    pattern     = alternative { '|' alternative }
-    alternative = { repeated }
-    repeated    = single { '*' | '+' | '?' | '{n}' | '{n,}' | '{n,m}' [ '?' ] }
-    single      = character | '.' | '[' class ']' | '(' pattern ')' | '^' | '$' | escape
-
-Deviations from RE2: no `\\C`; of Unicode's classes, those of ASCII letters and digits alone. A
-transactional id with other characters than ASCII's is matched by none."""
+again. What cannot be matched so (back references, looking ahead or behind) RE2 does not have."""
 
 from __future__ import annotations
 
-import string
 from functools import lru_cache
-from typing import NamedTuple
 
-ALPHABET = string.ascii_letters + string.digits + string.punctuation + " "
-ALL = (1 << len(ALPHABET)) - 1
-_BIT = {character: 1 << index for index, character in enumerate(ALPHABET)}
+from ottla.core.group.pattern_syntax import (
+    BIT,
+    WORD,
+    Alt,
+    Cat,
+    Chars,
+    Edge,
+    InvalidPattern,
+    Node,
+    Parser,
+    Repeat,
+)
 
+__all__ = ["InvalidPattern", "TopicPattern", "compile_pattern"]
 
-def _set(characters: str) -> int:
-    return sum(_BIT.get(character, 0) for character in dict.fromkeys(characters))
-
-
-_DIGITS = _set(string.digits)
-_UPPER, _LOWER = _set(string.ascii_uppercase), _set(string.ascii_lowercase)
-_WORD = _DIGITS | _UPPER | _LOWER | _set("_")
-_PERL = {"d": _DIGITS, "w": _WORD, "s": _set(" ")}
-_POSIX = {
-    "alnum": _DIGITS | _UPPER | _LOWER, "alpha": _UPPER | _LOWER, "ascii": ALL, "blank": _set(" "),
-    "cntrl": 0, "digit": _DIGITS, "graph": ALL & ~_set(" "), "lower": _LOWER, "print": ALL,
-    "punct": _set(string.punctuation), "space": _set(" "), "upper": _UPPER, "word": _WORD,
-    "xdigit": _set(string.hexdigits),
-}  # fmt: skip
-_UNICODE = {
-    "L": _UPPER | _LOWER, "Lu": _UPPER, "Ll": _LOWER, "N": _DIGITS, "Nd": _DIGITS,
-    "P": _set("!\"#%&'()*,-./:;?@[\\]_{}"), "Pd": _set("-"), "Pc": _set("_"),
-    "Po": _set("!\"#%&'*,./:;?@\\"), "Ps": _set("([{"), "Pe": _set(")]}"),
-    "S": _set("$+<=>^`|~"), "Sm": _set("+<=>|~"), "Sc": _set("$"), "Sk": _set("^`"),
-    "Z": _set(" "), "Zs": _set(" "),
-    "Latin": _UPPER | _LOWER, "Common": ALL & ~(_UPPER | _LOWER), "Any": ALL,
-}  # fmt: skip
-_ESCAPED = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-
-MAX_REPEAT = 1_000
 MAX_STATES = 2_000
 """How large a pattern may be with its repetitions written out."""
-MAX_DEPTH = 100
 MAX_REMEMBERED_STEPS = 20_000
 MAX_REMEMBERED_PATTERNS = 256
-
-
-class InvalidPattern(ValueError):
-    """The message says what is wrong with it."""
-
-
-# ------------------------------------------------------------------------------------- the parts
-
-
-class _Chars(NamedTuple):
-    mask: int
-
-
-class _Edge(NamedTuple):
-    """A place without width: `^`, `$`, or a word boundary `b` or none `B`."""
-
-    kind: str
-
-
-class _Cat(NamedTuple):
-    parts: tuple[_Node, ...]
-
-
-class _Alt(NamedTuple):
-    parts: tuple[_Node, ...]
-
-
-class _Repeat(NamedTuple):
-    part: _Node
-    low: int
-    high: int | None
-
-
-_Node = _Chars | _Edge | _Cat | _Alt | _Repeat
-_EMPTY = _Cat(())
-
-
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._fold = False
-        self._depth = 0
-
-    def parse(self) -> _Node:
-        node = self._pattern()
-        if self._at < len(self._text):
-            raise InvalidPattern("unexpected )")
-        return node
-
-    # ------------------------------------------------------------------------------- structure
-
-    def _peek(self, count: int = 1) -> str:
-        return self._text[self._at : self._at + count]
-
-    def _take(self) -> str:
-        if self._at >= len(self._text):
-            raise InvalidPattern("it ends too early")
-        self._at += 1
-        return self._text[self._at - 1]
-
-    def _accept(self, text: str) -> bool:
-        if self._text.startswith(text, self._at):
-            self._at += len(text)
-            return True
-        return False
-
-    def _pattern(self) -> _Node:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise InvalidPattern("nested too deeply")
-        parts = [self._alternative()]
-        while self._accept("|"):
-            parts.append(self._alternative())
-        self._depth -= 1
-        return parts[0] if len(parts) == 1 else _Alt(tuple(parts))
-
-    def _alternative(self) -> _Node:
-        parts: list[_Node] = []
-        while self._peek() not in ("", "|", ")"):
-            if self._accept("\\Q"):
-                literal, _, rest = self._text[self._at :].partition("\\E")
-                parts += (self._literal(character) for character in literal)
-                self._at = len(self._text) - len(rest)
-                continue
-            node = self._single()
-            if node is not None:
-                parts.append(self._repeated(node))
-        return _Cat(tuple(parts))
-
-    def _repeated(self, node: _Node) -> _Node:
-        has_repeat = False
-        while True:
-            start = self._at
-            bounds = self._bounds()
-            if bounds is None:
-                return node
-            if has_repeat:
-                raise InvalidPattern(f"bad repetition operator: {self._text[start - 1 : self._at]}")
-            self._accept("?")
-            has_repeat = True
-            node = _Repeat(node, *bounds)
-
-    def _bounds(self) -> tuple[int, int | None] | None:
-        for operator, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
-            if self._accept(operator):
-                return bounds
-        return self._counted() if self._peek() == "{" else None
-
-    def _counted(self) -> tuple[int, int | None] | None:
-        """None: the brace is just a brace."""
-        content, closed, _ = self._text[self._at + 1 :].partition("}")
-        low, comma, high = content.partition(",")
-        if not closed or not _is_number(low) or (comma and high and not _is_number(high)):
-            return None
-        self._at += len(content) + 2
-        least = int(low)
-        most = (int(high) if high else None) if comma else least
-        if least > MAX_REPEAT or (most is not None and not least <= most <= MAX_REPEAT):
-            raise InvalidPattern(f"invalid repeat count: {{{content}}}")
-        return least, most
-
-    # ----------------------------------------------------------------------------------- single
-
-    def _single(self) -> _Node | None:
-        """None: flags for what follows, which match nothing themselves."""
-        character = self._take()
-        if character == "(":
-            return self._group()
-        if character == "[":
-            return _Chars(self._class())
-        if character == ".":
-            return _Chars(ALL)
-        if character in "^$":
-            return _Edge(character)
-        if character == "\\":
-            return self._escape()
-        if character in "*+?":
-            raise InvalidPattern(f"missing argument to repetition operator: {character}")
-        return self._literal(character)
-
-    def _literal(self, character: str) -> _Node:
-        return _Chars(self._folded(_set(character)))
-
-    def _folded(self, mask: int) -> int:
-        if not self._fold:
-            return mask
-        letters = "".join(each for each in ALPHABET if _BIT[each] & mask)
-        return mask | _set(letters.swapcase())
-
-    def _group(self) -> _Node | None:
-        fold = self._fold
-        if self._accept("?"):
-            if self._accept("P<") or (self._peek() == "<" and self._peek(2) not in ("<=", "<!")):
-                self._accept("<")
-                self._name()
-            elif self._flags():
-                return None
-        node = self._pattern()
-        if not self._accept(")"):
-            raise InvalidPattern("missing closing )")
-        self._fold = fold
-        return node
-
-    def _name(self) -> None:
-        name, closed, _ = self._text[self._at :].partition(">")
-        if not closed or not name or not all(_BIT.get(each, 0) & _WORD for each in name):
-            raise InvalidPattern("invalid named capture")
-        self._at += len(name) + 1
-
-    def _flags(self) -> bool:
-        """Read flags up to `:` or `)`. Whether the group has ended, and the flags stay."""
-        value = is_empty = True
-        while True:
-            character = self._take()
-            if character == ")" and not is_empty:
-                return True
-            if character == ":":
-                return False
-            if character == "-" and value:
-                value = False
-            elif character == "i":
-                self._fold = value
-            elif character not in "msU":
-                raise InvalidPattern("invalid or unsupported Perl syntax")
-            is_empty = False
-
-    # ----------------------------------------------------------------------------------- escapes
-
-    def _escape(self) -> _Node:
-        character = self._take()
-        if character in "AzbB":
-            return _Edge({"A": "^", "z": "$"}.get(character, character))
-        mask = self._perl(character)
-        return self._literal(self._coded_character(character)) if mask is None else _Chars(mask)
-
-    def _perl(self, character: str) -> int | None:
-        if character in "pP":
-            name = self._take()
-            if name == "{":
-                name, closed, _ = self._text[self._at :].partition("}")
-                if not closed:
-                    raise InvalidPattern("invalid character class range")
-                self._at += len(name) + 1
-            negated = name.startswith("^") != (character == "P")
-            mask = _UNICODE.get(name.lstrip("^"))
-            if mask is None:
-                if not name.lstrip("^").isalpha():
-                    raise InvalidPattern(f"invalid character class range: \\{character}{name}")
-                mask = 0
-            return ALL & ~mask if negated else mask
-        if character.lower() in _PERL:
-            mask = _PERL[character.lower()]
-            return mask if character.islower() else ALL & ~mask
-        return None
-
-    def _coded_character(self, character: str) -> str:
-        """What an escape that stands for one character stands for."""
-        if character in _ESCAPED:
-            return _ESCAPED[character]
-        if character == "x":
-            return self._hexadecimal()
-        if character == "0":
-            return "\0"
-        if character.isalnum():
-            raise InvalidPattern(f"invalid escape sequence: \\{character}")
-        return character
-
-    def _hexadecimal(self) -> str:
-        if self._accept("{"):
-            digits, closed, _ = self._text[self._at :].partition("}")
-            self._at += len(digits) + 1
-        else:
-            digits, closed = self._peek(2), "}"
-            self._at += 2
-        is_valid = 0 < len(digits) <= 6 and all(each in string.hexdigits for each in digits)
-        if not closed or not is_valid or int(digits, 16) > 0x10FFFF:
-            raise InvalidPattern("invalid escape sequence: \\x")
-        return chr(int(digits, 16))
-
-    # ----------------------------------------------------------------------------------- classes
-
-    def _class(self) -> int:
-        negated = self._accept("^")
-        mask, is_first = 0, True
-        while is_first or self._peek() != "]":
-            if self._at >= len(self._text):
-                raise InvalidPattern("missing closing ]")
-            is_first = False
-            mask |= self._class_member()
-        self._at += 1
-        mask = self._folded(mask)
-        return ALL & ~mask if negated else mask
-
-    def _class_member(self) -> int:
-        if self._accept("[:"):
-            name, closed, _ = self._text[self._at :].partition(":]")
-            mask = _POSIX.get(name.lstrip("^"))
-            if not closed or mask is None:
-                raise InvalidPattern(f"invalid character class range: [:{name}:]")
-            self._at += len(name) + 2
-            return ALL & ~mask if name.startswith("^") else mask
-        first = self._take()
-        if first == "\\":
-            escape = self._take()
-            perl = self._perl(escape)
-            if perl is not None:
-                return perl
-            first = self._coded_character(escape)
-        if self._peek() != "-" or self._peek(2) in ("-]", "-"):
-            return _set(first)
-        self._at += 1
-        last = self._take()
-        if last == "\\":
-            last = self._coded_character(self._take())
-        if first > last:
-            raise InvalidPattern(f"invalid character class range: {first}-{last}")
-        return _set("".join(each for each in ALPHABET if first <= each <= last))
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 9
-
-
-# ---------------------------------------------------------------------------------- the machine
-
 _ACCEPT = 0
 
 
@@ -355,7 +39,7 @@ class TopicPattern:
         self._chars: list[int | None] = [None]
         self._edges: list[str | None] = [None]
         self._next: list[tuple[int, ...]] = [()]
-        self._start = 1 << self._build(_Parser(text).parse(), _ACCEPT)
+        self._start = 1 << self._build(Parser(text).parse(), _ACCEPT)
         self._steps: dict[tuple[int, str, str], int] = {}
 
     def matches(self, name: str) -> bool:
@@ -374,7 +58,7 @@ class TopicPattern:
         return bool(self._closure(states, before, "") >> _ACCEPT & 1)
 
     def _step(self, states: int, before: str, character: str) -> int:
-        bit, reached = _BIT.get(character, 0), 0
+        bit, reached = BIT.get(character, 0), 0
         for state in _bits(self._closure(states, before, character)):
             mask = self._chars[state]
             if mask is not None and mask & bit:
@@ -397,23 +81,23 @@ class TopicPattern:
 
     # --------------------------------------------------------------------------------- building
 
-    def _build(self, node: _Node, then: int) -> int:
+    def _build(self, node: Node, then: int) -> int:
         """The state from which what `node` matches leads to the state `then`."""
         match node:
-            case _Chars(mask):
+            case Chars(mask):
                 return self._state(mask, None, (then,))
-            case _Edge(kind):
+            case Edge(kind):
                 return self._state(None, kind, (then,))
-            case _Cat(parts):
+            case Cat(parts):
                 for part in reversed(parts):
                     then = self._build(part, then)
                 return then
-            case _Alt(parts):
+            case Alt(parts):
                 return self._state(None, None, tuple(self._build(part, then) for part in parts))
-            case _Repeat(part, low, high):
+            case Repeat(part, low, high):
                 return self._build_repeat(part, low, high, then)
 
-    def _build_repeat(self, part: _Node, low: int, high: int | None, then: int) -> int:
+    def _build_repeat(self, part: Node, low: int, high: int | None, then: int) -> int:
         if high is None:
             loop = self._state(None, None, ())
             self._next[loop] = (self._build(part, loop), then)
@@ -449,7 +133,7 @@ def _holds(edge: str, before: str, after: str) -> bool:
         return not before
     if edge == "$":
         return not after
-    is_boundary = bool(_BIT.get(before, 0) & _WORD) != bool(_BIT.get(after, 0) & _WORD)
+    is_boundary = bool(BIT.get(before, 0) & WORD) != bool(BIT.get(after, 0) & WORD)
     return is_boundary == (edge == "b")
 
 
