@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup check test bench compat chaos format clean kcat
+.PHONY: help setup check test bench compat chaos sim format clean kcat
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -53,6 +53,9 @@ compat: $(STAMP) ## Run Apache Kafka's own tools against the broker and its file
 
 chaos: $(STAMP) ## The long runs: crashes, faults, random input
 	@$(PYTEST) -m chaos --timeout 3600 $(ARGS)
+
+sim: $(STAMP) ## Replay one simulated cluster: make sim SEED=123
+	@SEED=$(SEED) $(PYTEST) tests/sim/cluster -k replay --timeout 3600 $(ARGS)
 
 clean: ## Remove everything that is generated
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -26,13 +26,14 @@ from ottla.base.types import TopicPartition
 from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
 from ottla.broker.cluster import Cluster
 from ottla.broker.controller import Controller
-from ottla.broker.data_lock import DataLock
+from ottla.broker.data_lock import DataLock, Lock
 from ottla.broker.features import FEATURES
 from ottla.broker.flusher import Flusher
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from ottla.broker.handlers.api_versions import Features
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.known_produce import KnownProduce
+from ottla.broker.listening import BindListener, bind_listener
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.logs import Logs, WantedLog
 from ottla.broker.partition import Partition
@@ -61,7 +62,17 @@ OPEN_CHUNK = 500
 
 
 class Broker:
-    def __init__(self, config: BrokerConfig, fs: FileSystem, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        fs: FileSystem,
+        clock: Clock,
+        *,
+        bind: BindListener = bind_listener,
+        lock: Lock | None = None,
+    ) -> None:
+        """`bind` and `lock` are the real ones unless a simulation brings its own."""
+        self._bind = bind
         self.config = config
         self.fs = fs
         self.clock = clock
@@ -87,7 +98,7 @@ class Broker:
         self.transaction_coordinator = TransactionCoordinator(self)
         self.client_log = LogLimiter(logger, clock.monotonic)
         """For what clients do that a person should know; they cannot fill the disk with it."""
-        self._lock = DataLock()
+        self._lock: Lock = DataLock() if lock is None else lock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Server | None = None
         self.store: MetadataStore
@@ -160,7 +171,9 @@ class Broker:
             self,
             Router(),
             _server_config(self.config),
+            monotonic=self.clock.monotonic,
             known_produce=lambda: KnownProduce(self),
+            bind=self._bind,
         )
         await server.start()
         self._server = server

@@ -6,10 +6,17 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable
+from typing import Protocol
 
 from ottla.base.errors import UserError
 
 LOCK_FILE = ".lock"
+
+
+class Lock(Protocol):
+    def acquire(self, paths: Iterable[str]) -> None: ...
+
+    def release(self) -> None: ...
 
 
 class DataLock:

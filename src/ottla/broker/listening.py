@@ -8,7 +8,8 @@ import asyncio
 import errno
 import resource
 import socket
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
 
 from ottla.base.errors import UserError
 
@@ -16,6 +17,16 @@ KEEPALIVE_IDLE_S = 120
 KEEPALIVE_INTERVAL_S = 30
 KEEPALIVE_PROBES = 4
 """A peer whose machine is gone is noticed within four minutes."""
+
+
+class BoundSocket(Protocol):
+    def getsockname(self) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+BindListener = Callable[[str, int, int, int], Awaitable[Sequence[BoundSocket]]]
+"""As `bind_listener`; a simulated network brings its own."""
 
 _UNUSABLE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 

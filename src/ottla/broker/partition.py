@@ -73,8 +73,9 @@ class Partition:
         """Of a leader in a cluster; a broker alone needs none."""
         self.confirms_at_once = not waits_for_sync
         """Alone, and without syncs: what is appended is below the high watermark."""
-        self.waiters: set[FetchWaiter] = set()
-        self.replica_waiters: set[FetchWaiter] = set()
+        self.waiters: dict[FetchWaiter, None] = {}
+        """In the order in which they came: who waits longest is told first."""
+        self.replica_waiters: dict[FetchWaiter, None] = {}
         """Followers' fetches: they wait for what is appended, not for what is confirmed."""
         self.offline_reason: str | None = None
         """Set when a sync failed: nobody knows what is on disk, so nothing more is written until a

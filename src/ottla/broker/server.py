@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ottla.broker.connection import Connection
 from ottla.broker.connection_rate import UNLIMITED, ConnectionRate
 from ottla.broker.known_produce import KnownProduce
-from ottla.broker.listening import bind_listener, file_limit
+from ottla.broker.listening import BindListener, bind_listener, file_limit
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.memory import RequestMemory, ResponseMemory
 from ottla.broker.router import Router
@@ -79,6 +80,7 @@ class Server:
         *,
         monotonic: Callable[[], float] = time.monotonic,
         known_produce: Callable[[], KnownProduce] | None = None,
+        bind: BindListener = bind_listener,
     ) -> None:
         """`known_produce` makes what a connection needs to answer produce requests that it knows
         (known_produce.py); without it, all are decoded."""
@@ -105,6 +107,7 @@ class Server:
         )
         self.response_memory = ResponseMemory(_budget(config.max_unsent_response_bytes))
         self._monotonic = monotonic
+        self._bind = bind
         self._files_for_connections = UNLIMITED
         self._connections_of: dict[str, int] = {}
         self._rate = ConnectionRate()
@@ -145,7 +148,7 @@ class Server:
 
     async def _listen(self, listener: Listener) -> None:
         assert self._loop is not None
-        sockets = await bind_listener(
+        sockets = await self._bind(
             listener.host,
             listener.port,
             self.config.socket_send_buffer_bytes,
@@ -155,7 +158,7 @@ class Server:
             self._servers.append(
                 await self._loop.create_server(
                     lambda: Connection(self, listener.name),
-                    sock=sock,
+                    sock=cast("socket.socket", sock),
                     backlog=max(self.config.socket_listen_backlog_size, MIN_BACKLOG),
                 )
             )

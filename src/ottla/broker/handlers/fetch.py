@@ -162,10 +162,10 @@ class Fetch:
         for wanted in self._wanted:
             partition = self._find(wanted)
             if partition is not None:
-                self._waiters_of(partition).add(self)
+                self._waiters_of(partition)[self] = None
         return self._answer
 
-    def _waiters_of(self, partition: Partition) -> set[FetchWaiter]:
+    def _waiters_of(self, partition: Partition) -> dict[FetchWaiter, None]:
         return partition.waiters if self._replica is None else partition.replica_waiters
 
     def more_bytes(self, count: int, *, is_stable: bool) -> None:
@@ -224,7 +224,7 @@ class Fetch:
         for wanted in self._wanted:
             partition = self._find(wanted)
             if partition is not None:
-                self._waiters_of(partition).discard(self)
+                self._waiters_of(partition).pop(self, None)
 
     # --------------------------------------------------------------------------------- reading
 

@@ -43,6 +43,7 @@ class Mirror:
         self._seen_zxid = 0
         self._told_zxid = 0
         self._loading = False
+        self._seen_while_loading: set[str] = set()
 
     def nodes(self, prefix: str) -> dict[str, Node]:
         """By paths below the root."""
@@ -53,6 +54,7 @@ class Mirror:
     async def load(self) -> None:
         """Watch, then read everything. Called for each new connection. Raises ZkError."""
         self._loading = True
+        self._seen_while_loading.clear()
         self._outstanding = 0  # replies of an earlier connection never come
         try:
             await self._session.request(OpCode.ADD_WATCH, jute.add_watch(self.root))
@@ -60,7 +62,8 @@ class Mirror:
             self._seen_zxid = max(self._seen_zxid, reply.zxid)
             found: set[str] = set()
             await self._read_below([""], found)
-            for path in self._known.keys() - found:
+            # What an event has told of since may be newer than the listing that lacks it.
+            for path in self._known.keys() - found - self._seen_while_loading:
                 self._forget(path)
         finally:
             self._loading = False
@@ -134,6 +137,8 @@ class Mirror:
             reply = done.result()
             data, stat = jute.read_data(reply.payload, reply.position)
             self._take(path, data, stat.version, stat.mzxid)
+            if self._loading:
+                self._seen_while_loading.add(path)
         elif isinstance(error, ZkError) and error.code == ZkCode.NO_NODE:
             self._forget(path)
         if not self._outstanding and not self._loading:

@@ -82,8 +82,12 @@ class SimulatedNetwork:
         factory: Callable[[], Any],
         host: str | None = None,
         port: int = 0,
+        *,
+        sock: Any = None,
         **_options: Any,
     ) -> SimulatedServer:
+        if sock is not None:
+            port = sock.port
         if not port:
             port, self._next_port = self._next_port, self._next_port + 1
         key = (process.name, port)

@@ -1,0 +1,182 @@
+"""A whole cluster in one process: real brokers on simulated machines, under the virtual clock.
+
+Each broker is a simulated process with a disk of its own, and runs the real code: server, handlers,
+replication, controller, coordinators, ZooKeeper client. Only what lies around it is simulated:
+clock, disk, network, and the ZooKeeper server behind its real protocol.
+
+    cluster = SimulatedCluster(seed=7, brokers=3)
+    cluster.start()
+    cluster.kill(1); cluster.network.cut("broker-2", "zookeeper"); …
+    cluster.scheduler.run_for(10)"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ottla.base.config.broker import BrokerConfig
+from ottla.broker.broker import Broker
+from ottla.testing.simulation.clock import SimulatedClock
+from ottla.testing.simulation.disk import SimulatedDisk
+from ottla.testing.simulation.network import SimulatedNetwork
+from ottla.testing.simulation.scheduler import Process, ProcessClock, Scheduler
+from ottla.testing.simulation.zookeeper import PORT, SimulatedZooKeeper
+
+BROKER_PORT = 9092
+DATA = "/data"
+ZOOKEEPER = "zookeeper"
+
+QUICK = {
+    "broker.lease.ms": "500",
+    "zookeeper.session.timeout.ms": "2000",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.wait.max.ms": "200",
+    "replica.fetch.backoff.ms": "100",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "2",
+    "log.cleaner.enable": "false",
+}
+"""A cluster whose reactions are fast, so that a short run sees many of them."""
+
+
+class SimulatedCluster:
+    def __init__(
+        self, seed: int, brokers: int = 3, overrides: Mapping[str, str] | None = None
+    ) -> None:
+        self.scheduler = Scheduler(seed)
+        self.network = SimulatedNetwork(self.scheduler)
+        self.zookeeper = SimulatedZooKeeper(self.process(ZOOKEEPER))
+        self._overrides = {**QUICK, **(overrides or {})}
+        self.machines = {number: Machine(self, number) for number in range(1, brokers + 1)}
+
+    def process(self, name: str) -> Process:
+        process = self.scheduler.process(name)
+        self.network.attach(process)
+        return process
+
+    def start(self) -> None:
+        self.scheduler.run(self.zookeeper.start(), self.zookeeper.process)
+        for machine in self.machines.values():
+            machine.start()
+        self.scheduler.run_until(lambda: all(each.is_ready for each in self.machines.values()))
+
+    def properties(self, number: int) -> dict[str, str]:
+        return {
+            "node.id": str(number),
+            "listeners": f"PLAINTEXT://broker-{number}:{BROKER_PORT}",
+            "log.dirs": DATA,
+            "zookeeper.connect": f"{ZOOKEEPER}:{PORT}/ottla",
+            **self._overrides,
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"broker-{number}:{BROKER_PORT}" for number in self.machines)
+
+    @property
+    def ready(self) -> list[Machine]:
+        return [machine for machine in self.machines.values() if machine.is_ready]
+
+    def kill_zookeeper(self) -> None:
+        self.zookeeper.process.kill()
+
+    def restart_zookeeper(self) -> None:
+        self.zookeeper.process.restart()
+        self.network.attach(self.zookeeper.process)
+        self.zookeeper.process.loop.create_task(self.zookeeper.start())
+
+
+class Machine:
+    """A broker's process and its disk, which outlives it."""
+
+    def __init__(self, cluster: SimulatedCluster, number: int) -> None:
+        self._cluster = cluster
+        self.number = number
+        self.process = cluster.process(f"broker-{number}")
+        self.disk = SimulatedDisk(cluster.scheduler.random.randrange(2**32), SimulatedClock())
+        self.disk.make_directories(DATA)
+        self.disk.sync_directory("/")
+        self.broker: Broker | None = None
+        self.is_ready = False
+
+    def start(self) -> None:
+        """Begin to start; `is_ready` tells when it has."""
+        if not self.process.is_alive:
+            self.process.restart()
+            self._cluster.network.attach(self.process)
+        self.process.loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        config = BrokerConfig.from_properties(self._cluster.properties(self.number))
+        clock = ProcessClock(self.process)
+        self.broker = Broker(config, self.disk, clock, bind=_bind, lock=_NoLock())
+        await self.broker.start()
+        self.is_ready = True
+
+    def kill(self) -> None:
+        """The process ends; what it wrote is in the operating system's hands."""
+        self._end()
+        self.disk = self.disk.kill()
+
+    def cut_power(self) -> None:
+        """The machine goes off: what was not synced may be lost."""
+        self._end()
+        self.disk = self.disk.power_cut()
+
+    def _end(self) -> None:
+        self.process.kill()
+        self.is_ready = False
+        self.broker = None
+
+    async def shut_down(self) -> None:
+        """In order; call it in the machine's own process."""
+        assert self.broker is not None
+        self.is_ready = False
+        await self.broker.stop()
+
+
+class _NoLock:
+    def acquire(self, paths: Iterable[str]) -> None:
+        """Nobody else has this disk."""
+
+    def release(self) -> None:
+        """Nothing was taken."""
+
+
+class _Socket:
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def getsockname(self) -> tuple[str, int]:
+        return ("", self.port)
+
+    def close(self) -> None:
+        """There is nothing behind it."""
+
+
+async def _bind(host: str, port: int, send_bytes: int, receive_bytes: int) -> list[_Socket]:
+    return [_Socket(port)]
+
+
+@contextmanager
+def repeatable(seed: int) -> Iterator[None]:
+    """Chance from the seed alone, also where code asks the system for it, so that a run can be
+    repeated exactly."""
+    urandom, state = os.urandom, random.getstate()
+    random.seed(seed)
+    os.urandom = _seeded(seed)
+    try:
+        yield
+    finally:
+        os.urandom = urandom
+        random.setstate(state)
+
+
+def _seeded(seed: int) -> Any:
+    return random.Random(seed).randbytes

@@ -1,0 +1,36 @@
+"""Whole clusters under random faults. A seed that fails is replayed by its number alone."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.sim.cluster.world import simulate
+
+SEEDS_PER_BLOCK = 25
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_acknowledged_is_lost(seed: int) -> None:
+    simulate(seed, faults=6)
+
+
+def test_a_seed_gives_the_same_run_again() -> None:
+    def run() -> tuple[int, float, list[list[int]]]:
+        world = simulate(3, faults=4)
+        scheduler = world.cluster.scheduler
+        return scheduler.steps, scheduler.now, [writer.acked for writer in world.writers]
+
+    assert run() == run()
+
+
+@pytest.mark.skipif("SEED" not in os.environ, reason="give the seed to replay: make sim SEED=…")
+def test_replay() -> None:
+    simulate(int(os.environ["SEED"]), faults=int(os.environ.get("FAULTS", "12")))
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("block", range(40))
+def test_nothing_acknowledged_is_lost_in_many_worlds(block: int) -> None:
+    for seed in range(1_000 + block * SEEDS_PER_BLOCK, 1_000 + (block + 1) * SEEDS_PER_BLOCK):
+        simulate(seed)
