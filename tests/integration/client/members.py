@@ -17,8 +17,9 @@ TIMEOUT_S = 20.0
 
 def produce(client: RawClient, topic: str, partitions: int = 6) -> None:
     """One record to each partition."""
+    now = int(time.time() * 1000)  # a broker may delete what is old
     for partition in range(partitions):
-        assert client.produce(topic, [(None, b"v", (), 0)], partition).error_code == 0
+        assert client.produce(topic, [(None, b"v", (), now)], partition).error_code == 0
 
 
 def received(*consumers: ConsumerProcess) -> list[tuple[int, int]]:

@@ -33,7 +33,7 @@ FAST = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50}
 def fill(client: RawClient, topic: str, count: int, partitions: int = 1, first: int = 0) -> None:
     """Records v0, v1 … in turn, with key k and a header, at times 1000, 1001 …"""
     if not first:
-        client.create_topic(topic, partitions)
+        client.create_topic(topic, partitions, retention_ms="-1")
     for number in range(first, first + count):
         record = (b"k%d" % number, b"v%d" % number, (("h", b"1"),), 1000 + number)
         client.produce(topic, [record], number % partitions)
@@ -67,7 +67,7 @@ def test_assigned_partitions_are_read_from_the_beginning_in_order(
 def test_what_confluent_writes_in_any_codec_is_read(
     broker: BrokerProcess, topic: str, client: RawClient, codec: str
 ) -> None:
-    client.create_topic(topic)
+    client.create_topic(topic, retention_ms="-1")
     producer = ConfluentProducer(
         {"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 20}
     )
@@ -164,7 +164,7 @@ def test_paused_partitions_hand_out_nothing_until_resumed(
 def test_a_deserialiser_that_raises_holds_its_partition_until_somebody_seeks(
     broker: BrokerProcess, client: RawClient, topic: str
 ) -> None:
-    client.create_topic(topic)
+    client.create_topic(topic, retention_ms="-1")
     for value in (b"1", b"2", b"x", b"4"):
         client.produce(topic, [(None, value, (), 1)])
     tp = TopicPartition(topic, 0)
@@ -182,7 +182,7 @@ def test_a_deserialiser_that_raises_holds_its_partition_until_somebody_seeks(
 
 
 def test_serialisers_by_name(broker: BrokerProcess, client: RawClient, topic: str) -> None:
-    client.create_topic(topic)
+    client.create_topic(topic, retention_ms="-1")
     client.produce(topic, [(b"k", b'{"a": 1}', (), 1), (None, None, (), 1)])
     with Consumer(
         broker.bootstrap, key_deserializer="string", value_deserializer="json", **FAST

@@ -37,7 +37,7 @@ def drain(consumer: Consumer, count: int, at_a_time: int = 7) -> list[int]:
 def test_higher_priorities_are_drained_first(
     broker: BrokerProcess, client: RawClient, topic: str
 ) -> None:
-    client.create_topic(topic, PARTITIONS)
+    client.create_topic(topic, PARTITIONS, retention_ms="-1")
     for priority in (2, 1, 0):
         fill(client, topic, priority)
     with Consumer(broker.bootstrap, **FAST) as consumer:
@@ -54,7 +54,7 @@ def test_what_comes_later_overtakes_what_waits(
     broker: BrokerProcess, client: RawClient, topic: str
 ) -> None:
     """Even where fetches are so small that most of what waits is still at the broker."""
-    client.create_topic(topic, PARTITIONS)
+    client.create_topic(topic, PARTITIONS, retention_ms="-1")
     fill(client, topic, 2, 50)
     options = {**FAST, "max_partition_fetch_bytes": 500}
     with Consumer(broker.bootstrap, **options) as consumer:
@@ -73,7 +73,7 @@ def test_what_comes_later_overtakes_what_waits(
 def test_paused_partitions_hold_nobody_up(
     broker: BrokerProcess, client: RawClient, topic: str
 ) -> None:
-    client.create_topic(topic, PARTITIONS)
+    client.create_topic(topic, PARTITIONS, retention_ms="-1")
     fill(client, topic, 0)
     fill(client, topic, 2)
     high = [TopicPartition(topic, number) for number in priority_ranges(PARTITIONS, LEVELS)[0]]
@@ -90,7 +90,7 @@ def test_our_producer_and_consumer_agree_on_priorities(
 ) -> None:
     from ottla import PriorityPartitioner
 
-    client.create_topic(topic, PARTITIONS)
+    client.create_topic(topic, PARTITIONS, retention_ms="-1")
     with Producer(broker.bootstrap, partitioner=PriorityPartitioner(LEVELS)) as producer:
         for number in range(30):
             producer.send(topic, b"%d" % (number % LEVELS), priority=number % LEVELS)
@@ -106,7 +106,7 @@ def test_our_producer_and_consumer_agree_on_priorities(
 def test_a_topic_with_too_few_partitions_is_an_error(
     broker: BrokerProcess, client: RawClient, topic: str
 ) -> None:
-    client.create_topic(topic, 2)
+    client.create_topic(topic, 2, retention_ms="-1")
     with Consumer(broker.bootstrap, **FAST) as consumer:
         consumer.assign([(topic, 0)])
         with pytest.raises(ClientError, match="at least 3 partitions") as caught:

@@ -32,7 +32,7 @@ NAMES = ["topic", "partition", "offset", "timestamp", "timestamp_type", "key", "
 
 
 def fill(client: RawClient, topic: str, count: int, partitions: int = 1) -> None:
-    client.create_topic(topic, partitions)
+    client.create_topic(topic, partitions, retention_ms="-1")
     for number in range(count):
         record = (b"k%d" % number, b"v%d" % number, (("h", b"1"),), 1000 + number)
         client.produce(topic, [record], number % partitions)
@@ -79,7 +79,7 @@ def test_a_polled_table_has_what_records_have(
 def test_columns_and_sizes_can_be_chosen(
     broker: BrokerProcess, client: RawClient, topic: str
 ) -> None:
-    client.create_topic(topic)
+    client.create_topic(topic, retention_ms="-1")
     client.produce(topic, [(None, b"%d" % number, (), 1) for number in range(100)])
     with Consumer(broker.bootstrap, **FAST) as consumer:
         consumer.assign([(topic, 0)])
@@ -104,7 +104,7 @@ def test_columns_and_sizes_can_be_chosen(
 def test_tables_after_records_of_an_iterator_lose_nothing(
     broker: BrokerProcess, client: RawClient, topic: str
 ) -> None:
-    client.create_topic(topic)
+    client.create_topic(topic, retention_ms="-1")
     client.produce(topic, [(None, b"%d" % number, (), 1) for number in range(50)])
     with Consumer(broker.bootstrap, **FAST) as consumer:
         consumer.assign([(topic, 0)])
@@ -162,7 +162,7 @@ def test_reading_from_here_to_there(broker: BrokerProcess, client: RawClient, to
 def test_a_large_topic_is_read_whole(
     broker: BrokerProcess, client: RawClient, topic: str, codec: str
 ) -> None:
-    client.create_topic(topic, 3)
+    client.create_topic(topic, 3, retention_ms="-1")
     producer = ConfluentProducer(
         {"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 20}
     )
@@ -174,7 +174,7 @@ def test_a_large_topic_is_read_whole(
 
 
 def test_json_values_become_columns(broker: BrokerProcess, client: RawClient, topic: str) -> None:
-    client.create_topic(topic)
+    client.create_topic(topic, retention_ms="-1")
     rows = [{"id": 1, "name": "a", "offset": 2.5}, {"id": 2, "tags": ["x"]}, None, {"id": 4}]
     values = [None if row is None else json.dumps(row, indent=1).encode() for row in rows]
     client.produce(topic, [(b"k", value, (), 1) for value in values])
@@ -198,7 +198,7 @@ def test_json_values_become_columns(broker: BrokerProcess, client: RawClient, to
 def test_a_value_that_is_no_object_is_named_and_stays(
     broker: BrokerProcess, client: RawClient, topic: str, bad: bytes
 ) -> None:
-    client.create_topic(topic)
+    client.create_topic(topic, retention_ms="-1")
     client.produce(topic, [(None, value, (), 1) for value in (b'{"a":1}', bad, b'{"a":3}')])
     tp = TopicPartition(topic, 0)
     with Consumer(broker.bootstrap, **FAST) as consumer:
