@@ -25,7 +25,12 @@ OVERRIDES = {
     "transaction.state.log.num.partitions": "4",
     "log.segment.bytes": "1048576",
     "log.index.interval.bytes": "512",
+    "log.flush.interval.ms": "1000",
+    "log.flush.scheduler.interval.ms": "500",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
 }
+START_TIMEOUT_S = 120
+"""What is behind the recovery point is read again at every start, on a machine that is busy."""
 
 
 def run(
@@ -65,7 +70,8 @@ def run(
                 thread.join(max(deadline - time.monotonic(), 0))
             if any(thread.is_alive() for thread in threads):
                 broker.kill()
-                broker.start()
+                broker.start(wait=False)
+                broker.wait_until_ready(START_TIMEOUT_S)
         for thread in threads:
             assert thread.error is None, thread.error
         final = read_to_the_end_of(broker.port, PARTITIONS)
