@@ -17,6 +17,8 @@
     membership     what a member does next, in both protocols (pure)
     classic        a member of a classic group
     modern_state, modern   a member of a group of the new protocol (KIP-848); its decisions (pure)
+    joining        which of the two protocols
+    engine         all of these, joined; subscribing, waiting, failing
     async_consumer, consumer   the public classes
     table, read_table   the same as Arrow tables
 

@@ -12,14 +12,13 @@ from ottla.base.types import TopicPartition
 from ottla.client.blocking import LoopThread
 from ottla.client.config import Profile
 from ottla.client.consumer.async_consumer import (
-    DEFAULT_CLOSE_S,
     DEFAULT_POLL_S,
     AsyncConsumer,
     Offsets,
     Timestamp,
-    Topics,
 )
 from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.consumer.engine import DEFAULT_CLOSE_S, Topics
 from ottla.client.consumer.rebalance import Change
 from ottla.client.consumer.record import (
     GroupMetadata,

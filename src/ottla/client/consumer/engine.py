@@ -1,0 +1,493 @@
+"""What makes a consumer run: its parts, joined; subscribing; waiting for something to hand out.
+
+Everything that happens in the background ends here: what arrives wakes the poll that waits, what
+fails is kept for the next poll to raise, what the user must do (a listener, a commit that is due)
+calls for attention."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.cluster import Cluster
+from ottla.client.config import Profile
+from ottla.client.consumer.buffer import RecordBuffer
+from ottla.client.consumer.commits import GroupOffsets
+from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.consumer.fetcher import Fetcher
+from ottla.client.consumer.joining import Joining
+from ottla.client.consumer.membership import PollProgress
+from ottla.client.consumer.offsets import OffsetLookup
+from ottla.client.consumer.positions import Positions
+from ottla.client.consumer.priorities import Priorities
+from ottla.client.consumer.rebalance import Change, Rebalances
+from ottla.client.consumer.record import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    SubscriptionPattern,
+)
+from ottla.client.consumer.subscription import Subscription
+from ottla.client.errors import (
+    ClientClosed,
+    ClientError,
+    CommitFailed,
+    InvalidConfig,
+    KafkaError,
+    UnknownTopic,
+)
+from ottla.client.metadata import ClusterMetadata
+from ottla.client.serializers import Deserializer, deserializer
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
+
+DEFAULT_CLOSE_S = 30.0
+UNKNOWN_TOPIC_GRACE_MS = 5_000
+"""A topic that was only just created may not have reached every broker."""
+FOREVER_S = 1e9
+
+
+class ConsumerEngine:
+    """What `AsyncConsumer` stands on, and `Consumer` drives from the user's thread."""
+
+    def __init__(
+        self,
+        bootstrap: str | list[str] | None = None,
+        *,
+        profile: Profile | None = None,
+        topics: Topics | None = None,
+        listener: Any = None,
+        key_deserializer: str | Deserializer | None = None,
+        value_deserializer: str | Deserializer | None = None,
+        **properties: Any,
+    ) -> None:
+        self.config = ConsumerConfig.of(bootstrap, profile, properties)
+        self.attention = False
+        """Something other than records waits for the user to poll. Read by the user's thread."""
+        self._first_topics = topics
+        self._first_listener = listener
+        self._subscription = Subscription()
+        self._buffer = RecordBuffer(
+            self._subscription, deserializer(key_deserializer), deserializer(value_deserializer)
+        )
+        self._failures: deque[ClientError] = deque()
+        self._fatal: ClientError | None = None
+        self._background: set[asyncio.Task[Any]] = set()
+        self._is_started = self._is_closing = self._is_closed = False
+
+    async def start(self) -> Self:
+        """Raises BrokersUnreachable, which names them, after `default.api.timeout.ms`."""
+        if self._is_started:
+            return self
+        config = self.config
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._committing = asyncio.Lock()
+        self._progress = PollProgress(self._loop.time())
+        self._cluster = Cluster(config)
+        if config.allow_auto_create_topics:
+            self._cluster.allow_auto_create()
+        self._lookup = OffsetLookup(self._cluster, config.isolation)
+        self._group = GroupOffsets(self._cluster, config.group_id) if config.group_id else None
+        self._rebalances = Rebalances(
+            self._subscription, self._buffer, self._call_for_attention, self._before_revocation
+        )
+        self._joining = Joining(
+            self._cluster, config, self._subscription, self._rebalances, self._progress,
+            self._fail_for_good,
+        )  # fmt: skip
+        self._positions = Positions(
+            self._cluster, config, self._subscription, self._lookup, self._group,
+            self._assignment_changed, self._fail,
+        )  # fmt: skip
+        self._fetcher = Fetcher(
+            self._cluster, config, self._subscription, self._buffer,
+            self._changed.set, self._fail, self._positions.out_of_range,
+        )  # fmt: skip
+        self._buffer.on_room = self._fetcher.pump
+        if config.priority_levels > 1:
+            priorities = Priorities(
+                config.priority_levels, self._subscription, self._partition_count,
+                self._loop.time, config.isolation,
+            )  # fmt: skip
+            self._buffer.order = priorities.order
+            self._fetcher.is_wanted = priorities.is_wanted
+        try:
+            await self._cluster.start(timeout_ms=config.default_api_timeout_ms)
+        except BaseException:
+            await self._cluster.close()
+            raise
+        self._cluster.on_metadata.append(self._metadata_changed)
+        self._is_started = True
+        self._auto_commit_timer: asyncio.TimerHandle | None = None
+        self._is_auto_commit_due = False
+        self._plan_auto_commit()
+        if self._first_topics is not None:
+            self.subscribe(self._first_topics, listener=self._first_listener)
+        return self
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        await self.close(is_failed=error is not None)
+
+    async def close(
+        self, timeout_s: float | None = DEFAULT_CLOSE_S, *, is_failed: bool = False
+    ) -> None:
+        """Commits what was handed out (auto-commit), tells the listener, leaves the group.
+        `is_failed`: what was handed out last was not dealt with, and is not committed."""
+        if not self._is_started or self._is_closing:
+            self._is_closing = self._is_closed = True
+            return
+        change = await self._begin_close(timeout_s, is_failed=is_failed)
+        try:
+            if change is not None:
+                await self._tell(change)
+        finally:
+            await self._finish_close()
+
+    async def _begin_close(self, timeout_s: float | None, *, is_failed: bool) -> Change | None:
+        """Up to what a listener has to be told, who may still commit."""
+        self._is_closing = True
+        self._buffer.let_go() if is_failed else self._buffer.settle()
+        if self._auto_commit_timer is not None:
+            self._auto_commit_timer.cancel()
+        await self._fetcher.close()
+        await self._positions.close()
+        timeout_ms = self._timeout_ms(timeout_s)
+        owned = sorted(self._subscription.assignment)
+        if self.config.enable_auto_commit and self._group is not None:
+            await self._commit_quietly(self._subscription.positions(), timeout_ms)
+        if self._subscription.is_of_group and owned and self._rebalances.listener is not None:
+            return self._rebalances.revocation(owned)
+        return None
+
+    async def _finish_close(self) -> None:
+        self._is_closed = True
+        self._changed.set()
+        self._rebalances.clear()
+        for task in list(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        try:
+            await self._joining.leave()
+        finally:
+            await self._cluster.close()
+            self._buffer.clear()
+
+    def subscribe(self, topics: Topics, *, listener: Any = None) -> None:
+        """Share these topics with the other members of the group. A compiled pattern, or a text
+        that begins with ^, stands for all topics that match, also those that come later; a
+        SubscriptionPattern leaves matching to the broker. The partitions arrive while polling.
+        `listener`: see RebalanceListener."""
+        self._check_open()
+        if not self.config.group_id:
+            raise InvalidConfig("Subscribing needs a group: set group.id (or use assign).")
+        if isinstance(topics, str):
+            topics = re.compile(topics) if topics.startswith("^") else [topics]
+        if isinstance(topics, SubscriptionPattern):
+            self._subscription.subscribe_remotely(topics.pattern)
+            self._cluster.topics_of_interest = None
+        elif isinstance(topics, re.Pattern):
+            self._subscription.subscribe_pattern(topics)
+            self._cluster.topics_of_interest = None
+            self._spawn(self._refresh_for_pattern())
+        else:
+            names = list(topics)
+            if not all(names):
+                raise ValueError("The name of a topic is not empty.")
+            self._subscription.subscribe(names)
+            self._cluster.topics_of_interest = set(names)
+            self._spawn(self._find_topics(names))
+        self._rebalances.listener = listener
+        self._join()
+
+    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Read exactly these partitions, whatever a group does."""
+        self._check_open()
+        self._buffer.settle()
+        wanted = [TopicPartition(*each) for each in partitions]
+        self._subscription.assign(wanted)
+        topics = sorted({tp.topic for tp in wanted})
+        self._cluster.topics_of_interest = set(topics)
+        self._spawn(self._find_topics(topics))
+        self._assignment_changed()
+
+    async def unsubscribe(self) -> None:
+        """Give everything back, and leave the group."""
+        self._check_open()
+        change = await self._begin_unsubscribe()
+        if change is not None:
+            await self._tell(change)
+        await self._finish_unsubscribe()
+
+    async def _begin_unsubscribe(self) -> Change | None:
+        self._buffer.settle()
+        owned = sorted(self._subscription.assignment)
+        if self.config.enable_auto_commit and self._group is not None:
+            await self._commit_quietly(self._subscription.positions(), None)
+        if self._subscription.is_of_group and owned and self._rebalances.listener is not None:
+            return self._rebalances.revocation(owned)
+        return None
+
+    async def _finish_unsubscribe(self) -> None:
+        await self._joining.leave()
+        self._rebalances.clear()
+        self._rebalances.listener = None
+        self._buffer.clear()
+        self._subscription.unsubscribe()
+
+    def subscription(self) -> set[str]:
+        return set(self._subscription.topics)
+
+    def assignment(self) -> set[TopicPartition]:
+        return self._subscription.assignment
+
+    def _join(self) -> None:
+        if self._joining.must_begin():
+            self._spawn(self._joining.join())
+
+    async def _refresh_for_pattern(self) -> None:
+        await self._cluster.refresh(None)
+        self._match_pattern()
+
+    def _match_pattern(self) -> None:
+        known = self._cluster.metadata.topics
+        skip_internal = self.config.exclude_internal_topics
+        names = [name for name, topic in known.items() if not (skip_internal and topic.is_internal)]
+        if self._subscription.match(names):
+            self._join()
+
+    async def _find_topics(self, names: Iterable[str]) -> None:
+        """Tell the user, once, of topics that are not there or not for us."""
+        await asyncio.gather(*map(self._find_topic, names))
+        self._assignment_changed()
+
+    async def _find_topic(self, name: str) -> None:
+        timeout_ms = min(UNKNOWN_TOPIC_GRACE_MS, self.config.default_api_timeout_ms)
+        try:
+            found = await self._cluster.topic(name, timeout_ms=timeout_ms)
+            levels = self.config.priority_levels
+            if found.partition_count < levels:
+                self._fail(ClientError(
+                    f"{levels} priorities need at least {levels} partitions, and topic {name} has "
+                    f"{found.partition_count}",
+                    code=ErrorCode.INVALID_PARTITIONS, topic=name,
+                ))  # fmt: skip
+        except ClientError as error:
+            if isinstance(error, UnknownTopic) or not error.retriable:
+                self._fail(error)
+
+    async def _poll_with(self, timeout_s: float | None, take: Callable[[], T]) -> T | None:
+        """What `take` takes from the buffer, as soon as that is something; None at the timeout."""
+        taken = self.take_now(take)
+        deadline = self._deadline(timeout_s)
+        while not taken:
+            outcome = await self._ready(deadline)
+            if isinstance(outcome, Change):
+                await self._tell(outcome)
+            elif outcome:
+                taken = take()
+            else:
+                return None
+        return taken
+
+    def take_now(self, take: Callable[[], T]) -> T | None:
+        """What is at hand, if nothing else is to be done. May be called by the user's thread."""
+        if self.attention or self._is_closing:
+            return None
+        self._buffer.settle()
+        self._progress.polls += 1
+        return take()
+
+    async def _ready(self, deadline: float) -> bool | Change:
+        """True when there may be something to take, False at the deadline; or a change that the
+        listener must be told of."""
+        self._check_open()
+        self._progress.is_in_poll = True
+        try:
+            self._buffer.settle()
+            if self._joining.member is not None:
+                self._joining.member.polled()
+            while True:
+                self.attention = False
+                if self._rebalances.has_pending:
+                    change = await self._rebalances.begin()
+                    if change is not None:
+                        self.attention = True
+                        return change
+                self._raise_failure()
+                self._auto_commit()
+                self._changed.clear()
+                if self._buffer.has_records():
+                    return True
+                if self._loop.time() >= deadline:
+                    return False
+                await self._wait(deadline)
+                self._check_open()
+        finally:
+            self._progress.is_in_poll = False
+            self._progress.polls += 1
+
+    async def _wait(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _limit(self, max_records: int | None) -> int:
+        if max_records is None:
+            return self.config.max_poll_records
+        if max_records < 1:
+            raise ValueError("max_records must be at least 1.")
+        return max_records
+
+    async def _tell(self, change: Change) -> None:
+        """Run the listener here."""
+        try:
+            answer = self._rebalances.callback(change)()
+            if asyncio.iscoroutine(answer):
+                await answer
+        finally:
+            self._rebalances.finish(change)
+
+    def _raise_failure(self) -> None:
+        if self._fatal is not None:
+            raise self._fatal
+        if self._failures:
+            raise self._failures.popleft()
+        for state in self._subscription:
+            if state.failure is not None:
+                raise state.failure
+
+    async def _commit_quietly(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        timeout_ms: int | None,
+        callback: Callable[..., Any] | None = None,
+    ) -> None:
+        group = self._need_group()
+        failure: KafkaError | None = None
+        try:
+            async with self._committing:
+                await group.commit(offsets, self._committing_member, timeout_ms=timeout_ms)
+        except KafkaError as error:
+            failure = error
+            if callback is None:
+                logger.warning("offsets were not committed: %s", error)
+        if callback is not None:
+            callback(offsets, failure)
+
+    def _committing_member(self) -> GroupMetadata:
+        member = self.group_metadata()
+        if self._subscription.is_of_group and member.generation_id < 0:
+            raise CommitFailed(
+                f"this consumer is not in group {member.group_id} now: "
+                "its partitions may be others' to commit"
+            )
+        return member
+
+    async def _before_revocation(self, partitions: Sequence[TopicPartition]) -> None:
+        self._buffer.settle()
+        if self.config.enable_auto_commit:
+            timeout_ms = min(self.config.default_api_timeout_ms, self.config.max_poll_interval_ms)
+            await self._commit_quietly(self._subscription.positions(partitions), timeout_ms)
+
+    def _plan_auto_commit(self) -> None:
+        if self.config.enable_auto_commit and self.config.group_id:
+            pause_s = self.config.auto_commit_interval_ms / 1000
+            self._auto_commit_timer = self._loop.call_later(pause_s, self._auto_commit_is_due)
+
+    def _auto_commit_is_due(self) -> None:
+        self._is_auto_commit_due = True
+        self._call_for_attention()
+
+    def _auto_commit(self) -> None:
+        if self._is_auto_commit_due:
+            self._is_auto_commit_due = False
+            self._plan_auto_commit()
+            positions = self._subscription.positions()
+            if positions:
+                self._spawn(self._commit_quietly(positions, None))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group: for a transaction that commits its offsets."""
+        self._need_group()
+        if self._joining.member is not None:
+            return self._joining.member.metadata
+        return GroupMetadata(self.config.group_id)
+
+    def _partition_count(self, topic: str) -> int:
+        known = self._cluster.metadata.topics.get(topic)
+        return 0 if known is None else known.partition_count
+
+    def _call_for_attention(self) -> None:
+        self.attention = True
+        self._changed.set()
+        self._assignment_changed()
+
+    def _assignment_changed(self) -> None:
+        self._positions.wake()
+        self._fetcher.pump()
+        self._changed.set()
+
+    def _metadata_changed(self, metadata: ClusterMetadata) -> None:
+        if self._subscription.pattern is not None:
+            self._match_pattern()
+        if self._joining.member is not None:
+            self._joining.member.metadata_changed()
+        for state in self._subscription:
+            epoch = metadata.leader_epoch(*state.tp)
+            if 0 <= state.leader_epoch < epoch:
+                state.leader_epoch = epoch
+                self._positions.leader_changed(state)
+        self._assignment_changed()
+
+    def _fail(self, error: ClientError) -> None:
+        """The user is told with the next poll."""
+        if error.fatal:
+            self._fail_for_good(error)
+        elif not any(str(error) == str(known) for known in self._failures):
+            self._failures.append(error)
+            self._call_for_attention()
+
+    def _fail_for_good(self, error: ClientError) -> None:
+        """The user is told with every poll."""
+        self._fatal = error
+        self._call_for_attention()
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background_done)
+
+    def _background_done(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and isinstance(error := task.exception(), ClientError):
+            self._fail(error)
+
+    def _need_group(self) -> GroupOffsets:
+        if self._group is None:
+            raise InvalidConfig("Offsets are committed for a group: set group.id.")
+        return self._group
+
+    def _check_open(self) -> None:
+        if self._is_closed or not self._is_started:
+            what = "is closed" if self._is_closed else "was not started"
+            raise ClientClosed(f"the consumer {what}")
+
+    def _timeout_ms(self, timeout_s: float | None) -> int:
+        return self.config.default_api_timeout_ms if timeout_s is None else int(timeout_s * 1000)
+
+    def _deadline(self, timeout_s: float | None) -> float:
+        return self._loop.time() + (FOREVER_S if timeout_s is None else max(timeout_s, 0.0))
