@@ -23,6 +23,7 @@ COMMANDS = {
     "get-offsets": "ottla.cli.kafka_get_offsets:kafka_get_offsets",
     "log-dirs": "ottla.cli.kafka_log_dirs:kafka_log_dirs",
     "producer-perf-test": "ottla.cli.kafka_producer_perf_test:kafka_producer_perf_test",
+    "sql": "ottla.cli.sql:sql",
     "topics": "ottla.cli.kafka_topics:kafka_topics",
     "transactions": "ottla.cli.kafka_transactions:kafka_transactions",
     "version": "ottla.cli.version:version",

@@ -1,0 +1,147 @@
+"""What the planner asks of a cluster: which partitions there are, and their offsets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from ottla.base.errors import KafkaError
+from ottla.base.types import TopicPartition
+from ottla.client.admin.group_offsets import alter_group_offsets, list_group_offsets
+from ottla.client.admin.partitions import IsolationLevel, list_offsets
+from ottla.client.admin.topics import describe_topics, list_topics
+from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.consumer.record import OffsetAndMetadata
+from ottla.client.errors import InvalidConfig, UnknownTopic
+from ottla.spark.offsets import AtTimestamps, Bound, Latest, Offsets, questions
+from ottla.spark.options import SourceOptions
+from ottla.spark.shared_client import SharedClient, shared_client
+
+T = TypeVar("T")
+OUR_METADATA = "ottla-spark"
+"""With the offsets that a query commits; whoever moves a group's offsets writes another."""
+UNKNOWN_TOPIC_GRACE_S = 2.0
+UNKNOWN_TOPIC_PAUSE_S = 0.1
+
+
+class ClusterOffsets:
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._isolation = IsolationLevel(options.config().isolation)
+
+    @property
+    def _client(self) -> SharedClient:
+        return shared_client(ConsumerConfig, self._options.client)
+
+    def partitions(self) -> list[TopicPartition]:
+        """Those that are subscribed to now. Raises UnknownTopic for a topic by name."""
+        return self._retried(self._partitions)
+
+    def _partitions(self) -> list[TopicPartition]:
+        subscription = self._options.subscription
+        if subscription.pattern is not None:
+            listed = self._client.run(list_topics(self._client.cluster))
+            topics = [
+                name
+                for name, topic in listed.items()
+                if subscription.matches(name) and not topic.is_internal
+            ]
+            return self._of_topics(topics, may_be_gone=True)
+        if subscription.topics:
+            return self._of_topics(subscription.topics)
+        topics = sorted({tp.topic for tp in subscription.partitions})
+        there = set(self._of_topics(topics))
+        for tp in subscription.partitions:
+            if tp not in there:
+                raise UnknownTopic(
+                    f"there is no partition {tp}", topic=tp.topic, partition=tp.partition
+                )
+        return list(subscription.partitions)
+
+    def _of_topics(
+        self, topics: Iterable[str], *, may_be_gone: bool = False
+    ) -> list[TopicPartition]:
+        names = list(topics)
+        if not names:
+            return []
+        deadline = time.monotonic() + UNKNOWN_TOPIC_GRACE_S
+        while True:
+            found = self._client.run(describe_topics(self._client.cluster, names))
+            failures = [
+                error
+                for error in found.errors.values()
+                if not (may_be_gone and isinstance(error, UnknownTopic))
+            ]
+            if not failures:
+                break
+            if not isinstance(failures[0], UnknownTopic) or time.monotonic() > deadline:
+                raise failures[0]
+            time.sleep(UNKNOWN_TOPIC_PAUSE_S)
+        return [
+            TopicPartition(name, partition.partition)
+            for name in names
+            if name in found
+            for partition in found[name].partitions
+        ]
+
+    def offsets(self, name: str, bound: Bound, partitions: Iterable[TopicPartition]) -> Offsets:
+        """What a bound is now. A start by time where nothing is so young follows
+        startingOffsetsByTimestampStrategy; an end by time is then the end."""
+        asked = questions(name, bound, partitions)
+        found = self._ask(asked.asked)
+        missing = [tp for tp, offset in found.items() if offset is None]
+        if missing:
+            is_start = isinstance(bound, AtTimestamps) and name.startswith("starting")
+            if is_start and not self._options.latest_where_no_time:
+                tp = min(missing)
+                raise InvalidConfig(
+                    f"{name}: {tp} has no record at or after {asked.asked[tp]} ms; "
+                    "startingOffsetsByTimestampStrategy=latest would begin at its end."
+                )
+            found |= self._ask(questions(name, Latest(), missing).asked)
+        return asked.known | {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def _ask(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        if not wanted:
+            return {}
+        client = self._client
+        listed = self._retried(
+            lambda: client.run(list_offsets(client.cluster, wanted, self._isolation)).checked(False)
+        )
+        return {tp: each.offset for tp, each in listed.items()}
+
+    def _retried(self, ask: Callable[[], T]) -> T:
+        left = self._options.offset_retries
+        while True:
+            try:
+                return ask()
+            except KafkaError as error:
+                left -= 1
+                if left <= 0 or not error.retriable or isinstance(error, UnknownTopic):
+                    raise
+                time.sleep(self._options.offset_retry_interval_ms / 1000)
+
+    # ---------------------------------------------------------------------------- the group
+
+    def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, bool]]:
+        """What the group has committed, and whether a query of ours did."""
+        group, client = self._options.group_id, self._client
+        assert group is not None
+        listing = list_group_offsets(
+            client.cluster, {group: list(partitions)}, require_stable=False
+        )
+        listed = client.run(listing).checked(False)[group]
+        return {
+            tp: (committed.offset, committed.metadata == OUR_METADATA)
+            for tp, committed in listed.items()
+        }
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        group, client = self._options.group_id, self._client
+        assert group is not None
+        wanted = {tp: OffsetAndMetadata(offset, OUR_METADATA) for tp, offset in offsets.items()}
+        if wanted:
+            client.run(alter_group_offsets(client.cluster, group, wanted)).checked(False)

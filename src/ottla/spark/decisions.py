@@ -1,0 +1,103 @@
+"""Which batch of a query is written: the record that makes it so, and how it is found again.
+
+A query's decisions are records of a compacted topic, keyed by the query's name to brokers:
+
+    {"query": Spark's id of the query, "batch": 17,
+     "transactions": [[task, transactional id, producer id, epoch, rows, fingerprint], …]}
+
+A decision is written in a transaction of the driver's own name. It counts from the moment when that
+is committed; from then on the transactions that it lists must be committed, whatever happens. Only
+the last one of a query matters.
+
+Reading looks at the log as it is, records and markers, and not at what is stable: the open
+transaction of another query must not hold this one up. By then the reader has locked out every
+other driver of its own query, so each of its records has its marker behind it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.client.errors import ClientError
+from ottla.spark.transactions import Producer
+from ottla.wire.records.batch import iter_headers, validate
+from ottla.wire.records.builder import ControlType, control_type
+from ottla.wire.records.crc import Buffer
+from ottla.wire.records.record import iter_records
+
+
+class Staged(NamedTuple):
+    """What one task wrote and left open."""
+
+    task: int
+    producer: Producer
+    rows: int
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    query: str
+    batch: int
+    transactions: tuple[Staged, ...]
+
+    def of_task(self, task: int) -> Staged | None:
+        return next((each for each in self.transactions if each.task == task), None)
+
+    def to_bytes(self) -> bytes:
+        listed = [
+            [each.task, *each.producer, each.rows, each.fingerprint] for each in self.transactions
+        ]
+        told = {"query": self.query, "batch": self.batch, "transactions": listed}
+        return json.dumps(told, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> Decision:
+        try:
+            told = json.loads(value)
+            listed = tuple(
+                Staged(task, Producer(name, producer_id, epoch), rows, fingerprint)
+                for task, name, producer_id, epoch, rows, fingerprint in told["transactions"]
+            )
+            return cls(told["query"], told["batch"], listed)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ClientError(f"a decision in the commit topic cannot be read: {error!r}") from None
+
+
+@dataclass
+class DecisionLog:
+    """What the commit topic says so far of one query."""
+
+    key: bytes
+    position: int = 0
+    decision: Decision | None = None
+    _open: dict[int, list[bytes]] = field(default_factory=dict)
+    """By producer id: the query's records whose marker has not come."""
+
+    def read(self, records: Buffer) -> None:
+        """Take in fetched batches, from `position` on."""
+        for header in iter_headers(records):
+            if header.next_offset <= self.position:
+                continue
+            validate(records, header.position, header)
+            self.position = header.next_offset
+            if header.is_control:
+                ended = self._open.pop(header.producer_id, [])
+                if control_type(records, header) is ControlType.COMMIT:
+                    self._decide(ended)
+                continue
+            found = [
+                record.value
+                for record in iter_records(records, header)
+                if record.key == self.key and record.value is not None
+            ]
+            if header.is_transactional:
+                self._open.setdefault(header.producer_id, []).extend(found)
+            else:
+                self._decide(found)
+
+    def _decide(self, values: Iterable[bytes]) -> None:
+        for value in values:
+            self.decision = Decision.from_bytes(value)

@@ -1,0 +1,290 @@
+"""A stream's batches into topics, each exactly once, by ordinary Kafka transactions.
+
+    driver   prepare   become the query's one driver (InitProducerId of its name: every other run of
+                       it is locked out), read its last decision, abort what dead tasks left open
+    tasks    stage     each attempt writes in a transaction of its own and leaves it open
+    driver   commit    write the decision: this batch is these transactions. Then end them all
+    restart            Spark runs the last batch again. If it is decided, its tasks write nothing:
+                       they finish the transactions that are still open. If not, it is written anew
+
+What can happen between the decision and the ends is that a transaction times out
+(`transaction.timeout.ms`, at most the broker's `transaction.max.timeout.ms`): the driver died and
+did not come back in time. Then its task writes again, and is held to the fingerprint that the
+decision has of its rows; a task that gives other rows, or is not there any more, ends the query
+with a sentence, for then neither writing nor not writing would be right. The same if brokers have
+forgotten the transactional id (`transactional.id.expiration.ms`).
+
+Readers with read_committed see a batch's transactions one after another, not at one moment.
+
+Names: NAME is the driver's transactional id, NAME/task/attempt those of the tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.base.errors import ErrorCode, UserError
+from ottla.base.types import TopicPartition
+from ottla.client.admin.partitions import IsolationLevel, OffsetSpec, list_offsets
+from ottla.client.admin.topics import NewTopic, create_topics
+from ottla.client.admin.transactions import describe_transactions, list_transactions
+from ottla.client.cluster import Cluster
+from ottla.client.errors import UnknownTopic
+from ottla.client.producer.config import ProducerConfig
+from ottla.spark.decisions import Decision, DecisionLog, Staged
+from ottla.spark.fetch import fetch_partition
+from ottla.spark.options import SinkOptions
+from ottla.spark.record_writer import RecordWriter
+from ottla.spark.shared_client import SharedClient, shared_client
+from ottla.spark.transactions import Ended, Producer, end_transaction, init_producer
+
+logger = logging.getLogger(__name__)
+
+DECISION_TIMEOUT_MS = 60_000
+"""Of the driver's own transaction: it is open for one write."""
+FETCH_BYTES = 8 * 1024 * 1024
+TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.ms": "600000",
+    "segment.bytes": "16777216",
+    "min.cleanable.dirty.ratio": "0.1",
+}
+"""Small segments: only closed ones are compacted, and a driver that starts reads all there is."""
+ONGOING = "Ongoing"
+
+_logs: dict[tuple[int, str, str], DecisionLog] = {}
+
+
+class Run(NamedTuple):
+    """What the driver knew when it sent out a batch's tasks."""
+
+    driver: Producer
+    decision: Decision | None
+
+
+class BatchUndecidable(UserError):
+    """A batch can neither be finished nor written again without loss or repetition."""
+
+
+def sink_client(options: SinkOptions) -> SharedClient:
+    return shared_client(ProducerConfig, options.client, auto_create=True)
+
+
+# ------------------------------------------------------------------------------------ preparation
+
+
+def prepare(options: SinkOptions) -> Run:
+    client, name = sink_client(options), _name(options)
+    client.run(_ensure_topic(client.cluster, options.commit_topic))
+    driver = client.run(init_producer(client.cluster, name, DECISION_TIMEOUT_MS))
+    decision = client.run(_last_decision(client.cluster, options))
+    client.run(_abort_leftovers(client.cluster, options, decision))
+    return Run(driver, decision)
+
+
+def _name(options: SinkOptions) -> str:
+    assert options.transactional_id is not None
+    return options.transactional_id
+
+
+def task_id(options: SinkOptions, task: int, attempt: int) -> str:
+    return f"{_name(options)}/{task}/{attempt}"
+
+
+async def _ensure_topic(cluster: Cluster, topic: str) -> None:
+    if topic in cluster.metadata.topics:
+        return
+    await cluster.refresh([topic])
+    if topic in cluster.metadata.topics:
+        return
+    made = await create_topics(
+        cluster, [NewTopic(topic, 1, configs=TOPIC_CONFIGS)], validate_only=False
+    )
+    for error in made.errors.values():
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise UserError(
+                f"The topic {topic}, where an exactly-once query keeps what is committed, could "
+                f"not be created: {error}. Create it with cleanup.policy=compact, or name another "
+                "with commitTopic."
+            ) from error
+    await cluster.topic(topic)
+
+
+async def _commit_partition(cluster: Cluster, options: SinkOptions) -> TopicPartition:
+    count = (await cluster.topic(options.commit_topic)).partition_count
+    if count == 1:
+        return TopicPartition(options.commit_topic, 0)
+    from ottla.client.murmur2 import murmur2
+
+    chosen = (murmur2(_name(options).encode()) & 0x7FFFFFFF) % count
+    return TopicPartition(options.commit_topic, chosen)
+
+
+async def _last_decision(cluster: Cluster, options: SinkOptions) -> Decision | None:
+    """Read on from where this process read to last."""
+    tp = await _commit_partition(cluster, options)
+    key = (os.getpid(), ",".join(cluster.config.bootstrap_servers), f"{tp}/{_name(options)}")
+    log = _logs.setdefault(key, DecisionLog(_name(options).encode()))
+    uncommitted = IsolationLevel.READ_UNCOMMITTED
+    ends = {}
+    for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
+        listed = await list_offsets(cluster, {tp: spec}, uncommitted)
+        ends[spec] = listed.checked(False)[tp].offset or 0
+    if not ends[OffsetSpec.EARLIEST] <= log.position <= ends[OffsetSpec.LATEST]:
+        log = _logs[key] = DecisionLog(log.key, ends[OffsetSpec.EARLIEST])
+    while log.position < ends[OffsetSpec.LATEST]:
+        before = log.position
+        told = await cluster.retrying(
+            lambda: fetch_partition(
+                cluster,
+                tp,
+                log.position,
+                max_bytes=FETCH_BYTES,
+                max_wait_ms=100,
+                isolation=int(uncommitted),
+            ),
+            what=f"reading {tp}",
+        )
+        log.read(told.records or b"")
+        if log.position == before and not told.records:
+            await asyncio.sleep(0.01)
+    return log.decision
+
+
+async def _abort_leftovers(
+    cluster: Cluster, options: SinkOptions, decision: Decision | None
+) -> None:
+    """Abort what tasks of the query left open, but for what is decided."""
+    ours = re.compile(rf"{re.escape(_name(options))}/\d+/\d+")
+    listed = await list_transactions(
+        cluster,
+        list(cluster.metadata.nodes),
+        states=[ONGOING],
+        producer_ids=(),
+        longer_than_ms=None,
+        pattern=None,
+    )
+    open_ids = [name for name in listed if ours.fullmatch(name)]
+    decided = {} if decision is None else {
+        each.producer.transactional_id: each.producer for each in decision.transactions
+    }  # fmt: skip
+    doubtful = [name for name in open_ids if name in decided]
+    if doubtful:
+        described = await describe_transactions(cluster, doubtful)
+        for name, told in described.items():
+            if (told.producer_id, told.producer_epoch) == decided[name][1:]:
+                open_ids.remove(name)  # decided, and to be finished
+    timeout_ms = int(options.client["transaction.timeout.ms"])
+    await asyncio.gather(*(init_producer(cluster, name, timeout_ms) for name in open_ids))
+
+
+# ------------------------------------------------------------------------------------- the commit
+
+
+def commit(
+    options: SinkOptions, driver: Producer, decision: Decision, *, only: Iterable[int] | None = None
+) -> None:
+    """Decide, and end the batch's transactions (of some tasks only, if the rest are ended)."""
+    client = sink_client(options)
+    _stage_decision(client, options, driver, decision)
+    if client.run(end_transaction(client.cluster, driver, commit=True)) is not Ended.AS_ASKED:
+        raise UserError(
+            f"Another run of the query {driver.transactional_id} has taken over: batch "
+            f"{decision.batch} is not committed by this one."
+        )
+    tasks = None if only is None else set(only)
+    to_end = [each for each in decision.transactions if tasks is None or each.task in tasks]
+    client.run(end_all(client.cluster, decision, to_end))
+    client.run(_abort_leftovers(client.cluster, options, decision))
+
+
+async def end_all(cluster: Cluster, decision: Decision, staged: list[Staged]) -> None:
+    """Commit transactions that must be committed."""
+    ends = await asyncio.gather(
+        *(end_transaction(cluster, each.producer, commit=True) for each in staged)
+    )
+    lost = [each for each, end in zip(staged, ends, strict=True) if end is not Ended.AS_ASKED]
+    if lost:
+        raise UserError(
+            f"Batch {decision.batch} is decided, and {len(lost)} of its {len(staged)} transactions "
+            f"ended too early ({lost[0].producer.transactional_id}): was transaction.timeout.ms "
+            "shorter than the batch? Start the query again: it writes what is missing."
+        )
+
+
+def _stage_decision(
+    client: SharedClient, options: SinkOptions, driver: Producer, decision: Decision
+) -> None:
+    import pyarrow as pa
+
+    from ottla.wire.records.columnar.columns import RecordColumns
+
+    tp = client.run(_commit_partition(client.cluster, options))
+    columns = RecordColumns(
+        key=pa.array([_name(options).encode()], pa.binary()),
+        value=pa.array([decision.to_bytes()], pa.binary()),
+    )
+    writer = RecordWriter(client, options.config(), driver)
+    writer.write(tp.topic, columns, [tp.partition])
+    writer.finish()
+
+
+def finish_replay(
+    options: SinkOptions, driver: Producer, batch: int, rewritten: list[Staged], done: set[int]
+) -> None:
+    """A batch that was decided before was run again: finish what no task of it finished."""
+    client = sink_client(options)
+    decision = client.run(_last_decision(client.cluster, options))
+    assert decision is not None, "a batch is only a replay of what is decided"
+    handled = done | {each.task for each in rewritten}
+    for each in decision.transactions:
+        if each.task in handled:
+            continue
+        end = client.run(end_transaction(client.cluster, each.producer, commit=True))
+        if end is not Ended.AS_ASKED:
+            raise undecidable(batch, each, end, "and the batch now has no such task")
+    if rewritten:
+        by_task = {each.task: each for each in rewritten}
+        listed = tuple(by_task.get(each.task, each) for each in decision.transactions)
+        commit(options, driver, Decision(decision.query, batch, listed), only=by_task)
+
+
+def finish_task(options: SinkOptions, staged: Staged) -> Ended:
+    """On an executor: finish a decided transaction."""
+    client = sink_client(options)
+    return client.run(end_transaction(client.cluster, staged.producer, commit=True))
+
+
+def undecidable(batch: int, staged: Staged, end: Ended, why: str) -> BatchUndecidable:
+    return BatchUndecidable(
+        f"Batch {batch} was committed in part: the transaction {staged.producer.transactional_id} "
+        f"of its task {staged.task} ({staged.rows} rows) is {end.value}, {why}. To go on without "
+        "these rows, or to write the batch again and so repeat others, start the query with "
+        "another kafka.transactional.id."
+    )
+
+
+def abort(options: SinkOptions, staged: Iterable[Staged]) -> None:
+    """A batch has failed: nothing of it is to be seen."""
+    client = sink_client(options)
+
+    async def end_each() -> None:
+        await asyncio.gather(
+            *(end_transaction(client.cluster, each.producer, commit=False) for each in staged)
+        )
+
+    client.run(end_each())
+
+
+def abort_all(options: SinkOptions) -> None:
+    """The same for whatever the batch's tasks left, decided transactions apart."""
+    client = sink_client(options)
+    try:
+        decision = client.run(_last_decision(client.cluster, options))
+    except UnknownTopic:
+        decision = None
+    client.run(_abort_leftovers(client.cluster, options, decision))

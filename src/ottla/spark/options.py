@@ -1,0 +1,394 @@
+"""What a user may ask of the source and of the sink. Pure.
+
+Names and meanings are those of Spark's own Kafka connector, so that changing the format is all that
+a program needs; `profile`, `group.id`, `resumeFrom`, `delivery` and `commitTopic` are ours, and so
+is that the sink honours a `timestamp` column. `kafka.*` goes to our client. Spark hands the names
+over in lower case; they are matched without regard to it. A name that nobody knows is an error that
+names the nearest.
+
+Two options are read and mean less than in Spark's connector, because there is no consumer pool and
+no consumer group behind a read: `groupIdPrefix` names the connections (`client.id`), and
+`fetchOffset.numRetries` repeats a question whose own retries have run out."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.base.config.properties import load_properties
+from ottla.base.types import TopicPartition
+from ottla.client.config import CommonConfig, table_of
+from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.errors import InvalidConfig
+from ottla.client.producer.config import ProducerConfig
+from ottla.spark.offsets import AtOffsets, AtTimestamps, Bound, Earliest, Latest, parse_by_partition
+
+SOURCE_OPTIONS = (
+    "subscribe", "subscribePattern", "assign",
+    "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
+    "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders",
+    "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs", "group.id", "resumeFrom", "profile",
+)  # fmt: skip
+SINK_OPTIONS = ("topic", "includeHeaders", "delivery", "commitTopic", "profile")
+OF_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
+"""What Spark itself hands to every source or sink."""
+
+NOT_FOR_SOURCES = {
+    "group.instance.id": "a query is no member of its group",
+    "auto.offset.reset": "use startingOffsets",
+    "enable.auto.commit": "set group.id, and offsets are committed after each batch",
+    "key.deserializer": "keys are bytes; cast them in the query",
+    "value.deserializer": "values are bytes; cast them in the query",
+    "interceptor.classes": "there are none here",
+}
+NOT_FOR_SINKS = {
+    "key.serializer": "keys are strings or binary; cast them in the query",
+    "value.serializer": "values are strings or binary; cast them in the query",
+    "interceptor.classes": "there are none here",
+}
+
+CHECKPOINT, GROUP = "checkpoint", "group"
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+DEFAULT_COMMIT_TOPIC = "_ottla_spark_commits"
+DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
+DEFAULT_POLL_TIMEOUT_MS = 120_000
+MAX_TRANSACTION_TIMEOUT_MS = 900_000
+"""What brokers allow unless they are told otherwise: a batch must be done within it."""
+
+FETCH_BYTES = 4 * 1024 * 1024
+"""Of a partition in one answer: Spark's best batches are some ten thousand rows."""
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """Exactly one of the three."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+
+    def matches(self, topic: str) -> bool:
+        assert self.pattern is not None
+        return re.fullmatch(self.pattern, topic) is not None
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    subscription: Subscription
+    starting: Bound
+    ending: Bound
+    client: dict[str, str]
+    """Properties of the client, by Kafka's names."""
+    latest_where_no_time: bool = False
+    """startingOffsetsByTimestampStrategy: begin at the end, instead of failing."""
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = DEFAULT_MAX_TRIGGER_DELAY_MS
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
+    offset_retries: int = 3
+    offset_retry_interval_ms: int = 10
+    group_id: str | None = None
+    group_wins: bool = False
+
+    def config(self) -> ConsumerConfig:
+        return ConsumerConfig.of(None, self.client, {})
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    client: dict[str, str]
+    topic: str | None = None
+    include_headers: bool = True
+    is_exactly_once: bool = True
+    transactional_id: str | None = None
+    """The name of the query to brokers; None: it has none that would outlive a restart."""
+    commit_topic: str = DEFAULT_COMMIT_TOPIC
+
+    def config(self) -> ProducerConfig:
+        return ProducerConfig.of(None, self.client, {})
+
+
+def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
+    """Raises InvalidConfig, one sentence, at the first thing that cannot be."""
+    options = _Given(given, SOURCE_OPTIONS)
+    kafka = options.client(ConsumerConfig, NOT_FOR_SOURCES)
+    group_id = options.text("group.id") or kafka.get("group.id") or None
+    kafka.pop("group.id", None)
+    kafka.setdefault("client.id", options.text("groupIdPrefix") or "ottla-spark")
+    kafka.setdefault("max.partition.fetch.bytes", str(FETCH_BYTES))
+    resume = options.one_of("resumeFrom", (CHECKPOINT, GROUP), CHECKPOINT)
+    if resume == GROUP and group_id is None:
+        raise InvalidConfig("resumeFrom=group needs a group: set kafka.group.id.")
+    strategy = options.one_of("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    max_offsets = options.count("maxOffsetsPerTrigger")
+    min_offsets = options.count("minOffsetsPerTrigger")
+    if max_offsets is not None and min_offsets is not None and min_offsets > max_offsets:
+        raise InvalidConfig(
+            f"minOffsetsPerTrigger ({min_offsets}) must not be more than "
+            f"maxOffsetsPerTrigger ({max_offsets})."
+        )
+    return SourceOptions(
+        subscription=_subscription(options),
+        starting=_starting(options, is_streaming=is_streaming),
+        ending=_ending(options, is_streaming=is_streaming),
+        client=kafka,
+        latest_where_no_time=strategy == "latest",
+        max_offsets_per_trigger=max_offsets,
+        min_offsets_per_trigger=min_offsets,
+        max_trigger_delay_ms=options.duration_ms("maxTriggerDelay", DEFAULT_MAX_TRIGGER_DELAY_MS),
+        min_partitions=options.count("minPartitions"),
+        max_records_per_partition=options.count("maxRecordsPerPartition"),
+        fail_on_data_loss=options.boolean("failOnDataLoss", True),
+        include_headers=options.boolean("includeHeaders", False),
+        poll_timeout_ms=options.count("kafkaConsumer.pollTimeoutMs") or DEFAULT_POLL_TIMEOUT_MS,
+        offset_retries=options.count("fetchOffset.numRetries") or 3,
+        offset_retry_interval_ms=options.duration_ms("fetchOffset.retryIntervalMs", 10),
+        group_id=group_id,
+        group_wins=resume == GROUP,
+    )
+
+
+def sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOptions:
+    """Streams are written exactly once unless asked otherwise; batches at least once."""
+    options = _Given(given, SINK_OPTIONS)
+    kafka = options.client(ProducerConfig, NOT_FOR_SINKS)
+    default = EXACTLY_ONCE if is_streaming else AT_LEAST_ONCE
+    delivery = options.one_of("delivery", (EXACTLY_ONCE, AT_LEAST_ONCE), default)
+    is_exactly_once = delivery == EXACTLY_ONCE
+    transactional_id = kafka.pop("transactional.id", None)
+    if transactional_id is None:
+        transactional_id = _name_of(options.given.get("checkpointlocation"))
+    if is_exactly_once and is_streaming and transactional_id is None:
+        raise InvalidConfig(
+            "An exactly-once query needs a name that outlives a restart: set checkpointLocation "
+            "as an option of the writer, or kafka.transactional.id, or delivery=at-least-once."
+        )
+    kafka.setdefault("client.id", "ottla-spark")
+    kafka.setdefault("retry.backoff.ms", "20")
+    if is_exactly_once:
+        kafka.setdefault("transaction.timeout.ms", str(MAX_TRANSACTION_TIMEOUT_MS))
+    made = SinkOptions(
+        client=kafka,
+        topic=options.text("topic"),
+        include_headers=options.boolean("includeHeaders", True),
+        is_exactly_once=is_exactly_once,
+        transactional_id=transactional_id,
+        commit_topic=options.text("commitTopic") or DEFAULT_COMMIT_TOPIC,
+    )
+    config = made.config()
+    if is_exactly_once and not config.is_idempotent:
+        raise InvalidConfig("delivery=exactly-once needs kafka.acks=all and kafka.retries above 0.")
+    return made
+
+
+def _name_of(checkpoint: str | None) -> str | None:
+    """A name for a query from where it keeps its checkpoint, however that is written."""
+    if not checkpoint:
+        return None
+    place = re.sub(r"^file:/*", "/", checkpoint.strip()).rstrip("/")
+    return f"ottla-spark-{hashlib.sha256(place.encode()).hexdigest()[:20]}"
+
+
+# --------------------------------------------------------------------------- subscription, bounds
+
+
+def _subscription(options: _Given) -> Subscription:
+    named = [name for name in ("subscribe", "subscribePattern", "assign") if options.text(name)]
+    if len(named) != 1:
+        found = " and ".join(named) if named else "none of them"
+        raise InvalidConfig(
+            "Exactly one of subscribe, subscribePattern and assign says what to read; "
+            f"there is {found}."
+        )
+    text = options.text(named[0])
+    assert text is not None
+    if named[0] == "subscribe":
+        topics = tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+        if not topics:
+            raise InvalidConfig("subscribe names no topic.")
+        return Subscription(topics=topics)
+    if named[0] == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise InvalidConfig(f"subscribePattern is no regular expression: {error}.") from None
+        return Subscription(pattern=text)
+    return Subscription(partitions=_assignment(text))
+
+
+def _assignment(text: str) -> tuple[TopicPartition, ...]:
+    example = '{"topicA": [0, 1], "topicB": [2]}'
+    try:
+        read = json.loads(text)
+        found = [TopicPartition(topic, int(each)) for topic, each_of in read.items()
+                 for each in each_of]  # fmt: skip
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidConfig(f"assign must look like {example}, not {text!r}.") from None
+    if not found:
+        raise InvalidConfig(f"assign names no partition; it looks like {example}.")
+    return tuple(sorted(set(found)))
+
+
+def _starting(options: _Given, *, is_streaming: bool) -> Bound:
+    at_time = _by_time(options, "startingTimestamp", "startingOffsetsByTimestamp")
+    if at_time is not None:
+        return at_time
+    text = (options.text("startingOffsets") or ("latest" if is_streaming else "earliest")).strip()
+    if text.lower() == "earliest":
+        return Earliest()
+    if text.lower() == "latest":
+        if not is_streaming:
+            raise InvalidConfig(
+                "startingOffsets=latest would read nothing in a batch query: use earliest or JSON."
+            )
+        return Latest()
+    offsets = parse_by_partition("startingOffsets", text)
+    if not is_streaming and -1 in offsets.values():
+        raise InvalidConfig("startingOffsets of a batch query cannot be -1 (latest).")
+    return AtOffsets(offsets)
+
+
+def _ending(options: _Given, *, is_streaming: bool) -> Bound:
+    names = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+    if is_streaming:
+        for name in names:
+            if options.text(name):
+                raise InvalidConfig(f"{name} is for batch queries: a stream has no end.")
+        return Latest()
+    at_time = _by_time(options, "endingTimestamp", "endingOffsetsByTimestamp")
+    if at_time is not None:
+        return at_time
+    text = (options.text("endingOffsets") or "latest").strip()
+    if text.lower() == "latest":
+        return Latest()
+    if text.lower() == "earliest":
+        raise InvalidConfig("endingOffsets=earliest would read nothing: use latest or JSON.")
+    offsets = parse_by_partition("endingOffsets", text)
+    if -2 in offsets.values():
+        raise InvalidConfig("endingOffsets cannot be -2 (earliest).")
+    return AtOffsets(offsets)
+
+
+def _by_time(options: _Given, of_all: str, by_partition: str) -> AtTimestamps | None:
+    text = options.text(of_all)
+    if text is not None:
+        try:
+            time_ms = int(text)
+        except ValueError:
+            time_ms = -1
+        if time_ms < 0:
+            raise InvalidConfig(f"{of_all} is a time in ms since 1970, not {text!r}.")
+        return AtTimestamps(time_ms, {})
+    text = options.text(by_partition)
+    if text is None:
+        return None
+    return AtTimestamps(None, parse_by_partition(by_partition, text, least=0))
+
+
+# ------------------------------------------------------------------------------- reading options
+
+_UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000,
+             "d": 86_400_000}  # fmt: skip
+
+
+@dataclass
+class _Given:
+    given: Mapping[str, str]
+    names: tuple[str, ...]
+    _known: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.given = {name.lower(): value for name, value in self.given.items()}
+        self._known = {name.lower(): name for name in self.names}
+        for name in self.given:
+            if name not in self._known and name not in OF_SPARK and not name.startswith("kafka."):
+                raise InvalidConfig(f"There is no option {name}{self._instead(name)}")
+
+    def _instead(self, name: str) -> str:
+        candidates = [*self._known, "kafka.bootstrap.servers"]
+        near = difflib.get_close_matches(name, candidates, 1)
+        if near:
+            return f"; did you mean {self._known.get(near[0], near[0])}?"
+        if f"kafka.{name}" in {f"kafka.{each}" for each in _client_names()}:
+            return f"; did you mean kafka.{name}?"
+        return "."
+
+    def text(self, name: str) -> str | None:
+        return self.given.get(name.lower()) or None
+
+    def one_of(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        value = (self.text(name) or default).strip().lower().replace("_", "-")
+        if value not in choices:
+            raise InvalidConfig(f"{name} is {' or '.join(choices)}, not {self.text(name)!r}.")
+        return value
+
+    def boolean(self, name: str, default: bool) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.strip().lower() not in ("true", "false"):
+            raise InvalidConfig(f"{name} is true or false, not {text!r}.")
+        return text.strip().lower() == "true"
+
+    def count(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not text.strip().isdecimal() or int(text) < 1:
+            raise InvalidConfig(f"{name} is a whole number above 0, not {text!r}.")
+        return int(text)
+
+    def duration_ms(self, name: str, default_ms: int) -> int:
+        text = self.text(name)
+        if text is None:
+            return default_ms
+        found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+        if found is None or (found[2] or "ms") not in _UNITS_MS:
+            raise InvalidConfig(f"{name} is a duration such as 500ms, 10s or 15m, not {text!r}.")
+        return int(int(found[1]) * _UNITS_MS[found[2] or "ms"])
+
+    def client(self, kind: type[CommonConfig], refused: Mapping[str, str]) -> dict[str, str]:
+        """The client's properties: of the profile, and over it those given one by one."""
+        found: dict[str, str] = {}
+        profile = self.text("profile")
+        if profile is not None:
+            of_some_client = _client_names()
+            loaded = load_properties(profile)
+            found |= {name: text for name, text in loaded.items() if name in of_some_client}
+            for name in refused:
+                found.pop(name, None)
+        table = table_of(kind)
+        for option, value in self.given.items():
+            if not option.startswith("kafka.") or option in self._known:
+                continue
+            name = option.removeprefix("kafka.")
+            if name in refused:
+                raise InvalidConfig(f"{option} cannot be set: {refused[name]}.")
+            if name not in table:
+                nearest = table.nearest(name)
+                instead = "." if nearest is None else f"; did you mean kafka.{nearest}?"
+                raise InvalidConfig(f"The client has no property {name}{instead}")
+            found[name] = value
+        if not found.get("bootstrap.servers"):
+            raise InvalidConfig("kafka.bootstrap.servers must say where the brokers are.")
+        checked: Any = kind.of(None, found, {})
+        del checked
+        return found
+
+
+def _client_names() -> frozenset[str]:
+    return frozenset(
+        key.name for kind in (ConsumerConfig, ProducerConfig) for key in table_of(kind)
+    )

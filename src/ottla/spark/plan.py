@@ -1,0 +1,141 @@
+"""From offsets to the parts that tasks read, and how much of a stream one batch takes. Pure.
+
+The arithmetic is that of Spark's own Kafka source, so that the same options cut the same parts:
+
+    split         maxRecordsPerPartition first; then minPartitions, the large ranges in proportion
+    rate_limited  maxOffsetsPerTrigger, shared by the partitions in proportion to what they have
+    Patience      minOffsetsPerTrigger: wait for so many records, at most maxTriggerDelay
+
+A partition that is new to a query begins at offset 0; what is no longer there is data loss, like
+all that retention took before it was read (`losses`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.spark.offsets import Offsets
+
+MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
+FIRST_OFFSET = 0
+"""Of a partition that came while the query ran."""
+
+
+class OffsetRange(NamedTuple):
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def ranges_between(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> list[OffsetRange]:
+    """What lies between, leaving out partitions with nothing."""
+    return [
+        OffsetRange(tp.topic, tp.partition, start.get(tp, FIRST_OFFSET), offset)
+        for tp, offset in sorted(end.items())
+        if offset > start.get(tp, FIRST_OFFSET)
+    ]
+
+
+def losses(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[str]:
+    """What was to be read and is not there any more, in words."""
+    found = [
+        f"partition {tp} is gone (it was to be read from offset {offset})"
+        for tp, offset in sorted(start.items())
+        if tp not in end
+    ]
+    found += [
+        f"partition {tp} ends at offset {end[tp]}, before {offset}, up to which it was read"
+        for tp, offset in sorted(start.items())
+        if tp in end and end[tp] < offset
+    ]
+    return found
+
+
+def split(
+    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
+    whole = [each for each in ranges if each.size > 0]
+    if max_records is not None:
+        whole = [
+            part for each in whole for part in _cut(each, math.ceil(each.size / max_records))
+        ]  # fmt: skip
+    if min_partitions is None or min_partitions <= len(whole):
+        return whole
+    total = sum(each.size for each in whole)
+    small = [each for each in whole if _share(each.size, total, min_partitions) == 1]
+    large_total = total - sum(each.size for each in small)
+    large_parts = max(min_partitions - len(small), 1)
+    return [
+        part
+        for each in whole
+        for part in (
+            [each] if each in small else _cut(each, _share(each.size, large_total, large_parts))
+        )
+    ]
+
+
+def _share(size: int, total: int, parts: int) -> int:
+    # Java rounds halves up.
+    return max(math.floor(size / total * parts + 0.5), 1)
+
+
+def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    made: list[OffsetRange] = []
+    start, left = whole.start, whole.size
+    for part in range(parts):
+        size = left // (parts - part)
+        left -= size
+        if size:
+            made.append(whole._replace(start=start, end=start + size))
+        start += size
+    return made
+
+
+def rate_limited(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], limit: int
+) -> Offsets:
+    """The end of a batch of about `limit` records."""
+    sizes = {tp: offset - start.get(tp, FIRST_OFFSET) for tp, offset in end.items()}
+    total = sum(size for size in sizes.values() if size > 0)
+    if total < 1:
+        return dict(end)
+    limited: Offsets = {}
+    for tp, offset in end.items():
+        if sizes[tp] <= 0:
+            limited[tp] = offset
+            continue
+        share = limit * (sizes[tp] / total)
+        # A partition with little is not starved.
+        taken = math.ceil(share) if share < 1 else math.floor(share)
+        limited[tp] = min(offset, start.get(tp, FIRST_OFFSET) + taken, MAX_OFFSET)
+    return limited
+
+
+@dataclass
+class Patience:
+    """Whether a batch is worth its trigger."""
+
+    min_records: int | None
+    max_delay_ms: int
+    last_batch_ms: int = 0
+
+    def is_enough(
+        self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], now_ms: int
+    ) -> bool:
+        if self.min_records is None:
+            return True
+        waiting = sum(max(offset - start.get(tp, FIRST_OFFSET), 0) for tp, offset in end.items())
+        if waiting < self.min_records and now_ms - self.last_batch_ms < self.max_delay_ms:
+            return False
+        self.last_batch_ms = now_ms
+        return True

@@ -1,0 +1,145 @@
+"""Conditions of a batch query that spare fetching. Pure.
+
+`topic` and `partition` choose partitions; `offset` narrows their ranges: both exactly, so that
+Spark need not look again. `timestamp` from a time on begins at the first record that is not older;
+since later records may be older still, Spark looks again, and upper limits of time are Spark's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from ottla.base.types import TopicPartition
+from ottla.spark.offsets import Offsets
+from ottla.spark.plan import MAX_OFFSET
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Conditions:
+    topics: set[str] | None = None
+    """None: all."""
+    partitions: list[Filter] = field(default_factory=list)
+    least_offset: int = 0
+    end_offset: int = MAX_OFFSET
+    least_time_ms: int | None = None
+
+    def take(self, filters: Iterable[Filter]) -> list[Filter]:
+        """Take what can be; those that Spark must still evaluate are returned."""
+        return [each for each in filters if not self._take(each)]
+
+    def _take(self, condition: Filter) -> bool:
+        attribute: tuple[str, ...] = getattr(condition, "attribute", ())
+        value = getattr(condition, "value", None)
+        if len(attribute) != 1:
+            return False
+        column = attribute[0]
+        if isinstance(condition, IsNotNull):
+            return column in _NEVER_NULL
+        if value is None:
+            return False
+        if column == "topic":
+            return self._take_topics(condition, value)
+        if column == "partition" and _is_whole(value):
+            self.partitions.append(condition)
+            return isinstance(condition, _COMPARISONS)
+        if column == "offset" and _is_whole(value):
+            return self._take_offset(condition, value)
+        if column == "timestamp":
+            self._take_time(condition, value)
+        return False
+
+    def _take_topics(self, condition: Filter, value: Any) -> bool:
+        if isinstance(condition, EqualTo):
+            chosen = {value}
+        elif isinstance(condition, In):
+            chosen = set(value)
+        else:
+            return False
+        self.topics = chosen if self.topics is None else self.topics & chosen
+        return True
+
+    def _take_offset(self, condition: Filter, value: Any) -> bool:
+        if isinstance(condition, In):
+            chosen = [each for each in value if each is not None] or [-1]
+            self._between(min(chosen), max(chosen) + 1)
+            return False
+        if isinstance(condition, EqualTo):
+            self._between(value, value + 1)
+        elif isinstance(condition, GreaterThan):
+            self._between(value + 1, MAX_OFFSET)
+        elif isinstance(condition, GreaterThanOrEqual):
+            self._between(value, MAX_OFFSET)
+        elif isinstance(condition, LessThan):
+            self._between(0, value)
+        elif isinstance(condition, LessThanOrEqual):
+            self._between(0, value + 1)
+        else:
+            return False
+        return True
+
+    def _between(self, least: int, end: int) -> None:
+        self.least_offset = max(self.least_offset, least)
+        self.end_offset = min(self.end_offset, end)
+
+    def _take_time(self, condition: Filter, value: Any) -> None:
+        if isinstance(condition, EqualTo | GreaterThan | GreaterThanOrEqual) and isinstance(
+            value, datetime
+        ):
+            moment = value if value.tzinfo is not None else value.astimezone()
+            ms = (moment - _EPOCH) // _MILLISECOND
+            self.least_time_ms = max(ms, self.least_time_ms or 0)
+
+    def wants(self, tp: TopicPartition) -> bool:
+        if self.topics is not None and tp.topic not in self.topics:
+            return False
+        return all(_holds(each, tp.partition) for each in self.partitions)
+
+    def narrow(self, start: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
+        kept = [tp for tp in end if self.wants(tp)]
+        return (
+            {tp: max(start[tp], self.least_offset) for tp in kept},
+            {tp: min(end[tp], self.end_offset) for tp in kept},
+        )
+
+
+_MILLISECOND = datetime(1970, 1, 1, 0, 0, 0, 1000) - datetime(1970, 1, 1)
+_NEVER_NULL = frozenset({"topic", "partition", "offset"})
+_COMPARISONS = (EqualTo, In, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(each is None or _is_whole(each) for each in value)
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _holds(condition: Filter, number: int) -> bool:
+    value = getattr(condition, "value", None)
+    if isinstance(condition, EqualTo):
+        return bool(number == value)
+    if isinstance(condition, In):
+        return number in condition.value
+    if isinstance(condition, GreaterThan):
+        return bool(number > condition.value)
+    if isinstance(condition, GreaterThanOrEqual):
+        return bool(number >= condition.value)
+    if isinstance(condition, LessThan):
+        return bool(number < condition.value)
+    if isinstance(condition, LessThanOrEqual):
+        return bool(number <= condition.value)
+    return True

@@ -1,0 +1,312 @@
+"""Rows to records to brokers, on an executor: a task's whole output, in order, once.
+
+Rows are encoded by the kernels, no Python object each, and go out in windows: what is encoded while
+one window is under way is the next one. Each batch of a partition carries the producer's next
+sequence; in a window at most MAX_IN_FLIGHT batches of a partition are unanswered, as many as
+brokers remember. What fails for the moment is sent again, in order, before anything new; a broker
+that has a batch already says so. So no failure short of `delivery.timeout.ms` repeats, loses or
+reorders.
+
+With a transactional producer the records are void until whoever holds its id and epoch commits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode, KafkaError, UserError
+from ottla.base.types import TopicPartition
+from ottla.client.backoff import Backoff
+from ottla.client.consumer.offsets import by_leader
+from ottla.client.errors import ClientError, ConnectionLost, KafkaTimeout, RecordTooLarge, error_for
+from ottla.client.producer.config import ProducerConfig
+from ottla.spark.shared_client import SharedClient
+from ottla.spark.transactions import MAX_PRODUCE_VERSION, Producer, add_partitions
+from ottla.wire.api import Api
+
+MAX_IN_FLIGHT = 5
+WINDOW_BYTES = 4 * 1024 * 1024
+BATCH_BYTES = 512 * 1024
+"""Rows that are there need not wait for more: larger than `batch.size`."""
+REQUEST_OVERHEAD = 1024
+MAX_SEQUENCE = 0x7FFFFFFF
+MAX_PRODUCE_BY_NAME = 12
+
+
+class Outgoing(NamedTuple):
+    tp: TopicPartition
+    data: memoryview
+    sequence: int
+
+
+class RecordWriter:
+    def __init__(
+        self, client: SharedClient, config: ProducerConfig, producer: Producer | None
+    ) -> None:
+        """`producer` is None with acks=0 or 1: retries may then repeat records."""
+        self._client = client
+        self._config = config
+        self._producer = producer
+        self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
+        self._in_transaction: set[TopicPartition] = set()
+        self._window: list[Outgoing] = []
+        self._window_bytes = 0
+        self._under_way: Future[None] | None = None
+        self._turn = random.randrange(1 << 16)
+        limit = config.max_request_size - REQUEST_OVERHEAD
+        self._max_record_size = limit
+        self._batch_size = max(min(limit, max(BATCH_BYTES, config.batch_size)), 1)
+
+    @property
+    def has_written(self) -> bool:
+        return bool(self._sequences)
+
+    def partition_count(self, topic: str) -> tuple[int, tuple[int, ...]]:
+        """Of a topic, and those of its partitions that have a leader."""
+        known = self._client.cluster.metadata.topics.get(topic)
+        if known is None or not known.available:
+            asking = self._client.cluster.topic(topic, timeout_ms=self._config.max_block_ms)
+            known = self._client.run(asking)
+        return known.partition_count, known.available
+
+    def write(self, topic: str, columns: Any, partitions: Any) -> None:
+        """Rows for one topic: a `RecordColumns`, and the partition of each row (-1: any)."""
+        import numpy as np
+
+        from ottla.wire.records.columnar.partition import group_rows
+
+        count, available = self.partition_count(topic)
+        self._turn += 1
+        anywhere = available[self._turn % len(available)]
+        chosen = np.asarray(partitions, np.int32)
+        chosen = np.where(chosen < 0, np.int32(anywhere), chosen)
+        if len(chosen) and int(chosen.max()) >= count:
+            raise UserError(
+                f"A row is for partition {int(chosen.max())} of {topic}, which has {count}."
+            )
+        groups = group_rows(chosen, count)
+        for partition in groups.partitions:
+            tp = TopicPartition(topic, partition)
+            for data, sequence in self._encoded(tp, columns, groups.rows(partition)):
+                self._add(Outgoing(tp, data, sequence))
+
+    def _encoded(self, tp: TopicPartition, columns: Any, rows: Any) -> Iterator[tuple[Any, int]]:
+        from ottla.wire.records.columnar.encode import encode_batches
+        from ottla.wire.records.errors import BatchError
+
+        producer = self._producer or Producer(None, -1, -1)
+        sequence = self._sequences[tp] if self._producer is not None else -1
+        made = encode_batches(
+            columns,
+            rows,
+            batch_size=self._batch_size,
+            compression=self._config.compression_codec,
+            level=self._config.compression_level,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence,
+            transactional=producer.transactional_id is not None,
+            max_record_size=self._max_record_size,
+        )
+        try:
+            for batch in made:
+                yield batch.data, sequence
+                self._sequences[tp] = self._sequences[tp] + batch.record_count & MAX_SEQUENCE
+                sequence = self._sequences[tp] if self._producer is not None else -1
+        except BatchError as error:
+            kind = RecordTooLarge if error.code == ErrorCode.MESSAGE_TOO_LARGE else ClientError
+            raise kind(
+                f"a row cannot be a record: {error} (max.request.size)",
+                code=error.code, topic=tp.topic,
+            ) from error  # fmt: skip
+
+    def _add(self, outgoing: Outgoing) -> None:
+        self._window.append(outgoing)
+        self._window_bytes += len(outgoing.data)
+        if self._window_bytes >= WINDOW_BYTES:
+            self._send_window()
+
+    def _send_window(self) -> None:
+        self._wait()
+        if self._window:
+            self._under_way = self._client.start(self._deliver(self._window))
+        self._window, self._window_bytes = [], 0
+
+    def _wait(self) -> None:
+        if self._under_way is not None:
+            under_way, self._under_way = self._under_way, None
+            under_way.result()
+
+    def finish(self) -> None:
+        """Every row has arrived, or this raises."""
+        self._send_window()
+        self._wait()
+
+    def stop(self) -> None:
+        """Give up; nothing more is sent."""
+        if self._under_way is not None:
+            self._under_way.cancel()
+
+    # ------------------------------------------------------------------------------- delivery
+
+    async def _deliver(self, window: list[Outgoing]) -> None:
+        await self._join_transaction({each.tp for each in window})
+        for round_ in _rounds(window):
+            await self._deliver_round(round_)
+
+    async def _join_transaction(self, tps: set[TopicPartition]) -> None:
+        if self._producer is None or self._producer.transactional_id is None:
+            return
+        new = tps - self._in_transaction
+        if new:
+            await add_partitions(self._client.cluster, self._producer, sorted(new))
+            self._in_transaction |= new
+
+    async def _deliver_round(self, left: list[Outgoing]) -> None:
+        config, cluster = self._config, self._client.cluster
+        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        deadline = time.monotonic() + config.delivery_timeout_ms / 1000
+        while True:
+            failed, error = await self._attempt(left)
+            if not failed:
+                return
+            assert error is not None
+            if time.monotonic() > deadline:
+                raise KafkaTimeout(
+                    f"{failed[0].tp}: not written in {config.delivery_timeout_ms} ms: {error}"
+                )
+            if self._producer is None and config.retries == 0:
+                raise error
+            await asyncio.sleep(backoff.next_s())
+            cluster.request_refresh()
+            left = failed
+
+    async def _attempt(self, left: list[Outgoing]) -> tuple[list[Outgoing], KafkaError | None]:
+        """What has not arrived, in order, and why."""
+        cluster = self._client.cluster
+        try:
+            leaders = await by_leader(cluster, {each.tp for each in left})
+        except (ConnectionLost, KafkaTimeout) as error:
+            return left, error
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            return left, error
+        by_tp: dict[TopicPartition, int] = {tp: node for node, tps in leaders.items() for tp in tps}
+        by_node: defaultdict[int, list[Outgoing]] = defaultdict(list)
+        for each in left:
+            by_node[by_tp[each.tp]].append(each)
+        outcomes = await asyncio.gather(
+            *(self._send_to(node, share) for node, share in by_node.items())
+        )
+        errors = {id(each): error for outcome in outcomes for each, error in outcome}
+        failed = [each for each in left if id(each) in errors]
+        if not failed:
+            return [], None
+        first_of: dict[TopicPartition, KafkaError] = {}
+        for each in failed:
+            first_of.setdefault(each.tp, errors[id(each)])
+        for each in failed:
+            # One that failed because an earlier one did goes again behind it.
+            reason = errors[id(each)]
+            is_behind = first_of[each.tp] is not reason
+            if reason.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_behind:
+                continue
+            if not reason.retriable and not isinstance(reason, ConnectionLost | KafkaTimeout):
+                raise reason
+        return failed, errors[id(failed[0])]
+
+    async def _send_to(self, node: int, share: list[Outgoing]) -> list[tuple[Outgoing, KafkaError]]:
+        """What failed of one leader's share. Requests are written one after the other at once."""
+        config, cluster = self._config, self._client.cluster
+        timeout_s = config.request_timeout_ms / 1000
+        is_transactional = self._producer is not None and self._producer.transactional_id
+        try:
+            connection = await cluster.connection(node)
+            version = connection.version_of(
+                Api.PRODUCE, 3, MAX_PRODUCE_VERSION if is_transactional else MAX_PRODUCE_BY_NAME
+            )
+        except (ConnectionLost, KafkaTimeout) as error:
+            return [(each, error) for each in share]
+        sent: list[tuple[list[Outgoing], Any]] = []
+        failures: list[tuple[Outgoing, KafkaError]] = []
+        for request in _requests(share, config.max_request_size):
+            body = {
+                "transactional_id": is_transactional or None,
+                "acks": config.required_acks,
+                "timeout_ms": config.request_timeout_ms,
+                "topic_data": _topic_data(request),
+            }
+            try:
+                await connection.drain()
+                if config.required_acks == 0:
+                    connection.send_unanswered(Api.PRODUCE, version, body)
+                else:
+                    sent.append((request, connection.send(Api.PRODUCE, version, body, timeout_s)))
+            except ClientError as error:
+                failures += [(each, error) for each in request]
+        for request, answer in sent:
+            try:
+                failures += _failures(request, await answer)
+            except ClientError as error:
+                failures += [(each, error) for each in request]
+        return failures
+
+
+def _rounds(window: list[Outgoing]) -> Iterator[list[Outgoing]]:
+    """At most MAX_IN_FLIGHT batches of a partition at a time."""
+    rounds: list[list[Outgoing]] = []
+    counts: defaultdict[TopicPartition, int] = defaultdict(int)
+    for each in window:
+        number = counts[each.tp] // MAX_IN_FLIGHT
+        counts[each.tp] += 1
+        while len(rounds) <= number:
+            rounds.append([])
+        rounds[number].append(each)
+    yield from rounds
+
+
+def _requests(share: list[Outgoing], max_size: int) -> Iterator[list[Outgoing]]:
+    """Cut into requests. A request has one batch of a partition."""
+    request: list[Outgoing] = []
+    size, there = 0, set[TopicPartition]()
+    for each in share:
+        if request and (each.tp in there or size + len(each.data) > max_size):
+            yield request
+            request, size, there = [], 0, set()
+        request.append(each)
+        there.add(each.tp)
+        size += len(each.data)
+    if request:
+        yield request
+
+
+def _topic_data(request: Iterable[Outgoing]) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for each in request:
+        entry = {"index": each.tp.partition, "records": each.data}
+        topics.setdefault(each.tp.topic, []).append(entry)
+    return [{"name": name, "partition_data": entries} for name, entries in topics.items()]
+
+
+def _failures(request: list[Outgoing], answer: Any) -> list[tuple[Outgoing, KafkaError]]:
+    told = {
+        TopicPartition(topic.name, each.index): each
+        for topic in answer.responses
+        for each in topic.partition_responses
+    }
+    found: list[tuple[Outgoing, KafkaError]] = []
+    for each in request:
+        of_this = told.get(each.tp)
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if of_this is None else of_this.error_code
+        if code and code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            message = None if of_this is None else of_this.error_message
+            found.append((each, error_for(
+                code, message, topic=each.tp.topic, partition=each.tp.partition
+            )))  # fmt: skip
+    return found

@@ -1,0 +1,141 @@
+"""The rows of the source: the schema of Spark's own Kafka source, made of decoded records.
+
+    key, value     binary                topic          string
+    partition      int                   offset         bigint
+    timestamp      timestamp             timestampType  int (0 CreateTime, 1 LogAppendTime)
+    headers        array<struct<key: string, value: binary>>, with includeHeaders; null: none
+
+Spark tells a Python source nothing of the columns that a query uses. Who wants less says so:
+`.schema("value BINARY, offset BIGINT")` reads and decodes only these.
+
+A timestamp that Spark cannot hold (microseconds in 64 bits) is null."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ottla.client.errors import InvalidConfig
+
+MAX_ROWS = 50_000
+"""Of a batch that Spark is handed; larger ones are no faster and take its memory."""
+_MAX_MS = (2**63 - 1) // 1000
+
+HEADERS = StructField(
+    "headers",
+    ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+)
+FIELDS = (
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+)
+_DECODED = {
+    "key": "key",
+    "value": "value",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestampType": "timestamp_type",
+    "headers": "headers",
+}
+
+
+def source_schema(include_headers: bool) -> StructType:
+    return StructType([*FIELDS, HEADERS] if include_headers else list(FIELDS))
+
+
+def check_schema(asked: StructType) -> None:
+    """A user's own schema: any of the columns, with their types."""
+    known = {each.name: each for each in (*FIELDS, HEADERS)}
+    for each in asked.fields:
+        if each.name not in known:
+            raise InvalidConfig(
+                f"A topic has no column {each.name}; it has {', '.join(known)}. "
+                "ottla.spark.table() reads values as columns."
+            )
+        expected = known[each.name].dataType
+        if each.dataType != expected:
+            raise InvalidConfig(
+                f"The column {each.name} is {expected.simpleString()}, "
+                f"not {each.dataType.simpleString()}."
+            )
+
+
+class RowMaker:
+    """Rows of one partition, in a schema."""
+
+    def __init__(self, schema: StructType, topic: str, partition: int) -> None:
+        import pyarrow
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        self._arrow = pyarrow
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._names = schema.fieldNames()
+        decoded = [_DECODED[name] for name in self._names if name in _DECODED]
+        self.columns: list[str] = decoded or ["offset"]
+        """What must be decoded."""
+        self._constants: dict[str, Any] = {}
+        for name, value, kind in (
+            ("topic", topic, pyarrow.string()),
+            ("partition", partition, pyarrow.int32()),
+        ):
+            if name in self._names:
+                self._constants[name] = pyarrow.repeat(pyarrow.scalar(value, kind), MAX_ROWS)
+
+    def batches(self, records: Any) -> Iterator[Any]:
+        """A decoded record batch as rows, in batches that Spark likes."""
+        for start in range(0, records.num_rows, MAX_ROWS):
+            part = records.slice(start, MAX_ROWS)
+            arrays = [self._column(name, part) for name in self._names]
+            yield self._arrow.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _column(self, name: str, records: Any) -> Any:
+        if name in self._constants:
+            return self._constants[name].slice(0, records.num_rows)
+        column = records.column(_DECODED[name])
+        if name == "timestamp":
+            return self._times(column)
+        if name == "headers":
+            return self._headers(column)
+        return column
+
+    def _times(self, ms: Any) -> Any:
+        pa = self._arrow
+        import pyarrow.compute as pc
+
+        if len(ms):
+            bounds = pc.min_max(ms).as_py()
+            if not -_MAX_MS <= bounds["min"] <= bounds["max"] <= _MAX_MS:
+                fits = pc.and_(pc.less_equal(ms, _MAX_MS), pc.greater_equal(ms, -_MAX_MS))
+                ms = pc.if_else(fits, ms, pa.scalar(None, pa.int64()))
+        return ms.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+
+    def _headers(self, column: Any) -> Any:
+        pa = self._arrow
+        kind = self._schema.field("headers").type
+        if not len(column):
+            return pa.array([], kind)
+        pairs = column.values
+        struct = pa.StructArray.from_arrays(
+            [pairs.field("key"), pairs.field("value")], fields=list(kind.value_type)
+        )
+        import pyarrow.compute as pc
+
+        # As Spark's own source: no headers are null.
+        none = pc.equal(pc.list_value_length(column), 0)
+        return pa.ListArray.from_arrays(column.offsets, struct, type=kind, mask=none)

@@ -1,0 +1,77 @@
+"""A cluster's connections in a Python worker of Spark's, blocking, and kept from task to task.
+
+Spark hands every task a new reader or writer and keeps the worker process; so connections belong to
+the process, one set for each set of properties, and the least used are closed. A worker that was
+forked makes its own."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from ottla.client.blocking import LoopThread
+from ottla.client.cluster import Cluster
+from ottla.client.config import CommonConfig
+
+T = TypeVar("T")
+MAX_CLIENTS = 8
+
+_clients: OrderedDict[tuple[object, ...], SharedClient] = OrderedDict()
+
+
+class SharedClient:
+    """A cluster on an event loop of its own."""
+
+    def __init__(self, config: CommonConfig, *, auto_create: bool = False) -> None:
+        self._thread = LoopThread("ottla-spark")
+        try:
+            self.cluster = self.run(_open(config, auto_create))
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._thread.run(coroutine)
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        return self._thread.start(coroutine)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive
+
+    def close(self) -> None:
+        if self._thread.is_alive:
+            self.run(self.cluster.close())
+            self._thread.close()
+
+
+async def _open(config: CommonConfig, auto_create: bool) -> Cluster:
+    cluster = Cluster(config)
+    if auto_create:
+        cluster.allow_auto_create()
+    try:
+        await cluster.start()
+    except BaseException:
+        await cluster.close()
+        raise
+    return cluster
+
+
+def shared_client(
+    kind: type[CommonConfig], properties: Mapping[str, str], *, auto_create: bool = False
+) -> SharedClient:
+    """The process's client with these properties."""
+    key = (os.getpid(), kind, auto_create, *sorted(properties.items()))
+    known = _clients.pop(key, None)
+    if known is None or not known.is_alive:
+        known = SharedClient(kind.of(None, properties, {}), auto_create=auto_create)
+    _clients[key] = known
+    while len(_clients) > MAX_CLIENTS:
+        oldest_key, oldest = _clients.popitem(last=False)
+        if oldest_key[0] == os.getpid():
+            oldest.close()
+    return known

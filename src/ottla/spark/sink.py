@@ -1,0 +1,371 @@
+"""`df.write.format("ottla")` and `df.writeStream.format("ottla")`.
+
+    value       string or binary; null is a tombstone       (must be there)
+    key         string or binary
+    topic       string; the option `topic` wins over it     (one of the two must be there)
+    partition   int; null: by the key, as Java's producers do; no key: anywhere
+    headers     array<struct<key: string, value: binary>>
+    timestamp   timestamp, or bigint in ms; null: now       (Spark's own sink has none)
+
+Other columns are ignored. Batches are written at least once (a task that is run again repeats its
+rows) or, with `delivery=exactly-once`, in transactions that are committed when all tasks are done.
+Streams are written exactly once: see `exactly_once`.
+
+A stream's writer is made on the driver for each batch, and again to commit it. Only the first is
+sent to executors, so that is when it prepares the batch (`__getstate__`)."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from ottla.base.errors import KafkaError, UserError
+from ottla.client.errors import InvalidConfig
+from ottla.spark import exactly_once
+from ottla.spark.decisions import Decision, Staged
+from ottla.spark.exactly_once import Run, sink_client
+from ottla.spark.fingerprint import Fingerprint
+from ottla.spark.options import SinkOptions, sink_options
+from ottla.spark.record_writer import RecordWriter
+from ottla.spark.transactions import Ended, Producer, init_producer
+
+logger = logging.getLogger(__name__)
+
+COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
+BATCH_ID = "streaming.sql.batchId"
+QUERY_ID = "sql.streaming.queryId"
+_TYPES = {
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "timestamp": ("timestamp", "timestamp_ntz", "bigint"),
+    "headers": ("array<struct<key:string,value:binary>>", "map<string,binary>"),
+}
+
+
+@dataclass(frozen=True)
+class TaskWritten(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    task: int
+    staged: Staged | None = None
+    driver: Producer | None = None
+    query: str = ""
+    is_replay: bool = False
+    """The batch was decided before."""
+    is_finished: bool = False
+    """And this task's part of it is committed."""
+
+
+def batch_writer(
+    given: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceArrowWriter:
+    _refuse_overwrite(overwrite)
+    options = sink_options(given, is_streaming=False)
+    check_columns(schema, options)
+    if options.is_exactly_once:
+        # Two writes at once must not lock each other out.
+        own = f"{options.transactional_id or 'ottla-spark'}-{uuid.uuid4().hex[:12]}"
+        options = replace(options, transactional_id=own)
+    return TopicWriter(options, schema.fieldNames())
+
+
+def stream_writer(
+    given: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    # Spark says overwrite for the complete and update modes too; a topic is only ever added to.
+    options = sink_options(given, is_streaming=True)
+    check_columns(schema, options)
+    return TopicStreamWriter(options, schema.fieldNames())
+
+
+def _refuse_overwrite(overwrite: bool) -> None:
+    if overwrite:
+        raise InvalidConfig("A topic cannot be overwritten: use mode('append').")
+
+
+def check_columns(schema: StructType, options: SinkOptions) -> None:
+    names = {each.name: each.dataType.simpleString() for each in schema.fields}
+    if "value" not in names:
+        there = ", ".join(names)
+        raise InvalidConfig(f"The rows must have a column value; they have {there}.")
+    if options.topic is None and "topic" not in names:
+        raise InvalidConfig("Say where the rows go: the option topic, or a column topic.")
+    for name, allowed in _TYPES.items():
+        if name == "topic" and options.topic is not None:
+            continue
+        if name in names and names[name] not in allowed:
+            raise InvalidConfig(
+                f"The column {name} must be {' or '.join(allowed)}, not {names[name]}."
+            )
+
+
+# -------------------------------------------------------------------------------------- executors
+
+
+class RowsToRecords:
+    """Feeds Arrow batches of rows to a writer."""
+
+    def __init__(self, options: SinkOptions, names: list[str], writer: RecordWriter) -> None:
+        self._options = options
+        self._ignores_keys = options.config().partitioner_ignore_keys
+        self._writer = writer
+        self._names = [
+            name
+            for name in COLUMNS
+            if name in names
+            and not (name == "topic" and options.topic is not None)
+            and not (name == "headers" and not options.include_headers)
+        ]
+
+    def write(self, batch: Any, fingerprint: Fingerprint | None = None) -> None:
+        rows = {name: batch.column(name) for name in self._names}
+        if fingerprint is not None:
+            fingerprint.rows += batch.num_rows
+            for name, column in rows.items():
+                fingerprint.add(name, column)
+        if self._options.topic is not None:
+            self._write(self._options.topic, rows)
+            return
+        import pyarrow.compute as pc
+
+        topics = rows.pop("topic")
+        if topics.null_count:
+            raise UserError("A row has no topic: fill the column topic, or set the option topic.")
+        for topic in pc.unique(topics):
+            chosen = pc.equal(topics, topic)
+            self._write(
+                topic.as_py(), {name: column.filter(chosen) for name, column in rows.items()}
+            )
+
+    def _write(self, topic: str, rows: Mapping[str, Any]) -> None:
+        from ottla.wire.records.columnar.columns import RecordColumns
+
+        columns = RecordColumns(
+            key=rows.get("key"),
+            value=rows["value"],
+            headers=rows.get("headers"),
+            timestamp=rows.get("timestamp"),
+            default_timestamp_ms=time.time_ns() // 1_000_000,
+        )
+        self._writer.write(topic, columns, self._partitions(topic, rows))
+
+    def _partitions(self, topic: str, rows: Mapping[str, Any]) -> Any:
+        import numpy as np
+
+        from ottla.wire.records.columnar.partition import partition_by_key
+
+        key, count = rows.get("key"), self._writer.partition_count(topic)[0]
+        if key is None or self._ignores_keys or key.null_count == len(key):
+            chosen = np.full(len(rows["value"]), -1, np.int32)
+        else:
+            chosen = partition_by_key(key, count)
+        named = rows.get("partition")
+        if named is None:
+            return chosen
+        import pyarrow.compute as pc
+
+        numbers = pc.fill_null(named, -1).to_numpy(zero_copy_only=False)
+        if len(numbers) and numbers.min() < -1:
+            raise UserError(f"A row is for partition {numbers.min()}, which cannot be.")
+        return np.where(numbers >= 0, numbers, chosen)
+
+
+def write_at_least_once(options: SinkOptions, names: list[str], iterator: Iterator[Any]) -> None:
+    client, config = sink_client(options), options.config()
+    producer = None
+    if config.is_idempotent:
+        producer = client.run(init_producer(client.cluster, None, config.transaction_timeout_ms))
+    writer = RecordWriter(client, config, producer)
+    rows = RowsToRecords(options, names, writer)
+    try:
+        for batch in iterator:
+            if batch.num_rows:
+                rows.write(batch)
+        writer.finish()
+    except BaseException:
+        writer.stop()
+        raise
+
+
+def stage(
+    options: SinkOptions,
+    names: list[str],
+    iterator: Iterator[Any],
+    task: int,
+    attempt: int,
+) -> Staged | None:
+    """Write a task's rows in a transaction that stays open; None: there were none."""
+    client, config = sink_client(options), options.config()
+    name = exactly_once.task_id(options, task, attempt)
+    fingerprint = Fingerprint()
+    writer: RecordWriter | None = None
+    producer: Producer | None = None
+    try:
+        for batch in iterator:
+            if not batch.num_rows:
+                continue
+            if writer is None:
+                begin = init_producer(client.cluster, name, config.transaction_timeout_ms)
+                producer = client.run(begin)
+                writer = RecordWriter(client, config, producer)
+                rows = RowsToRecords(options, names, writer)
+            rows.write(batch, fingerprint)
+        if writer is not None:
+            writer.finish()
+    except BaseException:
+        if writer is not None and producer is not None:
+            writer.stop()
+            _abort_quietly(options, Staged(task, producer, 0, ""))
+        raise
+    if producer is None:
+        return None
+    return Staged(task, producer, fingerprint.rows, fingerprint.text())
+
+
+def _abort_quietly(options: SinkOptions, staged: Staged) -> None:
+    try:
+        exactly_once.abort(options, [staged])
+    except KafkaError as error:
+        logger.warning("%s could not be aborted: %s", staged.producer.transactional_id, error)
+
+
+# --------------------------------------------------------------------------------------- batches
+
+
+class TopicWriter(DataSourceArrowWriter):
+    def __init__(self, options: SinkOptions, names: list[str]) -> None:
+        self._options = options
+        self._names = names
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        task, attempt, _ = _task()
+        if not self._options.is_exactly_once:
+            write_at_least_once(self._options, self._names, iterator)
+            return TaskWritten(task)
+        return TaskWritten(task, stage(self._options, self._names, iterator, task, attempt))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        staged = _staged(messages)
+        if staged:
+            client = sink_client(self._options)
+            decision = Decision("", 0, tuple(staged))
+            client.run(exactly_once.end_all(client.cluster, decision, staged))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        staged = _staged(messages)
+        if staged:
+            exactly_once.abort(self._options, staged)
+
+
+# --------------------------------------------------------------------------------------- streams
+
+
+class TopicStreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: SinkOptions, names: list[str]) -> None:
+        self._options = options
+        self._names = names
+        self._run: Run | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._options.is_exactly_once and self._run is None:
+            self._run = exactly_once.prepare(self._options)
+        return self.__dict__
+
+    # ------------------------------------------------------------------------------- executors
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        task, attempt, properties = _task()
+        if not self._options.is_exactly_once:
+            write_at_least_once(self._options, self._names, iterator)
+            return TaskWritten(task)
+        assert self._run is not None, "what was sent here was prepared"
+        batch, query = int(properties[BATCH_ID]), properties[QUERY_ID]
+        message = TaskWritten(task, None, self._run.driver, query)
+        decision = self._run.decision
+        if decision is None or decision.query != query or decision.batch < batch:
+            staged = stage(self._options, self._names, iterator, task, attempt)
+            return replace(message, staged=staged)
+        if decision.batch > batch:
+            raise exactly_once.BatchUndecidable(
+                f"Batch {batch} is to be written, and batch {decision.batch} of this query is "
+                "committed already: its checkpoint is older than its output. Start it with another "
+                "kafka.transactional.id to write again from there."
+            )
+        return self._write_again(iterator, decision, replace(message, is_replay=True), attempt)
+
+    def _write_again(
+        self, iterator: Iterator[Any], decision: Decision, message: TaskWritten, attempt: int
+    ) -> WriterCommitMessage:
+        """The batch is decided: finish this task's part of it."""
+        before = decision.of_task(message.task)
+        if before is None:
+            _drain(iterator)
+            return message
+        end = exactly_once.finish_task(self._options, before)
+        if end is Ended.AS_ASKED:
+            _drain(iterator)
+            return replace(message, is_finished=True)
+        if end is Ended.FORGOTTEN:
+            raise exactly_once.undecidable(decision.batch, before, end, "and too long ago to tell")
+        staged = stage(self._options, self._names, iterator, message.task, attempt)
+        if staged is None or staged[2:] != before[2:]:
+            if staged is not None:
+                _abort_quietly(self._options, staged)
+            now = 0 if staged is None else staged.rows
+            raise exactly_once.undecidable(
+                decision.batch, before, end, f"and the task now gives other rows ({now} of them)"
+            )
+        return replace(message, staged=staged)
+
+    # ---------------------------------------------------------------------------------- driver
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        told = [each for each in messages if isinstance(each, TaskWritten)]
+        if not told or told[0].driver is None:
+            return
+        driver, query, staged = told[0].driver, told[0].query, _staged(messages)
+        if any(each.is_replay for each in told):
+            done = {each.task for each in told if each.is_finished}
+            exactly_once.finish_replay(self._options, driver, batchId, staged, done)
+        elif staged:
+            exactly_once.commit(self._options, driver, Decision(query, batchId, tuple(staged)))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        if not self._options.is_exactly_once:
+            return
+        exactly_once.abort(self._options, _staged(messages))
+        exactly_once.abort_all(self._options)
+
+
+def _task() -> tuple[int, int, Mapping[str, str]]:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "rows are written by tasks"
+    return context.partitionId(), context.attemptNumber(), context._localProperties or {}
+
+
+def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
+    return [
+        each.staged
+        for each in messages
+        if isinstance(each, TaskWritten) and each.staged is not None
+    ]
+
+
+def _drain(iterator: Iterator[Any]) -> None:
+    for _ in iterator:
+        pass

@@ -1,0 +1,180 @@
+"""`spark.readStream.format("ottla")`: the planner of a query, one process for as long as it runs.
+
+    initialOffset   where a new query begins
+    latestOffset    where the next batch ends; `start` is what the query has finished
+    partitions      the parts of a batch, again and equally if it is run again
+    commit          what is finished
+
+With a group, what is finished is committed for it, so that every Kafka tool shows the query's lag:
+as soon as Spark asks for more, which is sooner than its own `commit`. Offsets that somebody else
+wrote for the group since (a reset) count with `resumeFrom=group`: when the query starts it goes on
+from there, not from its checkpoint. The move is part of the batch's end offset in the checkpoint,
+so a batch that is run again begins where it began; and it is taken from the group, by committing it
+as ours, only when that batch is in the checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from ottla.base.errors import KafkaError
+from ottla.base.types import TopicPartition
+from ottla.client.errors import AuthorizationFailed, ClientError
+from ottla.spark.cluster_offsets import ClusterOffsets
+from ottla.spark.offsets import Latest, Offsets, from_json, moved_in, to_json, with_moved
+from ottla.spark.options import SourceOptions
+from ottla.spark.plan import Patience, losses, ranges_between, rate_limited, split
+from ottla.spark.range_reader import DataLoss
+from ottla.spark.source import RangePartition, read_range
+
+logger = logging.getLogger(__name__)
+
+PARTITIONS_AGE_S = 1.0
+"""New partitions and topics are looked for so often."""
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._offsets = ClusterOffsets(options)
+        self._patience = Patience(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
+        self._partitions: list[TopicPartition] = []
+        self._partitions_at = float("-inf")
+        self._available_now: Offsets | None = None
+        self._latest: Offsets | None = None
+        self._committed: dict[str, Any] | None = None
+        self._may_be_moved = options.group_wins
+        """Until the group's offsets have been looked at."""
+
+    # ------------------------------------------------------------------------------- offsets
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        partitions = self._offsets.partitions()
+        start = self._offsets.offsets("startingOffsets", self._options.starting, partitions)
+        if self._may_be_moved:
+            committed = self._offsets.committed(partitions)
+            start |= {tp: offset for tp, (offset, _) in committed.items() if tp in start}
+            self._may_be_moved = False
+        return to_json(start)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        begin = from_json(start)
+        moved = self._moved(begin)
+        if not moved:
+            self._finished(start)
+        latest = self._latest_offsets()
+        end = latest
+        if self._available_now is not None:
+            end = {tp: min(offset, latest.get(tp, offset))
+                   for tp, offset in self._available_now.items()}  # fmt: skip
+        self._latest = latest
+        origin = begin | {tp: offset for tp, offset in moved.items() if tp in end}
+        if not isinstance(limit, ReadAllAvailable):
+            now_ms = time.time_ns() // 1_000_000
+            if self._available_now is None and not self._patience.is_enough(origin, end, now_ms):
+                end = origin
+            elif self._options.max_offsets_per_trigger is not None:
+                end = rate_limited(origin, end, self._options.max_offsets_per_trigger)
+        if not moved and end == begin:
+            return start
+        return with_moved(end, moved)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._partitions_at = float("-inf")
+        self._available_now = self._latest_offsets()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return None if self._latest is None else to_json(self._latest)
+
+    def _latest_offsets(self) -> Offsets:
+        now = time.monotonic()
+        if now - self._partitions_at > PARTITIONS_AGE_S:
+            self._partitions = self._offsets.partitions()
+            self._partitions_at = now
+        return self._offsets.offsets("latest", Latest(), self._partitions)
+
+    # -------------------------------------------------------------------------------- batches
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        begin, until, moved = from_json(start), from_json(end), moved_in(end)
+        if moved and moved_in(start) != moved:
+            self._commit(moved)
+            begin |= moved
+        lost = losses(begin, until)
+        if lost:
+            sentence = f"Records that the query has not read are gone: {'; '.join(lost)}."
+            if self._options.fail_on_data_loss:
+                raise DataLoss(f"{sentence} failOnDataLoss=false would go on with what is left.")
+            logger.warning("%s", sentence)
+        ranges = split(
+            ranges_between(begin, until),
+            self._options.min_partitions,
+            self._options.max_records_per_partition,
+        )
+        return [RangePartition(each) for each in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_range(self._options, self._schema, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._finished(end)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # To executors: only what `read` needs.
+        return {"_options": self._options, "_schema": self._schema}
+
+    # ------------------------------------------------------------------------------ the group
+
+    def _moved(self, begin: Offsets) -> Offsets:
+        """Where the group was moved to while the query was not running."""
+        if not self._may_be_moved:
+            return {}
+        self._may_be_moved = False
+        committed = self._offsets.committed(begin)
+        return {
+            tp: offset
+            for tp, (offset, is_ours) in committed.items()
+            if not is_ours and offset != begin.get(tp)
+        }
+
+    def _finished(self, offsets: dict[str, Any]) -> None:
+        if self._options.group_id is None or offsets == self._committed:
+            return
+        if self._commit(from_json(offsets)):
+            self._committed = offsets
+
+    def _commit(self, offsets: Offsets) -> bool:
+        """False: it failed for the moment, and the next commit has it too."""
+        try:
+            self._offsets.commit(offsets)
+        except AuthorizationFailed:
+            raise
+        except KafkaError as error:
+            if not error.retriable:
+                raise ClientError(
+                    f"offsets of group {self._options.group_id} could not be committed: {error}",
+                    code=error.code,
+                ) from error
+            logger.warning("offsets of group %s: %s", self._options.group_id, error)
+            return False
+        return True

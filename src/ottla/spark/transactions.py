@@ -1,0 +1,140 @@
+"""Transactions by hand: one is begun on an executor and ended on the driver.
+
+A client that owns its transaction from beginning to end hides its producer id and epoch; here they
+travel. Requests are kept to versions from before brokers began transactions by themselves and
+changed the epoch with each end (KIP-890): the pair stays good from beginning to end, on every
+broker since Kafka 2.5, and the end can be asked for again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.cluster import LOST_COORDINATOR, Cluster, CoordinatorType
+from ottla.client.consumer.offsets import by_topic
+from ottla.client.errors import error_for
+from ottla.wire.api import Api
+
+MAX_INIT_VERSION = 5
+MAX_ADD_VERSION = 3
+MAX_END_VERSION = 4
+MAX_PRODUCE_VERSION = 11
+"""The last ones in which a transaction is begun by AddPartitionsToTxn alone."""
+
+_TAKEN_OVER = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+
+
+class Producer(NamedTuple):
+    """Who writes to a transaction."""
+
+    transactional_id: str | None
+    producer_id: int
+    producer_epoch: int
+
+
+class Ended(Enum):
+    AS_ASKED = "as asked"
+    """Now, or before."""
+    LOST = "lost"
+    """It timed out, or another producer of that name aborted it: its records are void."""
+    FORGOTTEN = "forgotten"
+    """The broker knows nothing of it any more: it may have ended either way."""
+
+
+async def init_producer(
+    cluster: Cluster, transactional_id: str | None, timeout_ms: int
+) -> Producer:
+    """A new producer. With a name: whoever had it before is locked out, and what was open under it
+    is aborted; a commit that was under way is waited for."""
+    body = {
+        "transactional_id": transactional_id,
+        "transaction_timeout_ms": timeout_ms,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
+
+    async def attempt() -> Producer:
+        if transactional_id is None:
+            answer = await cluster.call(Api.INIT_PRODUCER_ID, body, max_version=MAX_INIT_VERSION)
+        else:
+            answer = await _call(
+                cluster, transactional_id, Api.INIT_PRODUCER_ID, body, MAX_INIT_VERSION
+            )
+        _raise(cluster, transactional_id, answer.error_code)
+        return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    return await cluster.retrying(attempt, what=f"becoming producer {transactional_id or ''}")
+
+
+async def add_partitions(
+    cluster: Cluster, producer: Producer, partitions: Iterable[TopicPartition]
+) -> None:
+    """Before the first record goes to a partition."""
+    topics = [{"name": topic, "partitions": numbers} for topic, numbers in by_topic(partitions)]
+    body = {
+        "v3_and_below_transactional_id": producer.transactional_id,
+        "v3_and_below_producer_id": producer.producer_id,
+        "v3_and_below_producer_epoch": producer.producer_epoch,
+        "v3_and_below_topics": topics,
+    }
+
+    async def attempt() -> None:
+        assert producer.transactional_id is not None
+        answer = await _call(
+            cluster, producer.transactional_id, Api.ADD_PARTITIONS_TO_TXN, body, MAX_ADD_VERSION
+        )
+        for topic in answer.results_by_topic_v3_and_below:
+            for told in topic.results_by_partition:
+                code = told.partition_error_code
+                if code != ErrorCode.OPERATION_NOT_ATTEMPTED:
+                    _raise(cluster, producer.transactional_id, code, topic.name)
+
+    await cluster.retrying(attempt, what="adding partitions to a transaction")
+
+
+async def end_transaction(cluster: Cluster, producer: Producer, *, commit: bool) -> Ended:
+    body = {
+        "transactional_id": producer.transactional_id,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "committed": commit,
+    }
+
+    async def attempt() -> Ended:
+        assert producer.transactional_id is not None
+        answer = await _call(cluster, producer.transactional_id, Api.END_TXN, body, MAX_END_VERSION)
+        if answer.error_code in _TAKEN_OVER:
+            return Ended.LOST
+        if answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            return Ended.FORGOTTEN
+        _raise(cluster, producer.transactional_id, answer.error_code)
+        return Ended.AS_ASKED
+
+    return await cluster.retrying(attempt, what=f"ending {producer.transactional_id}")
+
+
+async def _call(
+    cluster: Cluster, transactional_id: str, api: Api, body: dict[str, Any], max_version: int
+) -> Any:
+    return await cluster.call_coordinator(
+        CoordinatorType.TRANSACTION, transactional_id, api, body, max_version=max_version
+    )
+
+
+def _raise(
+    cluster: Cluster, transactional_id: str | None, code: int, topic: str | None = None
+) -> None:
+    if not code:
+        return
+    if code in LOST_COORDINATOR and transactional_id is not None:
+        cluster.forget_coordinator(CoordinatorType.TRANSACTION, transactional_id)
+    raise error_for(code, topic=topic)
