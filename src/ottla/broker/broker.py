@@ -128,7 +128,7 @@ class Broker:
         self.node_id = self.config.node_id
         await self._open_store(f"{home.path}/{METADATA_DIRECTORY}")
         self._follower = ImageFollower(self.store, self.image, self._on_delta)
-        self.controller = Controller(self, self._follower, alone=self.cluster is None)
+        self.controller = Controller(self, self._follower, cluster=self.cluster)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         known = None if owner is None else owner.cluster_id
         self.cluster_id = await ensure_cluster_id(self, known)

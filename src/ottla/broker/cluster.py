@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.base.cluster import BrokerRegistration
@@ -23,6 +23,7 @@ from ottla.broker.forwarding import Forwarding
 from ottla.broker.leases import LeaseKeeper, LeaseStore
 from ottla.broker.registration import register
 from ottla.broker.replication import Replication
+from ottla.core.controller.create_topics import NewTopic, TopicDecision
 from ottla.metadata import tree
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class Cluster:
     def leads_freely(self) -> bool:
         """Whether a leader here may act on its own word."""
         return self._lease.is_held and not self._is_draining
+
+    async def ask_to_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
+        return await self.forwarding.create_topics(requested)
 
     # ------------------------------------------------------------------------- joining, leaving
 

@@ -80,6 +80,16 @@ class ControlledBroker(Protocol):
     def store(self) -> MetadataStore: ...
 
 
+class ControllerOfCluster(Protocol):
+    """Which broker of a cluster decides."""
+
+    @property
+    def is_controller(self) -> bool: ...
+
+    async def ask_to_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
+        """Have the controller create topics. Raises KafkaError."""
+
+
 class Controller:
     def __init__(
         self,
@@ -88,14 +98,14 @@ class Controller:
         *,
         new_id: Callable[[], bytes] = new_uuid,
         draw: Callable[[int], int] = random.randrange,
-        alone: bool = True,
+        cluster: ControllerOfCluster | None = None,
     ) -> None:
-        """`alone`: no other broker can ever be in this cluster (the store is embedded)."""
+        """Without a `cluster` no other broker can ever be there (the store is embedded)."""
         self._broker = broker
         self._follower = follower
         self._new_id = new_id
         self._draw = draw
-        self._alone = alone
+        self._cluster = cluster
         self._lock = asyncio.Lock()
         self._begun = asyncio.Event()
         self._running: set[asyncio.Task[object]] = set()
@@ -127,10 +137,12 @@ class Controller:
     async def auto_create_topics(self, names: Iterable[str]) -> list[TopicDecision]:
         """Topics with the broker's defaults; internal ones with theirs."""
         config = self._broker.config
-        most_replicas = 1 if self._alone else None
+        most_replicas = 1 if self._cluster is None else None
         requested = [
             internal_topic(name, config, most_replicas) or NewTopic(name) for name in names
         ]
+        if self._cluster is not None and not self._cluster.is_controller:
+            return await self._cluster.ask_to_create_topics(requested)
         return await self.create_topics(requested)
 
     async def delete_topics(
@@ -189,7 +201,7 @@ class Controller:
             await self.commit([op], [check])
             return range(first, first + count)
 
-        return await self._serialised(change)
+        return await self._serialised(change, by_anyone=True)
 
     # ---------------------------------------------------------------------------- committing
 
@@ -250,12 +262,21 @@ class Controller:
     def _inputs(self) -> Inputs:
         return Inputs(self._broker.config, self._new_id, self._draw)
 
-    async def _serialised(self, change: Callable[[], Awaitable[T]], timeout_ms: int = 0) -> T:
-        """Run one change; it goes on when the caller gives up waiting (invariant 1)."""
+    async def _serialised(
+        self,
+        change: Callable[[], Awaitable[T]],
+        timeout_ms: int = 0,
+        *,
+        by_anyone: bool = False,
+    ) -> T:
+        """Run one change; it goes on when the caller gives up waiting (invariant 1). Only the
+        controller decides, but for what brokers take for themselves."""
 
         async def locked() -> T:
             await self._begun.wait()
             async with self._lock:
+                if not by_anyone and self._cluster is not None and not self._cluster.is_controller:
+                    raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the controller.")
                 return await change()
 
         task = asyncio.create_task(locked(), name="controller-change")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, Handler, RequestContext, Response
+from ottla.core.controller.create_topics import NewTopic, TopicDecision
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
 from ottla.wire.compile import Message
@@ -23,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 FORWARDED = frozenset({19, 20, 33, 37, 44})
 """CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, IncrementalAlterConfigs."""
+CREATE_TOPICS = 19
+CREATE_TOPICS_VERSION = 7
+CREATION_TIMEOUT_MS = 10_000
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 40.0
 
@@ -46,6 +51,25 @@ class Forwarding:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from None
         body: Body = as_dict(answer)
         return body
+
+    async def create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
+        """Topics that this broker needs. Raises KafkaError."""
+        topics = [
+            {
+                "name": topic.name,
+                "num_partitions": topic.num_partitions,
+                "replication_factor": topic.replication_factor,
+                "assignments": [],
+                "configs": [{"name": name, "value": value} for name, value in topic.configs],
+            }
+            for topic in requested
+        ]
+        body = {"topics": topics, "timeout_ms": CREATION_TIMEOUT_MS, "validate_only": False}
+        answer = await self.forward(CREATE_TOPICS, CREATE_TOPICS_VERSION, body)
+        return [
+            TopicDecision(told["name"], error=_error(told["error_code"], told["error_message"]))
+            for told in answer["topics"]
+        ]
 
     async def _to_controller(self) -> Connection:
         controller = self._broker.image.controller_id
@@ -94,6 +118,10 @@ async def _forward_or_refuse(
         response = handle(broker, context, request)
         return response if response is None or isinstance(response, dict) else await response
     return answer
+
+
+def _error(code: int, message: str | None) -> KafkaError | None:
+    return KafkaError(ErrorCode(code), message or "") if code else None
 
 
 def as_dict(message: Any) -> Any:

@@ -67,7 +67,8 @@ class Mirror:
                 self._forget(path)
         finally:
             self._loading = False
-        self._tell()
+        if not self._outstanding:  # else the last of the reads under way tells
+            self._tell()
 
     async def _read_below(self, paths: list[str], found: set[str]) -> None:
         """Breadth first, with a bounded number of reads under way."""
