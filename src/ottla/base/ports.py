@@ -76,6 +76,10 @@ class FileSystem(Protocol):
 
     def read_bytes(self, path: str) -> bytes: ...
 
+    def boot_id(self) -> str:
+        """Another one whenever writes that were not synced may have been lost, as when the machine
+        went down; the same when only the process ended. Empty if that is not known."""
+
 
 def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
     """Replace a small file so that after any crash it holds the old contents or the new."""

@@ -141,6 +141,7 @@ class Broker:
             # What recovery has cut must not be looked for again behind what is appended next.
             await self.logs.write_checkpoints()
         await self._serve(await self._adopt())
+        self.logs.settle()
         self.logs.set_strays_aside()
         self.housekeeping.start()
         self.group_coordinator.start()
@@ -178,7 +179,7 @@ class Broker:
         await server.start()
         self._server = server
         if self.cluster is not None:
-            await self.cluster.join(self._endpoints(), clean_shutdown=self.logs.was_clean)
+            await self.cluster.join(self._endpoints(), clean_shutdown=self.logs.lost_nothing)
             self.controller.begin()
             return
         await join_cluster(

@@ -21,6 +21,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.cluster_controller import ClusterController
 from ottla.broker.forwarding import Forwarding
 from ottla.broker.leases import LeaseKeeper, LeaseStore
+from ottla.broker.peers import Peers
 from ottla.broker.registration import register
 from ottla.broker.replication import Replication
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
@@ -43,8 +44,10 @@ class Cluster:
         lease_ms = broker.config.broker_lease_ms
         self._lease = LeaseKeeper(leases, broker.clock, broker.node_id, lease_ms)
         self.replication = Replication(broker)
-        self.controller = ClusterController(broker, lease_ms)
+        self.controller = ClusterController(broker, lease_ms, lambda: self._lease.is_held)
+        self._lease.on_regained = self.controller.count_anew
         self.forwarding = Forwarding(broker)
+        self.peers = Peers(broker)
         self._endpoints: Mapping[str, tuple[str, int]] = {}
         self._is_draining = False
         self._checkpoints: asyncio.Task[None] | None = None
@@ -156,6 +159,7 @@ class Cluster:
         except KafkaError as error:
             logger.info("the lease was not given back: %s", error.message)
         self.forwarding.close()
+        self.peers.close()
 
     async def _drain(self) -> None:
         broker = self._broker

@@ -70,8 +70,9 @@ class ClusterBroker(Protocol):
 
 
 class ClusterController:
-    def __init__(self, broker: ClusterBroker, lease_ms: int) -> None:
+    def __init__(self, broker: ClusterBroker, lease_ms: int, has_lease: Callable[[], bool]) -> None:
         self._broker = broker
+        self._has_lease = has_lease
         self._leases = LeaseWatch(lease_ms / 1000)
         self._epoch: int | None = None
         """While this broker is controller: its controller epoch."""
@@ -89,6 +90,15 @@ class ClusterController:
     def expired_leases(self) -> dict[int, int]:
         """Brokers whose lease is certainly over -> the version of its node."""
         return self._leases.expired(self._broker.clock.monotonic())
+
+    def count_anew(self) -> None:
+        """This broker was cut off from the store, and is no more."""
+        self._leases.begin_anew(self._broker.clock.monotonic())
+        self._something.set()
+
+    def _dead(self) -> dict[int, int]:
+        """As `expired_leases`, but whoever is cut off itself judges nobody."""
+        return self.expired_leases() if self._has_lease() else {}
 
     def start(self) -> None:
         """Call when the broker is registered and its image shows it."""
@@ -144,7 +154,7 @@ class ClusterController:
 
     async def _once(self) -> None:
         image, node_id = self._broker.image, self._broker.node_id
-        expired = self.expired_leases()
+        expired = self._dead()
         if image.controller_id == NO_CONTROLLER or (
             image.controller_id in expired and image.controller_id != node_id
         ):
@@ -229,7 +239,7 @@ class ClusterController:
         return Brokers(image.brokers, leasing, alive, frozenset(image.draining))
 
     async def _elect_leaders(self) -> None:
-        expired = self.expired_leases()
+        expired = self._dead()
         brokers = self._brokers(expired)
         topics = list(self._broker.image.topics.values())
         changes = decide_leaders(topics, brokers, self._allows_unclean)
@@ -254,7 +264,7 @@ class ClusterController:
         self._balance_at = None
         if not self._broker.config.auto_leader_rebalance_enable:
             return
-        expired = self._leases.expired(now)
+        expired = self._dead()
         brokers = self._brokers(expired)
         changes = [
             LeadershipChange(topic, index, better)

@@ -13,6 +13,7 @@ it is tried again."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -21,6 +22,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import Clock
 from ottla.broker.partition import Partition
 from ottla.storage.flush import FlushJob, SyncFailed
+from ottla.storage.log_dirs import doubt_log
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -107,6 +109,8 @@ class Flusher:
         if isinstance(error, SyncFailed):
             what += "; restart the broker when the disk is well"
             partition.offline_reason = what
+            with contextlib.suppress(OSError):
+                doubt_log(partition.log)
         else:
             asyncio.get_running_loop().call_later(RETRY_S, self.request, partition)
         logger.error("%s", what)

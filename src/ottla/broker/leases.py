@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from ottla.base.errors import KafkaError
@@ -33,7 +34,8 @@ class LeaseKeeper:
         self._lease = Lease(duration_ms / 1000)
         self._renewals = 0
         self._task: asyncio.Task[None] | None = None
-        self._was_held = False
+        self.on_regained: Callable[[], None] = _nothing
+        """Called when the lease is held again after it was not."""
 
     @property
     def is_held(self) -> bool:
@@ -68,4 +70,11 @@ class LeaseKeeper:
         sent_at = self._clock.monotonic()
         self._renewals += 1
         await self._store.put(self._path, tree.encode({"renewal": self._renewals}))
+        was_held = self.is_held
         self._lease.renewed(sent_at)
+        if not was_held and self.is_held:
+            self.on_regained()
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

@@ -54,6 +54,7 @@ class Logs:
         self._in_directory: Counter[str] = Counter()
         self.high_watermark: Callable[[TopicPartition], int | None] | None = None
         """Of a partition; set in a cluster, where checkpoints keep it."""
+        self._is_settled = False
 
     # ----------------------------------------------------------------------------------- start
 
@@ -74,6 +75,18 @@ class Logs:
     @property
     def was_clean(self) -> bool:
         return all(directory.was_clean for directory in self.directories)
+
+    @property
+    def lost_nothing(self) -> bool:
+        """Whether everything is there that the last run wrote, be it synced or not."""
+        return all(directory.lost_nothing for directory in self.directories)
+
+    def settle(self) -> None:
+        """The cluster knows of this run, and of what the one before may have lost. Only now may the
+        directories say that nothing was lost since."""
+        for directory in self.directories:
+            directory.note_boot()
+        self._is_settled = True
 
     @property
     def found(self) -> list[FoundLog]:
@@ -211,7 +224,8 @@ class Logs:
 
     def close(self, offline: Container[tuple[str, int]] = ()) -> None:
         """Leave every log so that the next start has nothing to check. One that is offline or
-        cannot be closed leaves its directory unclean, and is checked from its recovery point."""
+        cannot be closed leaves its directory unclean, and is checked from its recovery point; so
+        does a run that ends before it has settled, if the one before it was unclean."""
         for directory in self.directories:
             logs = [
                 log
@@ -232,7 +246,8 @@ class Logs:
             log.synced()
         self.fs.sync_below(directory.path)
         directory.write_checkpoints(*checkpoint_offsets(logs))
-        if len(written) == len(logs):
+        is_known = self._is_settled or directory.was_clean
+        if len(written) == len(logs) and is_known:
             directory.end()
 
 

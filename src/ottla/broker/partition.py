@@ -57,6 +57,7 @@ class Partition:
         "offline_reason",
         "replica_waiters",
         "undecided",
+        "verifying",
         "waits_for_sync",
         "waiters",
     )
@@ -83,6 +84,9 @@ class Partition:
         self.undecided: deque[tuple[int, int]] = deque()
         """(first offset, offset of the marker) of transactions whose markers are not below the
         high watermark: that they are over may yet be lost. In the order of the markers."""
+        self.verifying: dict[int, object] = {}
+        """Producers whose transaction another broker is being asked about (transaction_admission);
+        a marker of theirs makes its answer worthless."""
         self.appended_bytes = 0
         self._unconfirmed_bytes = 0
         self._confirmations: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -114,6 +118,7 @@ class Partition:
         self, marker: ReadableBuffer, header: BatchHeader, now_ms: int
     ) -> AppendResult:
         first_offset = self.log.producers.txn_first_offset(header.producer_id)
+        self.verifying.pop(header.producer_id, None)
         result = self.log.append(marker, header, self.leader_epoch, now_ms)
         self.appended_bytes += header.size
         if not self.confirms_at_once:
@@ -228,6 +233,7 @@ class Partition:
         self.leadership = None
         self.leader_epoch = leader_epoch
         self.confirms_at_once = False
+        self.verifying.clear()
         self.refuse_confirmations(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.wake_waiters()
 

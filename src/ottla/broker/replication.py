@@ -209,8 +209,8 @@ class Replication:
             Check(tree.registration_path(me), leadership.incarnation),
             Check(path, leadership.partition_epoch),
         ]
-        for joining in sorted(isr.keys() - leadership.isr.keys()):
-            checks.append(Check(tree.registration_path(joining), isr[joining]))
+        for joining, incarnation in sorted(isr.items() - leadership.isr.items()):
+            checks.append(Check(tree.registration_path(joining), incarnation))
             checks.append(Check(tree.live_path(joining), 0))
         order = [replica for replica in before.replicas if replica in isr]
         new = before._replace(

@@ -12,25 +12,32 @@ would hang for ever. What the client's version of a request says about it:
 A producer that has written to the partition in the same epoch, and whose transaction is still open
 there, needs no look: the marker that ends it comes through the partition too.
 
-`check` looks and does not wait; between it and the append nothing else may happen. The coordinator
-is this broker's own. Where it is another one's, the answer takes time, and the partition would have
-to note that no marker came meanwhile (Kafka's verification guard)."""
+`check` looks and does not wait; between it and the append nothing else may happen. Where the
+coordinator is another broker, it is asked by AddPartitionsToTxn. That takes time, and a marker that
+comes meanwhile makes the answer worthless: the partition keeps a guard per producer that is being
+asked about, and a marker takes it away."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ottla.base.cluster import NO_LEADER
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.core.coordinator import Body, Producer
 from ottla.core.txn.events import AddPartitionsRequested
 from ottla.core.txn.machine import EPOCH_BUMP_VERSION
+from ottla.net.errors import ClientError
+from ottla.wire.api import Api
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+
+FIRST_BATCHED = 4
+"""The first version of AddPartitionsToTxn that is for brokers."""
 
 
 class Operation(Enum):
@@ -63,7 +70,7 @@ _NOT_VERIFIED = frozenset({
 class Admission:
     """One request's partitions."""
 
-    __slots__ = ("_broker", "_id", "_keys", "_operation", "_producer")
+    __slots__ = ("_broker", "_guards", "_id", "_keys", "_operation", "_producer")
 
     def __init__(
         self,
@@ -78,6 +85,8 @@ class Admission:
         self._producer = producer
         self._keys = keys
         self._operation = operation
+        self._guards: dict[TopicPartition, object] = {}
+        """Of partitions that a coordinator elsewhere has admitted."""
 
     def check(self) -> dict[TopicPartition, ErrorCode]:
         """Those that may not be written to now, and why, in the coordinator's words."""
@@ -89,6 +98,10 @@ class Admission:
             partition = self._broker.partitions.get(key)
             if partition is None or partition.log.producers.is_open(producer_id, epoch):
                 continue  # the append says what is wrong, if anything is
+            if key in self._guards:
+                if partition.verifying.get(producer_id) is not self._guards[key]:
+                    refused[key] = ErrorCode.CONCURRENT_TRANSACTIONS
+                continue
             code = self._broker.transaction_coordinator.verify(self._id, self._producer, key)
             if code != ErrorCode.NONE:
                 refused[key] = code
@@ -101,7 +114,10 @@ class Admission:
         return is_adding or config.transaction_partition_verification_enable
 
     def can_add(self, refused: dict[TopicPartition, ErrorCode]) -> bool:
-        """Whether partitions are missing that the coordinator can be asked to add."""
+        """Whether partitions are missing that the coordinator can be asked to add, or whether
+        there is a coordinator elsewhere to be asked."""
+        if self._coordinator_elsewhere() is not None:
+            return True
         return self._operation is Operation.ADD_PARTITION and any(
             code == ErrorCode.TRANSACTION_ABORTABLE for code in refused.values()
         )
@@ -109,7 +125,10 @@ class Admission:
     async def add(
         self, refused: dict[TopicPartition, ErrorCode]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Have them added. Returns those that may not be written to all the same."""
+        """Have them added, or verified. Returns those that may not be written to all the same."""
+        coordinator = self._coordinator_elsewhere()
+        if coordinator is not None:
+            return await self._ask(coordinator, refused)
         token = _Answer()
         self._broker.transaction_coordinator.submit(
             AddPartitionsRequested(
@@ -124,6 +143,62 @@ class Admission:
         if code != ErrorCode.NONE:
             return dict.fromkeys(refused, code)
         return self.check()
+
+    # ------------------------------------------------------------------- a coordinator elsewhere
+
+    def _coordinator_elsewhere(self) -> int | None:
+        """The broker that coordinates the transaction, if it is not this one."""
+        coordinator = self._broker.transaction_coordinator
+        index, topic = coordinator.partition_for(self._id), coordinator.topic
+        if self._broker.cluster is None or index is None or topic is None:
+            return None
+        leader = topic.partitions[index].leader
+        return None if leader in (NO_LEADER, self._broker.node_id) else leader
+
+    async def _ask(
+        self, coordinator: int, asked: dict[TopicPartition, ErrorCode]
+    ) -> dict[TopicPartition, ErrorCode]:
+        cluster, producer_id = self._broker.cluster, self._producer.id
+        assert cluster is not None
+        for key in asked:
+            partition = self._broker.partitions[key]
+            # Another request of the same producer may be asking: a marker concerns both.
+            self._guards[key] = partition.verifying.setdefault(producer_id, object())
+        try:
+            answer = await cluster.peers.request(
+                coordinator,
+                Api.ADD_PARTITIONS_TO_TXN,
+                self._question(asked),
+                min_version=FIRST_BATCHED,
+            )
+        except ClientError:
+            self._guards.clear()
+            return dict.fromkeys(asked, ErrorCode.NETWORK_EXCEPTION)
+        codes = _codes(answer)
+        refused = {
+            key: codes.get(key, ErrorCode.UNKNOWN_SERVER_ERROR)
+            for key in asked
+            if codes.get(key) != ErrorCode.NONE
+        }
+        refused = {**self.check(), **refused}
+        for key, guard in self._guards.items():
+            found = self._broker.partitions.get(key)
+            if found is not None and found.verifying.get(producer_id) is guard:
+                del found.verifying[producer_id]
+        return refused
+
+    def _question(self, asked: Iterable[TopicPartition]) -> dict[str, Any]:
+        topics: dict[str, list[int]] = {}
+        for key in asked:
+            topics.setdefault(key.topic, []).append(key.partition)
+        transaction = {
+            "transactional_id": self._id,
+            "producer_id": self._producer.id,
+            "producer_epoch": self._producer.epoch,
+            "verify_only": self._operation is not Operation.ADD_PARTITION,
+            "topics": [{"name": name, "partitions": indexes} for name, indexes in topics.items()],
+        }
+        return {"transactions": [transaction]}
 
     # ---------------------------------------------------------------------------------- answers
 
@@ -155,6 +230,17 @@ class Admission:
         if code == ErrorCode.TRANSACTION_ABORTABLE and self._operation is Operation.DEFAULT_ERROR:
             code = ErrorCode.INVALID_TXN_STATE
         return KafkaError(code, "The partition is not part of the transaction.")
+
+
+def _codes(answer: Any) -> dict[TopicPartition, ErrorCode]:
+    if answer.error_code:
+        return {}
+    return {
+        TopicPartition(topic.name, each.partition_index): ErrorCode(each.partition_error_code)
+        for transaction in answer.results_by_transaction
+        for topic in transaction.topic_results
+        for each in topic.results_by_partition
+    }
 
 
 class _Answer:

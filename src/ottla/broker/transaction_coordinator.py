@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
+from ottla.broker.cluster_markers import ClusterMarkers
 from ottla.broker.coordinator_runtime import (
     CoordinatorRuntime,
     RuntimePorts,
@@ -31,7 +32,7 @@ from ottla.broker.coordinator_runtime import (
 )
 from ottla.broker.partition import Partition
 from ottla.broker.timers import Timers
-from ottla.broker.transaction_markers import LocalMarkers, Marker, Markers
+from ottla.broker.transaction_markers import Marker, Markers
 from ottla.core.coordinator import Body, Event, Producer, Token
 from ottla.core.group.hashing import partition_for
 from ottla.core.txn import machine
@@ -61,7 +62,7 @@ class TransactionCoordinator:
     def __init__(self, broker: Broker, markers: Markers | None = None) -> None:
         self._broker = broker
         config = broker.config
-        self._markers = markers or LocalMarkers(broker)
+        self._markers = markers or ClusterMarkers(broker)
         self._timers = Timers(broker.clock)
         ports = RuntimePorts(
             broker.clock, self._timers, broker.flusher, broker.run_blocking, broker.spawn

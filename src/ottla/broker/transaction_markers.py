@@ -1,8 +1,8 @@
 """Markers: the control batches by which a transaction ends in each of its partitions.
 
 `Markers` is the port that the transaction coordinator writes them through, `LocalMarkers` the one
-for partitions that this broker leads. Partitions led by others would be told by WriteTxnMarkers,
-whose handler ends here too.
+for partitions that this broker leads. Leaders elsewhere are told by WriteTxnMarkers
+(cluster_markers.py), whose handler ends here too.
 
 A marker for a partition of the offsets topic goes through the group coordinator, whose pending
 offsets it decides."""

@@ -36,6 +36,10 @@ def _is_cached(fd: int, position: int, length: int) -> bool:
     return all(os.preadv(fd, [byte], probe, _NOWAIT or 0) == 1 for probe in probes)
 
 
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+"""Linux makes a new one at each start."""
+
+
 class OsFile:
     __slots__ = ("_closing", "_fd", "_fs", "_nowait", "_used", "_users", "path")
 
@@ -258,3 +262,9 @@ class OsFileSystem:
     def read_bytes(self, path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
+
+    def boot_id(self) -> str:
+        try:
+            return self.read_bytes(BOOT_ID).decode("ascii").strip()
+        except (OSError, ValueError):
+            return ""

@@ -10,8 +10,10 @@
     log-start-offset-checkpoint        where each log begins, if not at its first segment
     replication-offset-checkpoint      each log's high watermark, in a cluster
     cleaner-offset-checkpoint          how far each log is compacted
+    .ottla_boot                        in which boot of the machine it was written to last
 
-All in Apache Kafka's names and formats: a directory that one wrote opens in the other."""
+All but the last in Apache Kafka's names and formats: a directory that one wrote opens in the
+other."""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ottla.base.errors import UserError
-from ottla.base.ports import FileSystem, write_atomically
+from ottla.base.ports import FileSystem, write_atomically, write_unsynced
 from ottla.base.types import TopicPartition, format_uuid, new_uuid, parse_uuid
 from ottla.storage import checkpoint
 from ottla.storage.checkpoint import (
@@ -33,6 +35,7 @@ from ottla.storage.log import Log
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+BOOT = ".ottla_boot"
 PARTITION_METADATA = "partition.metadata"
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
@@ -60,6 +63,9 @@ class LogDirectory:
         self.path = path.rstrip("/")
         self.was_clean = False
         """Whether the last shutdown was clean."""
+        self.lost_nothing = False
+        """Whether all that the last run wrote is there: its shutdown was clean, or only its process
+        ended, and what it wrote was in the hands of the kernel."""
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -124,6 +130,7 @@ class LogDirectory:
         if self.was_clean:
             self.fs.remove(marker)
             self.fs.sync_directory(self.path)
+        self.lost_nothing = self.was_clean or self._is_same_boot()
         problems = []
         for name in (RECOVERY_POINTS, LOG_START_OFFSETS):
             try:
@@ -131,6 +138,7 @@ class LogDirectory:
             except MalformedCheckpoint as error:
                 problems.append(f"{error}; every log of {self.path} is checked from its start")
                 self.was_clean, offsets = False, {}
+                self.lost_nothing = False
             if name == RECOVERY_POINTS:
                 self.recovery_points = offsets
             else:
@@ -141,6 +149,18 @@ class LogDirectory:
         except MalformedCheckpoint as error:
             problems.append(f"{error}; high watermarks are learned again")
         return problems
+
+    def _is_same_boot(self) -> bool:
+        try:
+            known = self.fs.read_bytes(f"{self.path}/{BOOT}").decode("utf-8", "replace")
+        except OSError:
+            return False
+        return known != "" and known == self.fs.boot_id()
+
+    def note_boot(self) -> None:
+        """From here on nothing is lost when only the process ends. Not synced: where the machine
+        goes down, it is another boot anyway."""
+        write_unsynced(self.fs, f"{self.path}/{BOOT}", self.fs.boot_id().encode())
 
     def end(self) -> None:
         """Every log is closed and on disk."""
@@ -233,3 +253,9 @@ def checkpoint_offsets(
         if log.log_start_offset > log.segments[0].base_offset:
             starts[log.partition] = log.log_start_offset
     return recovery_points, starts
+
+
+def doubt_log(log: Log) -> None:
+    """A sync of it failed: the kernel may have dropped what it could not write, so that nobody can
+    say any more that only a machine that goes down loses something."""
+    log.fs.remove(f"{log.directory.rpartition('/')[0]}/{BOOT}")

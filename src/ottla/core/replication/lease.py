@@ -4,7 +4,9 @@ A broker commits a write to the store every third of a lease, and holds its leas
 it *sent* that write plus the lease, on its own monotonic clock. It is replaced only a lease and a
 quarter after the one who replaces it *observed* the last renewal, on that one's own clock. So, with
 clocks that drift by less than a tenth, nobody is replaced who still believes in its lease. All
-brokers watch all leases, so that whoever becomes controller need not begin to count then.
+brokers watch all leases, so that whoever becomes controller need not begin to count then. An
+observer that is cut off from the store sees no renewals: it judges nobody while it has no lease of
+its own, and counts anew from when it has one again.
 
 A broker without a lease is degraded, not down: see `broker/leases.py`."""
 
@@ -61,6 +63,12 @@ class LeaseWatch:
     def released(self, broker: int, version: int) -> None:
         """It was given up: nobody need wait."""
         self._observed[broker] = Observed(float("-inf"), version)
+
+    def begin_anew(self, now: float) -> None:
+        """The observer was cut off itself: what it did not see in that time says nothing."""
+        for broker, (at, version) in self._observed.items():
+            if at > float("-inf"):
+                self._observed[broker] = Observed(max(at, now), version)
 
     def expired(self, now: float) -> dict[int, int]:
         """The brokers whose lease is certainly over, with the version of its node."""

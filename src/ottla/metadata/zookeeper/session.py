@@ -2,9 +2,12 @@
 
     connecting  no connection; members are tried one after another
     connected   requests go out at once, in order; replies come in the same order
-    lost        the ensemble said so, or could not be heard for the session's time: every ephemeral
-                node is gone. A new session is begun by itself
+    lost        the ensemble said so: every ephemeral node is gone. A new session is begun by itself
     closed
+
+Silence is no loss: while the whole ensemble is away nobody's session ends, and brokers go on with
+what needs no ensemble. That nobody acts on a session that has ended unheard is the leases' to
+ensure (core/replication/lease.py).
 
 Everything happens on one event loop, on purpose: a broker whose loop hangs must lose its session.
 A reply is trusted only from a connection that is alive; when a connection ends, requests without a
@@ -158,8 +161,6 @@ class ZooKeeperSession:
             except (OSError, ZkError, ValueError, TimeoutError, struct.error) as error:
                 self._report(f"{host}:{port}: {str(error) or type(error).__name__}")
             self._drop_connection()
-            if self.session_id != NO_SESSION and self._silent_s() > self.timeout_ms / 1000:
-                self._lose_session("it could not be reached in the session's time")
             if index % len(self._servers) == 0:
                 await asyncio.sleep(RETRY_PAUSE_S * random.uniform(0.5, 1.5))
 

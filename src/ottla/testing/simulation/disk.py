@@ -102,6 +102,7 @@ class SimulatedDisk:
         self._faults: list[Fault] = []
         self._calls_until_cut: int | None = None
         self._is_off = False
+        self._power_cuts = 0
 
     # ------------------------------------------------------------------------------------ faults
 
@@ -130,6 +131,7 @@ class SimulatedDisk:
         self._is_off = True
         found = self._successor()
         found._root = after_power_cut(self._root, rng)
+        found._power_cuts = self._power_cuts + 1
         return found
 
     def kill(self) -> SimulatedDisk:
@@ -137,7 +139,11 @@ class SimulatedDisk:
         self._is_off = True
         found = self._successor()
         found._root = self._root
+        found._power_cuts = self._power_cuts
         return found
+
+    def boot_id(self) -> str:
+        return f"boot-{self._power_cuts}"
 
     def _successor(self) -> SimulatedDisk:
         successor = SimulatedDisk(clock=self._clock)

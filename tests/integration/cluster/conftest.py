@@ -1,0 +1,44 @@
+"""One ZooKeeper and one cluster of three brokers for all tests here. Each test finds it whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.cluster.cluster_of_processes import ClusterOfProcesses, start_zookeeper
+
+from ottla.base.errors import UserError
+from ottla.metadata.zookeeper.ensemble import Member
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
+    try:
+        member = start_zookeeper(tmp_path_factory.mktemp("zookeeper"))
+    except UserError as error:
+        pytest.skip(str(error))
+    yield member
+    member.kill()
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(
+    zookeeper: Member, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusterOfProcesses]:
+    directory: Path = tmp_path_factory.mktemp("cluster")
+    cluster = ClusterOfProcesses(directory, f"{zookeeper.connect}/shared")
+    try:
+        cluster.start()
+        yield cluster
+        logs = [broker.log() for broker in cluster.brokers.values()]
+    finally:
+        cluster.close()
+    for log in logs:
+        assert "Traceback" not in log, log[log.index("Traceback") - 2000 :][:6000]
+
+
+@pytest.fixture
+def cluster(shared_cluster: ClusterOfProcesses) -> ClusterOfProcesses:
+    shared_cluster.heal()
+    return shared_cluster
