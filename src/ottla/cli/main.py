@@ -11,7 +11,7 @@ from ottla.cli.tool import ToolGroup, run_tool
 COMMANDS = {
     "broker": "ottla.cli.broker:broker",
     "broker-api-versions": "ottla.cli.kafka_broker_api_versions:kafka_broker_api_versions",
-    "cluster": "ottla.cli.kafka_cluster:kafka_cluster",
+    "cluster": "ottla.cli.cluster:cluster",
     "configs": "ottla.cli.kafka_configs:kafka_configs",
     "console-consumer": "ottla.cli.kafka_console_consumer:kafka_console_consumer",
     "console-producer": "ottla.cli.kafka_console_producer:kafka_console_producer",
@@ -27,6 +27,7 @@ COMMANDS = {
     "topics": "ottla.cli.kafka_topics:kafka_topics",
     "transactions": "ottla.cli.kafka_transactions:kafka_transactions",
     "version": "ottla.cli.version:version",
+    "zookeeper": "ottla.cli.zookeeper:zookeeper",
 }
 """Name -> where it is, in the order of the names."""
 
