@@ -186,6 +186,11 @@ class ServerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _end(self) -> None:
+        """Close behind the last answer."""
+        if self._transport is not None:
+            self._transport.close()
+
     def tell(self, kind: EventType, path: str) -> None:
         if any(path == each or path.startswith(each + "/") for each in self._watched):
             event = _INT.pack(kind) + _INT.pack(SYNC_CONNECTED) + _string(path)
@@ -214,7 +219,7 @@ class ServerConnection(asyncio.Protocol):
         )
         if session is None:
             self._send(_INT.pack(0) + _INT.pack(0) + struct.pack(">q", 0) + _buffer(bytes(16)))
-            self.close()
+            self._end()
             return
         if session.connection is not None:
             session.connection.close()
@@ -229,7 +234,7 @@ class ServerConnection(asyncio.Protocol):
         assert session is not None
         if session.id not in self._server.sessions or session.connection is not self:
             self._reply(xid, ZkCode.SESSION_EXPIRED)
-            self.close()
+            self._end()
             return
         session.heard_at = asyncio.get_running_loop().time()
         if code == OpCode.CLOSE_SESSION:
