@@ -264,6 +264,13 @@ class Broker:
             raise ConnectionLost(f"broker {broker_id} has no listener {name}")
         return endpoint
 
+    def leader_of(self, key: TopicPartition) -> int | None:
+        """Who leads a partition, as far as is known here; None: there is no such partition."""
+        topic = self.image.topics.get(key.topic)
+        if topic is None or not 0 <= key.partition < len(topic.partitions):
+            return None
+        return topic.partitions[key.partition].leader
+
     async def applied(self, revision: int) -> None:
         """Returns when the image has the revision and this broker has reacted to it."""
         await self._follower.applied(revision)

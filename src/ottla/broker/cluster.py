@@ -47,7 +47,9 @@ class Cluster:
         self.controller = ClusterController(broker, lease_ms, lambda: self._lease.is_held)
         self._lease.on_regained = self.controller.count_anew
         self.forwarding = Forwarding(broker)
-        self.peers = Peers(broker)
+        self.marker_peers = Peers(broker)
+        self.coordinator_peers = Peers(broker)
+        """To transaction coordinators, who are asked before something is written."""
         self._endpoints: Mapping[str, tuple[str, int]] = {}
         self._is_draining = False
         self._checkpoints: asyncio.Task[None] | None = None
@@ -159,7 +161,8 @@ class Cluster:
         except KafkaError as error:
             logger.info("the lease was not given back: %s", error.message)
         self.forwarding.close()
-        self.peers.close()
+        self.marker_peers.close()
+        self.coordinator_peers.close()
 
     async def _drain(self) -> None:
         broker = self._broker

@@ -1,16 +1,21 @@
-"""Markers of transactions for partitions all over the cluster.
+"""Markers to partitions that other brokers lead: WriteTxnMarkers.
 
-Those that this broker leads are written here (transaction_markers.py); the others' leaders are told
-by WriteTxnMarkers. Markers for one leader that come while a request is under way go together in the
-next one. What fails is told to the coordinator, which asks again."""
+    write ─► led here: LocalMarkers
+         └─► queue of the leader ─► one request at a time, with all that wait ─► answers
+
+Nothing is retried here. Whoever asked is told what became of each marker, and asks again, so that
+the leader is looked up anew (transaction_coordinator.py, core/txn/marker_answers.py). A leader that
+does not answer is waited for only as long as the image says that it leads."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.cluster import NO_LEADER
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
+from ottla.broker.peers import Peers
 from ottla.broker.transaction_markers import LocalMarkers, Marker, OnWritten
 from ottla.net.errors import ClientError
 from ottla.wire.api import Api
@@ -18,10 +23,13 @@ from ottla.wire.api import Api
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+REQUEST_TIMEOUT_S = 30.0
+LOOK_AT_LEADERS_S = 0.25
+MAX_MARKERS_PER_REQUEST = 1_000
 MIN_VERSION = 1
 
 
-class _Waiting(NamedTuple):
+class _Unsent(NamedTuple):
     key: TopicPartition
     marker: Marker
     on_written: OnWritten
@@ -31,83 +39,118 @@ class ClusterMarkers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._local = LocalMarkers(broker)
-        self._queues: dict[int, list[_Waiting]] = {}
-        """By leader; there while a request to it is under way."""
+        self._senders: dict[int, _Sender] = {}
 
     def write(self, partition: TopicPartition, marker: Marker, on_written: OnWritten) -> None:
-        leader = self._leader(partition)
-        if leader in (None, self._broker.node_id):
+        broker = self._broker
+        held = broker.partitions.get(partition)
+        cluster = broker.cluster
+        if cluster is None or (held is not None and held.is_leader):
             self._local.write(partition, marker, on_written)
             return
-        if leader == NO_LEADER:
-            on_written(partition, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
-            return
-        assert leader is not None
-        waiting = _Waiting(partition, marker, on_written)
-        if leader in self._queues:
-            self._queues[leader].append(waiting)
+        leader = broker.leader_of(partition)
+        if leader is None:
+            on_written(partition, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        elif leader in (NO_LEADER, broker.node_id):
+            on_written(partition, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         else:
-            self._queues[leader] = [waiting]
-            self._broker.spawn(self._send_all(leader))
+            sender = self._senders.get(leader)
+            if sender is None:
+                sender = self._senders[leader] = _Sender(broker, cluster.marker_peers, leader)
+            sender.add(_Unsent(partition, marker, on_written))
 
-    def _leader(self, key: TopicPartition) -> int | None:
-        """None: this broker is alone, or there is no such partition."""
-        topic = self._broker.image.topics.get(key.topic)
-        if self._broker.cluster is None or topic is None or key.partition >= len(topic.partitions):
-            return None
-        return topic.partitions[key.partition].leader
 
-    async def _send_all(self, leader: int) -> None:
+class _Sender:
+    """To one broker."""
+
+    def __init__(self, broker: Broker, peers: Peers, leader: int) -> None:
+        self._broker = broker
+        self._peers = peers
+        self._leader = leader
+        self._unsent: list[_Unsent] = []
+        self._is_running = False
+
+    def add(self, unsent: _Unsent) -> None:
+        self._unsent.append(unsent)
+        if not self._is_running:
+            self._is_running = True
+            self._broker.spawn(self._run())
+
+    async def _run(self) -> None:
         try:
-            while self._queues[leader]:
-                batch, self._queues[leader] = self._queues[leader], []
-                await self._send(leader, batch)
+            while self._unsent:
+                batch = self._next_batch()
+                codes = await self._send(batch)
+                for key, marker, on_written in batch:
+                    code = codes.get((marker.producer.id, key), ErrorCode.NETWORK_EXCEPTION)
+                    on_written(key, None if code == ErrorCode.NONE else KafkaError(code))
         finally:
-            del self._queues[leader]
+            self._is_running = False
 
-    async def _send(self, leader: int, batch: list[_Waiting]) -> None:
-        assert self._broker.cluster is not None
-        try:
-            answer = await self._broker.cluster.peers.request(
-                leader, Api.WRITE_TXN_MARKERS, _body(batch), min_version=MIN_VERSION
+    def _next_batch(self) -> list[_Unsent]:
+        """Answers name only the producer's id, so a request has no two markers of one producer
+        that differ."""
+        batch: list[_Unsent] = []
+        left: list[_Unsent] = []
+        markers: dict[int, Marker] = {}
+        for each in self._unsent:
+            known = markers.setdefault(each.marker.producer.id, each.marker)
+            fits = known == each.marker and len(batch) < MAX_MARKERS_PER_REQUEST
+            (batch if fits else left).append(each)
+        self._unsent = left
+        return batch
+
+    async def _send(self, batch: list[_Unsent]) -> dict[tuple[int, TopicPartition], ErrorCode]:
+        asking = asyncio.ensure_future(
+            self._peers.request(
+                self._leader,
+                Api.WRITE_TXN_MARKERS,
+                _request(batch),
+                REQUEST_TIMEOUT_S,
+                min_version=MIN_VERSION,
             )
-        except ClientError as error:
-            failure = KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error))
-            for waiting in batch:
-                waiting.on_written(waiting.key, failure)
-            return
-        told = _codes(answer)
-        for waiting in batch:
-            missing = ErrorCode.UNKNOWN_SERVER_ERROR
-            code = told.get((waiting.marker.producer.id, waiting.key), missing)
-            waiting.on_written(waiting.key, KafkaError(ErrorCode(code)) if code else None)
+        )
+        try:
+            while not (await asyncio.wait({asking}, timeout=LOOK_AT_LEADERS_S))[0]:
+                if not self._leads_any(batch):
+                    return {}
+            return _codes(asking.result())
+        except ClientError:
+            return {}
+        finally:
+            asking.cancel()
+
+    def _leads_any(self, batch: list[_Unsent]) -> bool:
+        return any(self._broker.leader_of(each.key) == self._leader for each in batch)
 
 
-def _body(batch: list[_Waiting]) -> dict[str, Any]:
-    markers: dict[Marker, dict[str, list[int]]] = {}
+def _request(batch: list[_Unsent]) -> dict[str, Any]:
+    partitions: dict[Marker, dict[str, list[int]]] = {}
     for key, marker, _ in batch:
-        markers.setdefault(marker, {}).setdefault(key.topic, []).append(key.partition)
+        partitions.setdefault(marker, {}).setdefault(key.topic, []).append(key.partition)
     return {
         "markers": [
             {
                 "producer_id": marker.producer.id,
                 "producer_epoch": marker.producer.epoch,
                 "transaction_result": marker.commit,
-                "coordinator_epoch": marker.coordinator_epoch,
-                "transaction_version": marker.transaction_version,
                 "topics": [
                     {"name": name, "partition_indexes": indexes} for name, indexes in topics.items()
                 ],
+                "coordinator_epoch": marker.coordinator_epoch,
+                "transaction_version": marker.transaction_version,
             }
-            for marker, topics in markers.items()
+            for marker, topics in partitions.items()
         ]
     }
 
 
-def _codes(answer: Any) -> dict[tuple[int, TopicPartition], int]:
+def _codes(answer: Any) -> dict[tuple[int, TopicPartition], ErrorCode]:
     return {
-        (marker.producer_id, TopicPartition(topic.name, each.partition_index)): each.error_code
+        (marker.producer_id, TopicPartition(topic.name, told.partition_index)): ErrorCode(
+            told.error_code
+        )
         for marker in answer.markers
         for topic in marker.topics
-        for each in topic.partitions
+        for told in topic.partitions
     }

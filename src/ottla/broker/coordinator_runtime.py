@@ -309,6 +309,10 @@ class ShardRunner:
     def _write(self, batch: bytes, now_ms: int) -> int:
         """The offset of the first record. Raises KafkaError."""
         partition = self._partition
+        if not partition.is_leader:
+            # Decided in the turn in which the leadership was lost: a follower writes nothing.
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        partition.check_in_sync()
         result = partition.append(batch, read_header(batch), now_ms)
         self._written = result.last_offset + 1
         if partition.waits_for_sync or partition.log.wants_flush:

@@ -6,15 +6,14 @@ is told NOT_CONTROLLER in the words of each API: it asks for metadata and tries 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, Handler, RequestContext, Response
+from ottla.broker.peers import Peers
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
-from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
 from ottla.wire.compile import Message
 
@@ -28,23 +27,24 @@ FORWARDED = frozenset({19, 20, 33, 37, 44})
 CREATE_TOPICS = 19
 CREATE_TOPICS_VERSION = 7
 CREATION_TIMEOUT_MS = 10_000
-CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 40.0
 
 
 class Forwarding:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._connection: Connection | None = None
-        self._connected_to: int | None = None
-        self._lock = asyncio.Lock()
+        self._peers = Peers(broker)
 
     async def forward(self, api: int, version: int, request: dict[str, Any]) -> Body:
         """Raises KafkaError: NOT_CONTROLLER."""
         try:
-            connection = await self._to_controller()
-            answer = await connection.request(
-                api, request, ANSWER_TIMEOUT_S, min_version=version, max_version=version
+            answer = await self._peers.request(
+                self._broker.image.controller_id,
+                api,
+                request,
+                ANSWER_TIMEOUT_S,
+                min_version=version,
+                max_version=version,
             )
         except ClientError as error:
             logger.info("the controller could not be asked: %s", error)
@@ -71,27 +71,8 @@ class Forwarding:
             for told in answer["topics"]
         ]
 
-    async def _to_controller(self) -> Connection:
-        controller = self._broker.image.controller_id
-        async with self._lock:
-            usable = self._connection is not None and self._connection.is_open
-            if not usable or self._connected_to != controller:
-                self.close()
-                host, port = self._broker.peer_endpoint(controller)
-                self._connection = await Connection.open(
-                    host,
-                    port,
-                    client_id=f"broker-{self._broker.node_id}",
-                    timeout_s=CONNECT_TIMEOUT_S,
-                )
-                self._connected_to = controller
-            assert self._connection is not None
-            return self._connection
-
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._peers.close()
 
 
 def forwarding(handle: Handler) -> Handler:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, Response
 
-_TOLD_TO_CLIENTS = {
+TOLD_TO_CLIENTS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -42,7 +42,7 @@ class ParkedRequest:
         self._complete(body if self._finish is None else self._finish(body))
 
     def fail(self, error: KafkaError) -> None:
-        self._complete(self._on_error(_TOLD_TO_CLIENTS.get(error.code, error.code)))
+        self._complete(self._on_error(TOLD_TO_CLIENTS.get(error.code, error.code)))
 
     def _complete(self, answer: Body) -> None:
         future = self._future
@@ -111,5 +111,5 @@ class Part:
         self._whole.arrived(self._index, body)
 
     def fail(self, error: KafkaError) -> None:
-        code = _TOLD_TO_CLIENTS.get(error.code, error.code)
+        code = TOLD_TO_CLIENTS.get(error.code, error.code)
         self._whole.arrived(self._index, self._on_error(code))

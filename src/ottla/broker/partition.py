@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
@@ -41,9 +42,18 @@ class FetchWaiter(Protocol):
         """Something else happened to the partition; look again now."""
 
 
+class VerificationGuard:
+    """Stands for the question whether a partition is part of a producer's transaction, as long as
+    somebody who asked keeps it. A marker of the producer makes it void: the answer may be about the
+    transaction that has just ended (KIP-890)."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Partition:
     __slots__ = (
         "_confirmations",
+        "_guards",
         "_unconfirmed_bytes",
         "appended_bytes",
         "confirms_at_once",
@@ -57,7 +67,6 @@ class Partition:
         "offline_reason",
         "replica_waiters",
         "undecided",
-        "verifying",
         "waits_for_sync",
         "waiters",
     )
@@ -84,13 +93,12 @@ class Partition:
         self.undecided: deque[tuple[int, int]] = deque()
         """(first offset, offset of the marker) of transactions whose markers are not below the
         high watermark: that they are over may yet be lost. In the order of the markers."""
-        self.verifying: dict[int, object] = {}
-        """Producers whose transaction another broker is being asked about (transaction_admission);
-        a marker of theirs makes its answer worthless."""
         self.appended_bytes = 0
         self._unconfirmed_bytes = 0
         self._confirmations: deque[tuple[int, asyncio.Future[None]]] = deque()
         """(offset, who waits for the high watermark to reach it)."""
+        self._guards: WeakValueDictionary[int, VerificationGuard] | None = None
+        """By producer id."""
 
     def use_config(self, config: TopicConfig) -> None:
         self.log.config = config
@@ -118,9 +126,10 @@ class Partition:
         self, marker: ReadableBuffer, header: BatchHeader, now_ms: int
     ) -> AppendResult:
         first_offset = self.log.producers.txn_first_offset(header.producer_id)
-        self.verifying.pop(header.producer_id, None)
         result = self.log.append(marker, header, self.leader_epoch, now_ms)
         self.appended_bytes += header.size
+        if self._guards is not None:
+            self._guards.pop(header.producer_id, None)
         if not self.confirms_at_once:
             if first_offset is not None:
                 self.undecided.append((first_offset, result.last_offset))
@@ -144,6 +153,21 @@ class Partition:
         self._unconfirmed_bytes += header.size
         if first_offset is not None:
             self.undecided.append((first_offset, header.last_offset))
+
+    # ---------------------------------------------------------------------------- transactions
+
+    def guard(self, producer_id: int) -> VerificationGuard:
+        """To be kept from the question to the append (`is_guarded`)."""
+        if self._guards is None:
+            self._guards = WeakValueDictionary()
+        guard = self._guards.get(producer_id)
+        if guard is None:
+            guard = self._guards[producer_id] = VerificationGuard()
+        return guard
+
+    def is_guarded(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Whether no marker of the producer has come, and the role has not changed, since."""
+        return self._guards is not None and self._guards.get(producer_id) is guard
 
     # ---------------------------------------------------------------------------- confirmation
 
@@ -218,6 +242,17 @@ class Partition:
         """Members of the committed ISR; a broker alone is the only one."""
         return 1 if self.leadership is None else len(self.leadership.isr)
 
+    def check_in_sync(self) -> None:
+        """Raises KafkaError unless what is written now may be granted with acks=all. A broker alone
+        is all there is, whatever `min.insync.replicas` its own topics were made with."""
+        leadership, min_insync = self.leadership, self.log.config.min_insync_replicas
+        if leadership is not None and not leadership.grants(min_insync):
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.key} has {len(leadership.isr)} in-sync replicas, min.insync.replicas is "
+                f"{min_insync}",
+            )
+
     def lead(self, leadership: Leadership) -> None:
         """Be the leader, in a cluster. Who wrote to the leader before must ask again."""
         self.is_leader = True
@@ -233,7 +268,7 @@ class Partition:
         self.leadership = None
         self.leader_epoch = leader_epoch
         self.confirms_at_once = False
-        self.verifying.clear()
+        self._guards = None
         self.refuse_confirmations(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.wake_waiters()
 

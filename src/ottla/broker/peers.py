@@ -1,8 +1,8 @@
-"""Short questions to other brokers: one connection to each, opened when it is needed.
+"""Connections from this broker to the others: one to each, by id, opened when first needed, and
+again when it was lost or the broker has moved.
 
-For requests between coordinators and leaders of partitions. Requests that may take long (fetches
-of followers, what is forwarded to the controller) have connections of their own: a broker answers
-the requests of a connection one after another."""
+Answers come in the order of the requests. So what may take long and what must be quick do not share
+a connection: each purpose has its own `Peers`."""
 
 from __future__ import annotations
 
@@ -15,39 +15,52 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 CONNECT_TIMEOUT_S = 5.0
-ANSWER_TIMEOUT_S = 30.0
 
 
 class Peers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._connections: dict[int, Connection] = {}
-        self._locks: dict[int, asyncio.Lock] = {}
+        self._opening: dict[int, asyncio.Lock] = {}
 
     async def request(
-        self, broker_id: int, api: int, body: dict[str, Any], *, min_version: int
+        self,
+        broker_id: int,
+        api: int,
+        body: dict[str, Any],
+        timeout_s: float,
+        *,
+        min_version: int = 0,
+        max_version: int | None = None,
     ) -> Any:
-        """The answer. Raises ClientError."""
+        """The answer. Raises ClientError: there was none."""
         connection = await self._connected(broker_id)
-        return await connection.request(api, body, ANSWER_TIMEOUT_S, min_version=min_version)
+        return await connection.request(
+            api, body, timeout_s, min_version=min_version, max_version=max_version
+        )
 
     async def _connected(self, broker_id: int) -> Connection:
-        address = self._broker.peer_endpoint(broker_id)
-        async with self._locks.setdefault(broker_id, asyncio.Lock()):
+        host, port = self._broker.peer_endpoint(broker_id)
+        async with self._opening.setdefault(broker_id, asyncio.Lock()):
             known = self._connections.get(broker_id)
-            # A broker may come back elsewhere.
-            if known is not None and known.is_open and known.name == f"{address[0]}:{address[1]}":
+            if known is not None and known.is_open and known.name == f"{host}:{port}":
                 return known
-            if known is not None:
-                known.close()
-            client_id = f"broker-{self._broker.node_id}"
-            opened = await Connection.open(
-                *address, client_id=client_id, timeout_s=CONNECT_TIMEOUT_S
+            self.disconnect(broker_id)
+            connection = await Connection.open(
+                host,
+                port,
+                client_id=f"broker-{self._broker.node_id}",
+                timeout_s=CONNECT_TIMEOUT_S,
             )
-            self._connections[broker_id] = opened
-            return opened
+            self._connections[broker_id] = connection
+            return connection
+
+    def disconnect(self, broker_id: int) -> None:
+        """Whoever waits for an answer of this broker is told ConnectionLost."""
+        connection = self._connections.pop(broker_id, None)
+        if connection is not None:
+            connection.close()
 
     def close(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        for broker_id in list(self._connections):
+            self.disconnect(broker_id)

@@ -12,32 +12,36 @@ would hang for ever. What the client's version of a request says about it:
 A producer that has written to the partition in the same epoch, and whose transaction is still open
 there, needs no look: the marker that ends it comes through the partition too.
 
-`check` looks and does not wait; between it and the append nothing else may happen. Where the
-coordinator is another broker, it is asked by AddPartitionsToTxn. That takes time, and a marker that
-comes meanwhile makes the answer worthless: the partition keeps a guard per producer that is being
-asked about, and a marker takes it away."""
+`look` decides what can be decided without waiting, `settle` asks the coordinator of the id, here or
+on another broker (AddPartitionsToTxn, with `verify_only` or to add). In a cluster the coordinator
+is always asked, even if it is this broker: what it knows counts only once it is committed.
+
+Between the question and the append a marker may come that ends the transaction, and in version 1
+the next one has the same epoch. So each partition that is asked about has a guard from the question
+on, which a marker makes void (`Partition.guard`); the append looks at it with `check_guard`: a void
+one is INVALID_TXN_STATE."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.base.cluster import NO_LEADER
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
+from ottla.broker.parked_request import TOLD_TO_CLIENTS
+from ottla.broker.partition import Partition, VerificationGuard
+from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC
 from ottla.core.coordinator import Body, Producer
-from ottla.core.txn.events import AddPartitionsRequested
+from ottla.core.txn.events import AddPartitionsRequested, TransactionEvent, VerifyRequested
 from ottla.core.txn.machine import EPOCH_BUMP_VERSION
 from ottla.net.errors import ClientError
 from ottla.wire.api import Api
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-
-FIRST_BATCHED = 4
-"""The first version of AddPartitionsToTxn that is for brokers."""
 
 
 class Operation(Enum):
@@ -64,13 +68,17 @@ _NOT_VERIFIED = frozenset({
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
 })  # fmt: skip
+QUESTION_TIMEOUT_S = 30.0
+_FIRST_TO_VERIFY = 4
+_FIRST_TO_ADD = 5
 
 
 class Admission:
     """One request's partitions."""
 
-    __slots__ = ("_broker", "_guards", "_id", "_keys", "_operation", "_producer")
+    __slots__ = ("_broker", "_guards", "_id", "_operation", "_producer", "keys", "refused")
 
     def __init__(
         self,
@@ -83,122 +91,124 @@ class Admission:
         self._broker = broker
         self._id = transactional_id
         self._producer = producer
-        self._keys = keys
+        self.keys = keys
         self._operation = operation
-        self._guards: dict[TopicPartition, object] = {}
-        """Of partitions that a coordinator elsewhere has admitted."""
+        self._guards: dict[TopicPartition, tuple[Partition, int, VerificationGuard]] = {}
+        """With the partition and its leader epoch."""
+        self.refused: dict[TopicPartition, ErrorCode] = {}
+        """Those that may not be written to, and why, in the coordinator's words."""
 
-    def check(self) -> dict[TopicPartition, ErrorCode]:
-        """Those that may not be written to now, and why, in the coordinator's words."""
-        if not self._is_wanted:
-            return {}
-        refused: dict[TopicPartition, ErrorCode] = {}
-        producer_id, epoch = self._producer
-        for key in self._keys:
-            partition = self._broker.partitions.get(key)
-            if partition is None or partition.log.producers.is_open(producer_id, epoch):
-                continue  # the append says what is wrong, if anything is
-            if key in self._guards:
-                if partition.verifying.get(producer_id) is not self._guards[key]:
-                    refused[key] = ErrorCode.CONCURRENT_TRANSACTIONS
-                continue
-            code = self._broker.transaction_coordinator.verify(self._id, self._producer, key)
+    # -------------------------------------------------------------------------------- questions
+
+    def look(self) -> bool:
+        """Decide what can be decided now. Returns whether that is all: else `settle`."""
+        is_adding = self._operation is Operation.ADD_PARTITION
+        broker, (producer_id, epoch) = self._broker, self._producer
+        if not is_adding and not broker.config.transaction_partition_verification_enable:
+            return True
+        for key in self.keys:
+            partition = broker.partitions.get(key)
+            if partition is None or not partition.is_leader:
+                continue  # the append says what is wrong
+            if not partition.log.producers.is_open(producer_id, epoch):
+                guard = partition.guard(producer_id)
+                self._guards[key] = partition, partition.leader_epoch, guard
+        if not self._guards:
+            return True
+        if broker.cluster is not None:
+            return False
+        for key in self._guards:
+            code = broker.transaction_coordinator.verify(self._id, self._producer, key)
             if code != ErrorCode.NONE:
-                refused[key] = code
-        return refused
+                self.refused[key] = code
+        return not (is_adding and ErrorCode.TRANSACTION_ABORTABLE in self.refused.values())
+
+    async def settle(self) -> None:
+        """Ask the coordinator."""
+        keys, coordinator = list(self._guards), self._coordinator
+        if coordinator is None:
+            codes = dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif coordinator == self._broker.node_id:
+            codes = await self._ask_here(keys)
+        else:
+            codes = await self._ask_there(coordinator, keys)
+        self.refused = {key: code for key, code in codes.items() if code != ErrorCode.NONE}
 
     @property
-    def _is_wanted(self) -> bool:
-        config = self._broker.config
-        is_adding = self._operation is Operation.ADD_PARTITION
-        return is_adding or config.transaction_partition_verification_enable
-
-    def can_add(self, refused: dict[TopicPartition, ErrorCode]) -> bool:
-        """Whether partitions are missing that the coordinator can be asked to add, or whether
-        there is a coordinator elsewhere to be asked."""
-        if self._coordinator_elsewhere() is not None:
-            return True
-        return self._operation is Operation.ADD_PARTITION and any(
-            code == ErrorCode.TRANSACTION_ABORTABLE for code in refused.values()
-        )
-
-    async def add(
-        self, refused: dict[TopicPartition, ErrorCode]
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Have them added, or verified. Returns those that may not be written to all the same."""
-        coordinator = self._coordinator_elsewhere()
-        if coordinator is not None:
-            return await self._ask(coordinator, refused)
-        token = _Answer()
-        self._broker.transaction_coordinator.submit(
-            AddPartitionsRequested(
-                token,
-                self._id,
-                self._producer,
-                frozenset(refused),
-                client_version=EPOCH_BUMP_VERSION,
-            )
-        )
-        code = await token.code
-        if code != ErrorCode.NONE:
-            return dict.fromkeys(refused, code)
-        return self.check()
-
-    # ------------------------------------------------------------------- a coordinator elsewhere
-
-    def _coordinator_elsewhere(self) -> int | None:
-        """The broker that coordinates the transaction, if it is not this one."""
-        coordinator = self._broker.transaction_coordinator
-        index, topic = coordinator.partition_for(self._id), coordinator.topic
-        if self._broker.cluster is None or index is None or topic is None:
+    def _coordinator(self) -> int | None:
+        """Which broker it is."""
+        index = self._broker.transaction_coordinator.partition_for(self._id)
+        if index is None:
             return None
-        leader = topic.partitions[index].leader
-        return None if leader in (NO_LEADER, self._broker.node_id) else leader
+        leader = self._broker.leader_of(TopicPartition(TRANSACTION_TOPIC, index))
+        return None if leader == NO_LEADER else leader
 
-    async def _ask(
-        self, coordinator: int, asked: dict[TopicPartition, ErrorCode]
-    ) -> dict[TopicPartition, ErrorCode]:
-        cluster, producer_id = self._broker.cluster, self._producer.id
-        assert cluster is not None
-        for key in asked:
-            partition = self._broker.partitions[key]
-            # Another request of the same producer may be asking: a marker concerns both.
-            self._guards[key] = partition.verifying.setdefault(producer_id, object())
-        try:
-            answer = await cluster.peers.request(
-                coordinator,
-                Api.ADD_PARTITIONS_TO_TXN,
-                self._question(asked),
-                min_version=FIRST_BATCHED,
+    async def _ask_here(self, keys: list[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+        token, partitions = _Answer(), frozenset(keys)
+        event: TransactionEvent = VerifyRequested(token, self._id, self._producer, partitions)
+        if self._operation is Operation.ADD_PARTITION:
+            event = AddPartitionsRequested(
+                token, self._id, self._producer, partitions, client_version=EPOCH_BUMP_VERSION
             )
-        except ClientError:
-            self._guards.clear()
-            return dict.fromkeys(asked, ErrorCode.NETWORK_EXCEPTION)
-        codes = _codes(answer)
-        refused = {
-            key: codes.get(key, ErrorCode.UNKNOWN_SERVER_ERROR)
-            for key in asked
-            if codes.get(key) != ErrorCode.NONE
-        }
-        refused = {**self.check(), **refused}
-        for key, guard in self._guards.items():
-            found = self._broker.partitions.get(key)
-            if found is not None and found.verifying.get(producer_id) is guard:
-                del found.verifying[producer_id]
-        return refused
+        self._broker.transaction_coordinator.submit(event)
+        body = await token.body
+        if "errors" in body:
+            errors: dict[TopicPartition, ErrorCode] = body["errors"]
+            return errors
+        code: ErrorCode = body["error_code"]
+        return dict.fromkeys(keys, code)
 
-    def _question(self, asked: Iterable[TopicPartition]) -> dict[str, Any]:
+    async def _ask_there(
+        self, coordinator: int, keys: list[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        cluster, is_adding = self._broker.cluster, self._operation is Operation.ADD_PARTITION
+        assert cluster is not None, "a broker alone coordinates everything itself"
         topics: dict[str, list[int]] = {}
-        for key in asked:
+        for key in keys:
             topics.setdefault(key.topic, []).append(key.partition)
-        transaction = {
+        question = {
             "transactional_id": self._id,
             "producer_id": self._producer.id,
             "producer_epoch": self._producer.epoch,
-            "verify_only": self._operation is not Operation.ADD_PARTITION,
+            "verify_only": not is_adding,
             "topics": [{"name": name, "partitions": indexes} for name, indexes in topics.items()],
         }
-        return {"transactions": [transaction]}
+        try:
+            answer = await cluster.coordinator_peers.request(
+                coordinator,
+                Api.ADD_PARTITIONS_TO_TXN,
+                {"transactions": [question]},
+                QUESTION_TIMEOUT_S,
+                min_version=_FIRST_TO_ADD if is_adding else _FIRST_TO_VERIFY,
+            )
+        except ClientError:
+            return dict.fromkeys(keys, ErrorCode.NETWORK_EXCEPTION)
+        if answer.error_code:
+            return dict.fromkeys(keys, ErrorCode(answer.error_code))
+        codes = dict.fromkeys(keys, ErrorCode.NETWORK_EXCEPTION)
+        for result in answer.results_by_transaction:
+            for topic in result.topic_results:
+                for told in topic.results_by_partition:
+                    key = TopicPartition(topic.name, told.partition_index)
+                    codes[key] = ErrorCode(told.partition_error_code)
+        return codes
+
+    def check_guard(self, key: TopicPartition) -> None:
+        """Raises KafkaError if a marker has come since the coordinator was asked."""
+        guarded = self._guards.get(key)
+        if guarded is None:
+            return
+        partition, leader_epoch, guard = guarded
+        producer_id, epoch = self._producer
+        found = self._broker.partitions.get(key)
+        if found is not partition or found.leader_epoch != leader_epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not partition.is_guarded(producer_id, guard) and not partition.log.producers.is_open(
+            producer_id, epoch
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, "The transaction ended before it could be written to."
+            )
 
     # ---------------------------------------------------------------------------------- answers
 
@@ -232,25 +242,15 @@ class Admission:
         return KafkaError(code, "The partition is not part of the transaction.")
 
 
-def _codes(answer: Any) -> dict[TopicPartition, ErrorCode]:
-    if answer.error_code:
-        return {}
-    return {
-        TopicPartition(topic.name, each.partition_index): ErrorCode(each.partition_error_code)
-        for transaction in answer.results_by_transaction
-        for topic in transaction.topic_results
-        for each in topic.results_by_partition
-    }
-
-
 class _Answer:
-    __slots__ = ("code",)
+    __slots__ = ("body",)
 
     def __init__(self) -> None:
-        self.code: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.body: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
 
     def reply(self, body: Body) -> None:
-        self.code.set_result(body["error_code"])
+        if not self.body.done():
+            self.body.set_result(body)
 
     def fail(self, error: KafkaError) -> None:
-        self.code.set_result(error.code)
+        self.reply({"error_code": TOLD_TO_CLIENTS.get(error.code, error.code)})

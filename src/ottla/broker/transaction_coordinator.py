@@ -9,7 +9,13 @@ coordinator.
                                   └► markers to every partition ─► all there ─► Complete, committed
 
 A marker that cannot be written is tried again until it can: the decision stands. A partition that
-no longer exists needs none."""
+no longer exists needs none. Who else leads partitions is told by WriteTxnMarkers
+(cluster_markers.py).
+
+Markers belong to one leader epoch of the shard's partition, which they carry. Once the shard is in
+another one, this broker's attempts are over, and whoever loads it begins anew: in version 1 the
+next transaction of a producer looks like the one before, and a late answer must not end that
+too."""
 
 from __future__ import annotations
 
@@ -44,6 +50,7 @@ from ottla.core.txn.events import (
     MarkersWritten,
     TransactionEvent,
 )
+from ottla.core.txn.marker_answers import EXPECTED, Verdict, judge
 from ottla.core.txn.settings import TransactionSettings
 from ottla.core.txn.shard import TransactionShard, WriteMarkers
 
@@ -213,35 +220,46 @@ class TransactionCoordinator:
         if not wanted.partitions:
             self._all_written(wanted)
             return
-        self._write_to(wanted, set(wanted.partitions))
+        epoch = self._coordinator_epoch(wanted.transactional_id)
+        self._write_to(wanted, epoch, set(wanted.partitions))
 
-    def _write_to(self, wanted: WriteMarkers, missing: set[TopicPartition]) -> None:
+    def _coordinator_epoch(self, transactional_id: str) -> int:
+        """-1: this broker is not the coordinator."""
+        index = self.partition_for(transactional_id)
+        partition = self._broker.partitions.get((TRANSACTION_TOPIC, -1 if index is None else index))
+        return -1 if partition is None or not partition.is_leader else partition.leader_epoch
+
+    def _is_wanted(self, wanted: WriteMarkers, epoch: int) -> bool:
+        """Whether it is still ours to write these markers."""
         try:
             known = self._shard(wanted.transactional_id).transactions.get(wanted.transactional_id)
         except KafkaError:
-            return  # whoever loads the partition next finds the decision
-        if known is None or known.state not in machine.PREPARED:
-            return
-        if wanted.producer != (known.producer_id, known.producer_epoch):
-            return
-        index = self.partition_for(wanted.transactional_id)
-        partition = self._broker.partitions.get((TRANSACTION_TOPIC, index or 0))
-        marker = Marker(
-            wanted.producer,
-            wanted.commit,
-            0 if partition is None else partition.leader_epoch,
-            wanted.client_version,
+            return False  # whoever loads the partition next finds the decision
+        return (
+            known is not None
+            and known.state in machine.PREPARED
+            and wanted.producer == (known.producer_id, known.producer_epoch)
+            and epoch == self._coordinator_epoch(wanted.transactional_id)
         )
+
+    def _write_to(self, wanted: WriteMarkers, epoch: int, missing: set[TopicPartition]) -> None:
+        if not self._is_wanted(wanted, epoch):
+            return
+        marker = Marker(wanted.producer, wanted.commit, epoch, wanted.client_version)
         unanswered, failed = set(missing), set[TopicPartition]()
+        is_over = False
 
         def on_written(key: TopicPartition, error: KafkaError | None) -> None:
+            nonlocal is_over
             unanswered.discard(key)
-            if error is not None and not self._is_settled(wanted, key, error):
+            verdict = Verdict.WRITTEN if error is None else self._judge(wanted, key, error)
+            if verdict is Verdict.AGAIN:
                 failed.add(key)
-            if unanswered:
+            is_over = is_over or verdict is Verdict.OVER
+            if unanswered or is_over or not self._is_wanted(wanted, epoch):
                 return
             if failed:
-                again = partial(self._write_to, wanted, failed)
+                again = partial(self._write_to, wanted, epoch, failed)
                 self._timers.start(("markers", wanted.transactional_id), MARKER_RETRY_S, again)
             else:
                 self._all_written(wanted)
@@ -249,20 +267,18 @@ class TransactionCoordinator:
         for key in sorted(missing):
             self._markers.write(key, marker, on_written)
 
-    def _is_settled(self, wanted: WriteMarkers, key: TopicPartition, error: KafkaError) -> bool:
-        """Whether a partition needs no marker any more."""
+    def _judge(self, wanted: WriteMarkers, key: TopicPartition, error: KafkaError) -> Verdict:
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            topic = self._broker.image.topics.get(key.topic)
-            return topic is None or key.partition >= len(topic.partitions)
-        if error.code == ErrorCode.INVALID_PRODUCER_EPOCH:
-            logger.warning(
-                "%s: %s knows a newer epoch of producer %d: its transaction is over there",
-                wanted.transactional_id,
-                key,
-                wanted.producer.id,
+            is_gone = self._broker.leader_of(key) is None
+            return Verdict.WRITTEN if is_gone else Verdict.AGAIN
+        verdict = judge(error.code)
+        if verdict is not Verdict.AGAIN or error.code not in EXPECTED:
+            self._broker.client_log.log(
+                logging.WARNING,
+                f"{wanted.transactional_id}: {key} answers {error.code.name} to a marker of "
+                f"producer {wanted.producer.id}, epoch {wanted.producer.epoch}: {verdict.value}",
             )
-            return True
-        return False
+        return verdict
 
     def _all_written(self, wanted: WriteMarkers) -> None:
         """In the next turn of the loop: we may have been called while the runner writes."""

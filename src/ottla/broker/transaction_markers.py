@@ -1,7 +1,7 @@
 """Markers: the control batches by which a transaction ends in each of its partitions.
 
 `Markers` is the port that the transaction coordinator writes them through, `LocalMarkers` the one
-for partitions that this broker leads. Leaders elsewhere are told by WriteTxnMarkers
+for partitions that this broker leads. Those led by others are told by WriteTxnMarkers
 (cluster_markers.py), whose handler ends here too.
 
 A marker for a partition of the offsets topic goes through the group coordinator, whose pending
@@ -92,6 +92,7 @@ class LocalMarkers:
         broker, now_ms = self._broker, self._broker.clock.time_ms()
         batch = end_txn_marker(*marker.producer, marker.commit, marker.coordinator_epoch, now_ms)
         try:
+            partition.check_in_sync()
             result = partition.append(batch, read_header(batch), now_ms)
         except KafkaError as error:
             on_written(partition.key, error)

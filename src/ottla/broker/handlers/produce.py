@@ -64,12 +64,15 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
 
 
 def _handle_admitted(
-    broker: Broker, request: Any, refused: Mapping[int, PreparedBatch | KafkaError]
+    broker: Broker,
+    request: Any,
+    refused: Mapping[int, PreparedBatch | KafkaError],
+    admission: Admission | None = None,
 ) -> Response:
     if broker.topics_looked_into and _has_large_batches(broker, request):
         _keep_records(request)
-        return _handle_slowly(broker, request, refused)
-    return _answer(broker, request, refused)
+        return _handle_slowly(broker, request, refused, admission)
+    return _answer(broker, request, refused, admission)
 
 
 # ----------------------------------------------------------------------------------- transactions
@@ -101,25 +104,23 @@ def _handle_transactional(
     )
     if context.api_version >= _FIRST_OF_VERSION_2:
         refused = {**_refuse_out_of_order(broker, batches), **refused}
-    forbidden = admission.check()
-    if forbidden and admission.can_add(forbidden):
-        _keep_records(request)
-        return _add_and_handle(broker, request, refused, admission, forbidden)
-    return _handle_admitted(broker, request, _refuse(batches, refused, admission, forbidden))
+    if admission.look():
+        return _handle_admitted(broker, request, _refuse(batches, refused, admission), admission)
+    _keep_records(request)
+    return _settle_and_handle(broker, request, refused, admission)
 
 
-async def _add_and_handle(
+async def _settle_and_handle(
     broker: Broker,
     request: Any,
     refused: Mapping[int, PreparedBatch | KafkaError],
     admission: Admission,
-    forbidden: dict[TopicPartition, ErrorCode],
 ) -> Body | None:
-    """Add partitions to the transaction first. Meanwhile the connection waits, so that batches keep
-    their order."""
-    forbidden = await admission.add(forbidden)
-    refused = _refuse(_transactional_batches(request), refused, admission, forbidden)
-    response = _handle_admitted(broker, request, refused)
+    """Ask the coordinator about partitions first. Meanwhile the connection waits, so that batches
+    keep their order."""
+    await admission.settle()
+    refused = _refuse(_transactional_batches(request), refused, admission)
+    response = _handle_admitted(broker, request, refused, admission)
     if response is None or isinstance(response, dict):
         return response
     return await response
@@ -164,8 +165,8 @@ def _refuse(
     batches: list[tuple[TopicPartition, Any, Producer]],
     refused: Mapping[int, PreparedBatch | KafkaError],
     admission: Admission,
-    forbidden: Mapping[TopicPartition, ErrorCode],
 ) -> Mapping[int, PreparedBatch | KafkaError]:
+    forbidden = admission.refused
     if not forbidden:
         return refused
     errors = {
@@ -223,7 +224,10 @@ def _keep_records(request: Any) -> None:
 
 
 async def _handle_slowly(
-    broker: Broker, request: Any, refused: Mapping[int, PreparedBatch | KafkaError]
+    broker: Broker,
+    request: Any,
+    refused: Mapping[int, PreparedBatch | KafkaError],
+    admission: Admission | None,
 ) -> Body | None:
     """Look into batches in a thread, then append them here."""
     now_ms = broker.clock.time_ms()
@@ -244,7 +248,7 @@ async def _handle_slowly(
         return prepared
 
     prepared = await broker.run_blocking(prepare_all)
-    response = _answer(broker, request, {**prepared, **refused})
+    response = _answer(broker, request, {**prepared, **refused}, admission)
     if isinstance(response, asyncio.Future):
         return await response
     assert response is None or isinstance(response, dict)
@@ -252,12 +256,14 @@ async def _handle_slowly(
 
 
 def _answer(
-    broker: Broker, request: Any, prepared: Mapping[int, PreparedBatch | KafkaError]
+    broker: Broker,
+    request: Any,
+    prepared: Mapping[int, PreparedBatch | KafkaError],
+    admission: Admission | None,
 ) -> Response:
     """Append everything, in order, now; the answer may have to wait for followers or a sync."""
     now_ms = broker.clock.time_ms()
     acks = request.acks
-    is_transactional = request.transactional_id is not None
     topics = []
     failed = False
     unconfirmed: list[tuple[Partition, int, Body]] = []
@@ -275,7 +281,7 @@ def _answer(
                     or name in INTERNAL_TOPICS
                 ):
                     partition = _checked(broker, name, index, acks)
-                result = _append(partition, data, prepared, now_ms, is_transactional)
+                result = _append(partition, data, prepared, now_ms, admission)
             except KafkaError as error:
                 failed = True
                 partitions.append(_failure(index, error))
@@ -328,7 +334,7 @@ def _append(
     data: Any,
     prepared: Mapping[int, PreparedBatch | KafkaError],
     now_ms: int,
-    is_transactional: bool,
+    admission: Admission | None,
 ) -> AppendResult:
     batch = prepared.get(id(data)) if prepared else None
     if batch is None:
@@ -338,11 +344,13 @@ def _append(
             batch = prepare_records(batch, config, now_ms)
     elif isinstance(batch, KafkaError):
         raise batch
-    if batch.header.is_transactional and not is_transactional:
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "a transactional batch came without a transactional id",
-        )
+    if batch.header.is_transactional:
+        if admission is None:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "a transactional batch came without a transactional id",
+            )
+        admission.check_guard(partition.key)
     return partition.append(batch.batch, batch.header, now_ms)
 
 

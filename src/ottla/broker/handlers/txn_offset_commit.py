@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
-from ottla.broker.parked_request import ParkedRequest
+from ottla.broker.parked_request import TOLD_TO_CLIENTS, ParkedRequest
 from ottla.broker.transaction_admission import Admission, offset_commit_operation
 from ottla.core.coordinator import Producer
 from ottla.core.group.events import CommitPartition, CommitRequested, CommitTopic
@@ -47,35 +47,31 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
         [TopicPartition(OFFSETS_TOPIC, index)],
         offset_commit_operation(context.api_version),
     )
-    refused = admission.check()
-    if refused and admission.can_add(refused):
-        return _add_and_commit(broker, context, request, admission, refused)
-    return _commit_if(broker, context, request, admission, refused)
+    if admission.look():
+        return _commit_if(broker, context, request, admission)
+    return _settle_and_commit(broker, context, request, admission)
 
 
-async def _add_and_commit(
-    broker: Broker,
-    context: RequestContext,
-    request: Any,
-    admission: Admission,
-    refused: dict[TopicPartition, ErrorCode],
+async def _settle_and_commit(
+    broker: Broker, context: RequestContext, request: Any, admission: Admission
 ) -> Body | None:
-    refused = await admission.add(refused)
-    response = _commit_if(broker, context, request, admission, refused)
+    await admission.settle()
+    response = _commit_if(broker, context, request, admission)
     return response if isinstance(response, dict) else await response  # type: ignore[misc]
 
 
 def _commit_if(
-    broker: Broker,
-    context: RequestContext,
-    request: Any,
-    admission: Admission,
-    refused: dict[TopicPartition, ErrorCode],
+    broker: Broker, context: RequestContext, request: Any, admission: Admission
 ) -> Response:
-    if refused:
-        (code,) = refused.values()
+    if admission.refused:
+        (code,) = admission.refused.values()
         error = admission.offset_commit_error(code)
         return _all(request, _told(error.code, context.api_version))
+    try:
+        for key in admission.keys:
+            admission.check_guard(key)
+    except KafkaError as error:
+        return _all(request, TOLD_TO_CLIENTS.get(error.code, error.code))
     return _commit(broker, context, request)
 
 

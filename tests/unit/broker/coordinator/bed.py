@@ -88,6 +88,7 @@ class FakePartition:
         self.key = TopicPartition("__totals", 0)
         self.batches: list[bytes] = []
         self.waits_for_sync = waits_for_sync
+        self.is_leader = True
         self.high_watermark = 0
         self.waiting: list[tuple[int, asyncio.Future[None]]] = []
         self.fails: ErrorCode | None = None
@@ -100,6 +101,9 @@ class FakePartition:
             read=self.read,
             partition=self.key,
         )
+
+    def check_in_sync(self) -> None:
+        """There are no followers."""
 
     def append(self, batch: bytes, header: BatchHeader, now_ms: int) -> AppendResult:
         if self.fails is not None:
