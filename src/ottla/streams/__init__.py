@@ -1,0 +1,44 @@
+"""Kafka Streams' ideas in Python, on Spark.
+
+    import ottla.streams as st
+
+    app = st.App("orders", bootstrap="localhost:9092")
+    orders = app.stream("orders", value=st.Json("id string, item string, amount double"))
+    (
+        orders.filter(lambda o: o.amount > 10)
+        .group_by(lambda o: o.item)
+        .windowed(st.tumbling("1 minute", grace="10 seconds"))
+        .aggregate(total=st.sum("amount"), n=st.count())
+        .to("totals")
+    )
+    app.run()
+
+The modules: `app` and `dsl` are what users call; `plan` is what they build; `compile` makes Spark
+queries of it; `run` runs them; `testing` runs them without a broker. Building and explaining needs
+no Spark; running needs the `spark` extra."""
+
+from ottla.streams.aggregates import (
+    Aggregate,
+    collect_list,
+    collect_set,
+    count,
+    max,
+    mean,
+    min,
+    sum,
+)
+from ottla.streams.app import App
+from ottla.streams.dsl import Grouped, Stream, Table
+from ottla.streams.errors import TopologyError
+from ottla.streams.functions import coalesce, is_null
+from ottla.streams.serdes import Bytes, Json, Long, Serde, String
+from ottla.streams.windows import Window, hopping, session, tumbling
+
+__all__ = [
+    "App", "Stream", "Table", "Grouped",
+    "Serde", "Json", "String", "Bytes", "Long",
+    "Window", "tumbling", "hopping", "session",
+    "Aggregate", "count", "sum", "min", "max", "mean", "collect_list", "collect_set",
+    "is_null", "coalesce",
+    "TopologyError",
+]  # fmt: skip

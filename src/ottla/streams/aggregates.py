@@ -1,0 +1,72 @@
+"""What `aggregate` can compute, all of it in Spark's own state.
+
+Named as in SQL; missing values (null) are left out, so that `count("column")` counts those there
+are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.streams.plan.shapes import family, is_integer
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    function: str
+    column: str | None
+
+    def __str__(self) -> str:
+        return f"{self.function}({self.column or ''})"
+
+    @property
+    def needs_number(self) -> bool:
+        return self.function in ("sum", "mean")
+
+    def type_of(self, of_type: str | None) -> str | None:
+        match self.function:
+            case "count":
+                return "bigint"
+            case "mean":
+                return "double" if of_type is not None and "decimal" not in of_type else None
+            case "sum":
+                if is_integer(of_type):
+                    return "bigint"
+                return "double" if of_type in ("float", "double") else None
+            case "collect_list" | "collect_set":
+                return f"array<{of_type}>" if of_type is not None else None
+            case _:
+                return of_type
+
+    def takes(self, of_type: str | None) -> bool:
+        return not self.needs_number or family(of_type) in ("number", None)
+
+
+def count(column: str | None = None) -> Aggregate:
+    """Records, or those that have the column."""
+    return Aggregate("count", column)
+
+
+def sum(column: str | None = None) -> Aggregate:
+    return Aggregate("sum", column)
+
+
+def min(column: str | None = None) -> Aggregate:
+    return Aggregate("min", column)
+
+
+def max(column: str | None = None) -> Aggregate:
+    return Aggregate("max", column)
+
+
+def mean(column: str | None = None) -> Aggregate:
+    return Aggregate("mean", column)
+
+
+def collect_list(column: str | None = None) -> Aggregate:
+    """All values, in no order that can be relied on."""
+    return Aggregate("collect_list", column)
+
+
+def collect_set(column: str | None = None) -> Aggregate:
+    """All different values."""
+    return Aggregate("collect_set", column)

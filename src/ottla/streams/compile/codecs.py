@@ -1,0 +1,71 @@
+"""Serdes -> columns: bytes of a topic to keys and values, and back."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as f
+
+from ottla.streams.compile.python_functions import ddl
+from ottla.streams.plan.shapes import Shape
+from ottla.streams.serdes import Serde
+
+CORRUPT = "_corrupt_record"
+JSON_OPTIONS = {"timeZone": "UTC"}
+LONG_BYTES = 8
+
+
+def decode(serde: Serde, data: Column, *, stops: bool) -> tuple[Column, Column]:
+    """The key or value, and whether it is bad; one that is bad ends the query if it `stops`."""
+    never = f.lit(False)
+    match serde.name:
+        case "bytes":
+            return data, never
+        case "string":
+            if stops:
+                return f.validate_utf8(data.cast("string")), never
+            return data.cast("string"), ~f.is_valid_utf8(data.cast("string"))
+        case "long":
+            is_long = f.length(data) == LONG_BYTES
+            number = f.conv(f.hex(data), 16, -10).cast("bigint")
+            if stops:
+                refusal = f.raise_error(f.lit(f"a long has {LONG_BYTES} bytes"))
+                return f.when(is_long | data.isNull(), number).otherwise(refusal), never
+            return f.when(is_long, number), ~is_long
+    text = data.cast("string")
+    if stops:
+        return f.from_json(text, ddl(serde.shape), {**JSON_OPTIONS, "mode": "FAILFAST"}), never
+    marking = {**JSON_OPTIONS, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    parsed = f.from_json(text, f"{ddl(serde.shape)}, `{CORRUPT}` string", marking)
+    return parsed.dropFields(CORRUPT), parsed.getField(CORRUPT).isNotNull()
+
+
+def encode(serde: Serde, given: Column, shape: Shape) -> Column:
+    """As bytes; null stays null."""
+    match serde.name:
+        case "bytes":
+            return given.cast("binary")
+        case "string":
+            return given.cast("string").cast("binary")
+        case "long":
+            return big_endian(given)
+    options = {**JSON_OPTIONS, "ignoreNullFields": "false"}
+    if not shape.is_record:
+        listed = f.to_json(f.array(given), options)
+        return f.when(given.isNotNull(), listed.substr(f.lit(2), f.length(listed) - 2)).cast(
+            "binary"
+        )
+    if serde.shape.names != shape.names:
+        chosen = f.struct(*(given.getField(name).alias(name) for name in serde.shape.names))
+        given = f.when(given.isNotNull(), chosen)
+    return f.to_json(given, options).cast("binary")
+
+
+def big_endian(number: Column) -> Column:
+    """8 bytes."""
+    return f.unhex(f.lpad(f.hex(number.cast("bigint")), 2 * LONG_BYTES, "0"))
+
+
+def windowed_key(key: Column, window: Column, *, is_session: bool) -> Column:
+    """Kafka Streams' format: the key, then the window's start; for sessions its end and start."""
+    start, end = (big_endian(f.unix_millis(window.getField(name))) for name in ("start", "end"))
+    return f.concat(key, end, start) if is_session else f.concat(key, start)

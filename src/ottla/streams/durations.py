@@ -1,0 +1,64 @@
+"""Lengths of time as people write them: "1 minute", "90 s", "500 ms", a timedelta."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from ottla.streams.errors import TopologyError
+
+Duration = str | timedelta
+
+_UNITS_MS = {
+    "ms": 1,
+    "millisecond": 1,
+    "s": 1000,
+    "second": 1000,
+    "min": 60_000,
+    "minute": 60_000,
+    "h": 3_600_000,
+    "hour": 3_600_000,
+    "d": 86_400_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
+_PART = re.compile(r"\s*(\d+)\s*([a-z]+)\s*", re.IGNORECASE)
+
+
+def duration_ms(given: Duration, *, name: str, least_ms: int = 0) -> int:
+    length_ms = _parsed_ms(given, name)
+    if length_ms < least_ms:
+        raise TopologyError(f"{name} must be at least {spelled(least_ms)}, not {given!r}")
+    return length_ms
+
+
+def spelled(length_ms: int) -> str:
+    """As Spark and people read it, in the largest unit that divides it."""
+    for unit, unit_ms in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
+        if length_ms and length_ms % unit_ms == 0:
+            return _counted(length_ms // unit_ms, unit)
+    if length_ms % 1000 == 0:
+        return _counted(length_ms // 1000, "second")
+    return f"{length_ms} milliseconds"
+
+
+def _parsed_ms(given: Duration, name: str) -> int:
+    if isinstance(given, timedelta):
+        return given // timedelta(milliseconds=1)
+    total_ms, position = 0, 0
+    while part := _PART.match(given, position):
+        unit = part[2].lower()
+        unit_ms = _UNITS_MS.get(unit) or _UNITS_MS.get(unit.removesuffix("s"))
+        if unit_ms is None:
+            break
+        total_ms += int(part[1]) * unit_ms
+        position = part.end()
+    if position != len(given) or not given.strip():
+        raise TopologyError(
+            f'{name} is {given!r}: write it as "10 seconds", "1 minute", "500 ms" or a timedelta'
+        )
+    return total_ms
+
+
+def _counted(count: int, unit: str) -> str:
+    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"

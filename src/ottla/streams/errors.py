@@ -1,0 +1,36 @@
+"""What a topology is refused with: one sentence that names the operator, the line that asked for
+it, and the choices there are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType
+
+from ottla.base.errors import UserError
+
+_HERE = str(Path(__file__).parent)
+
+
+class TopologyError(UserError):
+    """A topology that cannot work, refused where it is built."""
+
+
+def refused(operator: str, why: str) -> TopologyError:
+    place = _calling_line()
+    return TopologyError(f"{operator} ({place}): {why}" if place else f"{operator}: {why}")
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _calling_line() -> str | None:
+    """File and line of the nearest caller outside of this package."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -1,0 +1,27 @@
+"""Functions for use in functions over records: they work on columns and on plain values alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.streams.plan.expressions import Call, Expression, NotTraceable, constant
+from ottla.streams.plan.shapes import family
+
+
+def is_null(value: Any) -> Any:
+    """Whether a value is missing."""
+    if isinstance(value, Expression):
+        return Call("boolean", "isnull", (value,))
+    return value is None
+
+
+def coalesce(*values: Any) -> Any:
+    """The first value that is not missing."""
+    if not any(isinstance(each, Expression) for each in values):
+        return next((each for each in values if each is not None), None)
+    given = tuple(map(constant, values))
+    if len({family(each.type) for each in given}) != 1:
+        raise NotTraceable("coalesce() of different types")
+    return Call(
+        given[0].type if len({each.type for each in given}) == 1 else None, "coalesce", given
+    )

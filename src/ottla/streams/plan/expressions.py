@@ -1,0 +1,322 @@
+"""What a traced function has become: a tree of columns, constants and operators.
+
+An expression stands in for a value while a function is called once. Operators build a larger
+expression; whatever needs the value itself (`if`, `and`, `len`, `int`, an f-string) raises
+`NotTraceable`, and the function then runs in Python instead.
+
+Operators are traced only where Spark's meaning is Python's: `//`, `**` and `%` by a negative number
+differ and are not; `+` of strings is a concatenation; numbers and strings are not compared. Missing
+values (null) follow SQL: what is computed from one is missing, and a filter drops it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.streams.errors import listed
+from ottla.streams.plan.shapes import Shape, family, is_integer, wider
+
+
+class NotTraceable(Exception):
+    """The function needs values: it must run in Python."""
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """`type` is None where only Spark can tell."""
+
+    type: str | None
+
+    def __lt__(self, other: Any) -> Expression:
+        return _compared("<", self, other)
+
+    def __le__(self, other: Any) -> Expression:
+        return _compared("<=", self, other)
+
+    def __gt__(self, other: Any) -> Expression:
+        return _compared(">", self, other)
+
+    def __ge__(self, other: Any) -> Expression:
+        return _compared(">=", self, other)
+
+    def __eq__(self, other: object) -> Expression:  # type: ignore[override]
+        return _compared("=", self, other)
+
+    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
+        return _compared("!=", self, other)
+
+    def __and__(self, other: Any) -> Expression:
+        return _logical("and", self, other)
+
+    def __rand__(self, other: Any) -> Expression:
+        return _logical("and", other, self)
+
+    def __or__(self, other: Any) -> Expression:
+        return _logical("or", self, other)
+
+    def __ror__(self, other: Any) -> Expression:
+        return _logical("or", other, self)
+
+    def __invert__(self) -> Expression:
+        if self.type != "boolean":
+            raise NotTraceable("~ of something that is no condition")
+        return Call("boolean", "not", (self,))
+
+    def __add__(self, other: Any) -> Expression:
+        return _added(self, other)
+
+    def __radd__(self, other: Any) -> Expression:
+        return _added(other, self)
+
+    def __sub__(self, other: Any) -> Expression:
+        return _arithmetic("-", self, other)
+
+    def __rsub__(self, other: Any) -> Expression:
+        return _arithmetic("-", other, self)
+
+    def __mul__(self, other: Any) -> Expression:
+        return _arithmetic("*", self, other)
+
+    def __rmul__(self, other: Any) -> Expression:
+        return _arithmetic("*", other, self)
+
+    def __truediv__(self, other: Any) -> Expression:
+        return _arithmetic("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return _arithmetic("/", other, self)
+
+    def __mod__(self, other: Any) -> Expression:
+        if not is_integer(self.type) or type(other) is not int or other <= 0:
+            raise NotTraceable("% of anything but an integer by a positive constant")
+        return Call(self.type, "pmod", (self, constant(other)))
+
+    def __neg__(self) -> Expression:
+        return Call(_number(self), "negative", (self,))
+
+    def __abs__(self) -> Expression:
+        return Call(_number(self), "abs", (self,))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self.type == "string" and name in STRING_METHODS:
+            return StringMethod(self, name)
+        raise NotTraceable(f".{name} of a {self.type or 'column'}")
+
+    def __bool__(self) -> bool:
+        raise NotTraceable("`if`, `and`, `or`, `not` or `in`: write &, | and ~ to stay on columns")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotTraceable("iteration")
+
+    def __len__(self) -> int:
+        raise NotTraceable("len()")
+
+    def __int__(self) -> int:
+        raise NotTraceable("int()")
+
+    def __float__(self) -> float:
+        raise NotTraceable("float() or a function of numbers")
+
+    def __index__(self) -> int:
+        raise NotTraceable("int()")
+
+    def __str__(self) -> str:
+        raise NotTraceable("str()")
+
+    def __format__(self, form: str) -> str:
+        raise NotTraceable("an f-string")
+
+    def __hash__(self) -> int:
+        raise NotTraceable("a set or dict that is looked into")
+
+    def __contains__(self, item: object) -> bool:
+        raise NotTraceable("`in`")
+
+    def __getitem__(self, item: object) -> Any:
+        raise NotTraceable("[…]")
+
+
+@dataclass(frozen=True, eq=False)
+class Field(Expression):
+    """A column of the record; `of` says whose: value, key, left, right. A plain value has no
+    `name`."""
+
+    of: str
+    name: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class EventTime(Expression):
+    pass
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Expression):
+    value: object
+
+
+@dataclass(frozen=True, eq=False)
+class Call(Expression):
+    """`function` is an operator of Spark SQL or one of its functions."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+
+class StringMethod:
+    def __init__(self, text: Expression, name: str) -> None:
+        self._text = text
+        self._name = name
+
+    def __call__(self, *arguments: Any) -> Expression:
+        count, function, of_type = STRING_METHODS[self._name]
+        if len(arguments) != count or not all(isinstance(each, str) for each in arguments):
+            raise NotTraceable(f".{self._name}() with these arguments")
+        if function == "split" and not arguments[0]:
+            raise NotTraceable(".split('')")
+        return Call(of_type, function, (self._text, *map(constant, arguments)))
+
+
+STRING_METHODS: dict[str, tuple[int, str, str]] = {
+    "upper": (0, "upper", "string"),
+    "lower": (0, "lower", "string"),
+    "startswith": (1, "startswith", "boolean"),
+    "endswith": (1, "endswith", "boolean"),
+    "split": (1, "split", "array<string>"),
+}
+"""Python's methods that mean the same in Spark: arguments, function, type."""
+
+
+class Record:
+    """Stands in for a record while a function is traced: its columns are attributes and items."""
+
+    _shape: Shape
+    _of: str
+
+    def __init__(self, shape: Shape, of: str) -> None:
+        self.__dict__["_shape"] = shape
+        self.__dict__["_of"] = of
+
+    def __getattr__(self, name: str) -> Expression:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Expression:
+        column = self._shape.find(name)
+        if column is None:
+            raise UnknownColumn(name, self._shape.names)
+        return Field(column.type, self._of, column.name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise NotTraceable("assignment to a record")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotTraceable("iteration over a record")
+
+    def __bool__(self) -> bool:
+        raise NotTraceable("`if` on a record")
+
+
+class UnknownColumn(Exception):
+    def __init__(self, name: str, valid: tuple[str, ...]) -> None:
+        super().__init__(f"unknown column {name!r}; columns: {listed(valid)}")
+
+
+def argument(shape: Shape, of: str) -> Record | Expression:
+    """What a traced function is called with in place of a key or value."""
+    if shape.is_record:
+        return Record(shape, of)
+    return Field(shape.columns[0].type, of, None)
+
+
+_CONSTANTS: dict[type, str] = {
+    bool: "boolean",
+    int: "int",
+    float: "double",
+    str: "string",
+    bytes: "binary",
+}
+
+
+def constant(value: object) -> Expression:
+    if isinstance(value, Expression):
+        return value
+    if value is None:
+        return Constant("void", None)
+    of_type = _CONSTANTS.get(type(value))
+    if of_type is None:
+        raise NotTraceable(f"a constant of type {type(value).__name__}")
+    if of_type == "int" and not -(2**31) <= int(value) < 2**31:  # type: ignore[call-overload]
+        of_type = "bigint"
+    return Constant(of_type, value)
+
+
+def _compared(operator: str, left: Any, right: Any) -> Expression:
+    left, right = constant(left), constant(right)
+    if right.type == "void" or left.type == "void":
+        raise NotTraceable("a comparison with None: use st.is_null")
+    if family(left.type) is None or family(left.type) != family(right.type):
+        raise NotTraceable(f"{left.type or '?'} {operator} {right.type or '?'}")
+    return Call("boolean", operator, (left, right))
+
+
+def _logical(operator: str, left: Any, right: Any) -> Expression:
+    left, right = constant(left), constant(right)
+    if left.type != "boolean" or right.type != "boolean":
+        raise NotTraceable("& or | of something that is no condition")
+    return Call("boolean", operator, (left, right))
+
+
+def _added(left: Any, right: Any) -> Expression:
+    left, right = constant(left), constant(right)
+    if family(left.type) == family(right.type) == "string":
+        return Call("string", "concat", (left, right))
+    return _arithmetic("+", left, right)
+
+
+def _arithmetic(operator: str, left: Any, right: Any) -> Expression:
+    left, right = constant(left), constant(right)
+    if not family(left.type) == family(right.type) == "number":
+        raise NotTraceable(f"{left.type or '?'} {operator} {right.type or '?'}")
+    of_type = wider(left.type, right.type)
+    if operator == "/" and (is_integer(left.type) or of_type == "double"):
+        of_type = "double" if is_integer(right.type) or of_type == "double" else None
+    return Call(of_type, operator, (left, right))
+
+
+def _number(expression: Expression) -> str | None:
+    if family(expression.type) != "number":
+        raise NotTraceable(f"a number, not {expression.type or '?'}")
+    return expression.type
+
+
+INFIX = frozenset(("<", "<=", ">", ">=", "=", "!=", "and", "or", "+", "-", "*", "/"))
+
+
+def text_of(expression: Expression) -> str:
+    """As SQL, for people."""
+    match expression:
+        case Field(of=of, name=name):
+            return (name or of) if of == "value" else f"{of}.{name}" if name else of
+        case Constant(value=value):
+            return "null" if value is None else repr(value)
+        case EventTime():
+            return "timestamp"
+        case Call(function="not", arguments=(inner,)):
+            return f"not {_nested(inner)}"
+        case Call(function="negative", arguments=(inner,)):
+            return f"-{_nested(inner)}"
+        case Call(function=function, arguments=(left, right)) if function in INFIX:
+            return f"{_nested(left)} {function} {_nested(right)}"
+        case Call(function=function, arguments=arguments):
+            return f"{function}({', '.join(map(text_of, arguments))})"
+    raise AssertionError(f"unknown expression {type(expression).__name__}")
+
+
+def _nested(expression: Expression) -> str:
+    text = text_of(expression)
+    return f"({text})" if isinstance(expression, Call) and expression.function in INFIX else text

@@ -1,0 +1,167 @@
+"""Sources, operators and sinks, as values. Each knows the shape of its records' keys and values.
+
+A stream's records are events; a table's are the latest value of each key, and what comes out of one
+is its changes. `emits_changes` says that a node's output is updated rather than only added to,
+which decides how a sink writes it (Spark's update mode) and what may be built upon it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.streams.aggregates import Aggregate
+from ottla.streams.plan.shapes import Shape
+from ottla.streams.plan.tracing import InPython, Traced
+from ottla.streams.serdes import Serde
+from ottla.streams.windows import Window
+
+Function = Traced | InPython
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    key: Shape
+    value: Shape
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def emits_changes(self) -> bool:
+        return any(parent.emits_changes for parent in self.parents)
+
+    @property
+    def is_windowed(self) -> bool:
+        """Keys have a window beside them."""
+        return any(parent.is_windowed for parent in self.parents)
+
+
+@dataclass(frozen=True, eq=False)
+class Source(Node):
+    topic: str
+    key_serde: Serde
+    value_serde: Serde
+    time: Function | None
+    start: str
+    bad_records: str
+    is_table: bool
+
+
+@dataclass(frozen=True, eq=False)
+class OneParent(Node):
+    parent: Node
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        return (self.parent,)
+
+
+@dataclass(frozen=True, eq=False)
+class Filter(OneParent):
+    function: Function
+    negated: bool
+
+
+@dataclass(frozen=True, eq=False)
+class MapValues(OneParent):
+    function: Function
+
+
+@dataclass(frozen=True, eq=False)
+class FlatMapValues(OneParent):
+    function: Function
+
+
+@dataclass(frozen=True, eq=False)
+class SelectKey(OneParent):
+    function: Function
+
+    @property
+    def is_windowed(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class Merge(Node):
+    left: Node
+    right: Node
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregated(OneParent):
+    """Per key, and per window if there is one."""
+
+    window: Window | None
+    aggregates: tuple[tuple[str, Aggregate], ...]
+
+    @property
+    def emits_changes(self) -> bool:
+        return True
+
+    @property
+    def is_windowed(self) -> bool:
+        return self.window is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Suppressed(OneParent):
+    """Nothing until the window closes, then its last value."""
+
+    @property
+    def emits_changes(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class StreamJoin(Node):
+    left: Node
+    right: Node
+    how: str
+    within_ms: int
+    grace_ms: int
+    function: Function
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, eq=False)
+class TableJoin(Node):
+    """Each record of a stream with what the table holds for its key in the micro-batch."""
+
+    left: Node
+    table: Source
+    how: str
+    function: Function
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        return (self.left, self.table)
+
+
+@dataclass(frozen=True, eq=False)
+class Sink(OneParent):
+    topic: str
+    key_serde: Serde
+    value_serde: Serde
+    has_window_in_key: bool
+
+
+def ancestors(node: Node) -> list[Node]:
+    """The node and all above it, parents first, each once."""
+    found: list[Node] = []
+
+    def visit(each: Node) -> None:
+        if any(each is one for one in found):
+            return
+        for parent in each.parents:
+            visit(parent)
+        found.append(each)
+
+    visit(node)
+    return found

@@ -1,0 +1,137 @@
+"""The shape of keys and values: named columns of a record, or one plain value.
+
+Types are Spark's DDL in small letters (`double`, `array<string>`, `struct<a:int>`); None stands for
+one that only Spark can tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.streams.errors import TopologyError, listed
+
+VALUE = "value"
+
+_SAME = {
+    "long": "bigint",
+    "integer": "int",
+    "short": "smallint",
+    "byte": "tinyint",
+    "real": "float",
+    "bool": "boolean",
+    "str": "string",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "timestamp_ltz": "timestamp",
+}
+_PLAIN = {
+    "string", "binary", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double",
+    "date", "timestamp", "timestamp_ntz", "decimal", "variant",
+}  # fmt: skip
+_NESTED = ("decimal(", "array<", "map<", "struct<", "varchar(", "char(")
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str | None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.type or '?'}"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`is_record`: columns with names; otherwise one value without."""
+
+    columns: tuple[Column, ...]
+    is_record: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def find(self, name: str) -> Column | None:
+        return next((column for column in self.columns if column.name == name), None)
+
+    def __str__(self) -> str:
+        if not self.is_record:
+            return self.columns[0].type or "?"
+        return f"({listed(map(str, self.columns))})"
+
+
+def plain(of_type: str | None) -> Shape:
+    return Shape((Column(VALUE, of_type),), is_record=False)
+
+
+def record(*columns: Column) -> Shape:
+    return Shape(columns, is_record=True)
+
+
+def parse_record(ddl: str) -> Shape:
+    """`"id string, amount double"`."""
+    columns = []
+    for part in _split(ddl):
+        name, _, of_type = part.strip().replace("\n", " ").partition(" ")
+        name, of_type = name.rstrip(":"), of_type.strip()
+        if not name or not of_type:
+            raise TopologyError(
+                f"schema {ddl!r}: {part.strip()!r} is not a column; write `name type`"
+            )
+        columns.append(Column(name.strip("`"), parse_type(of_type, ddl)))
+    names = [column.name for column in columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise TopologyError(f"schema {ddl!r} has column {name!r} twice")
+    return record(*columns)
+
+
+def parse_type(text: str, ddl: str | None = None) -> str:
+    name = " ".join(text.split()).lower()
+    name = _SAME.get(name, name)
+    if name in _PLAIN or name.startswith(_NESTED):
+        return name
+    raise TopologyError(
+        f"schema {ddl or text!r}: {text!r} is no type; types: {listed(sorted(_PLAIN))}, "
+        "decimal(p,s), array<…>, map<…>, struct<…>"
+    )
+
+
+def family(of_type: str | None) -> str | None:
+    """Types that may be compared and added without a cast that changes their meaning."""
+    if of_type is None:
+        return None
+    if of_type in _INTEGERS or of_type in ("float", "double") or of_type.startswith("decimal"):
+        return "number"
+    if of_type == "string" or of_type.startswith(("varchar", "char")):
+        return "string"
+    return of_type
+
+
+def is_integer(of_type: str | None) -> bool:
+    return of_type in _INTEGERS
+
+
+def wider(left: str | None, right: str | None) -> str | None:
+    """The type of a sum of two numbers, where it is plain."""
+    if left == right and left is not None and not left.startswith("decimal"):
+        return left
+    if is_integer(left) and is_integer(right):
+        return _INTEGERS[max(_INTEGERS.index(str(left)), _INTEGERS.index(str(right)))]
+    if "double" in (left, right) and left is not None and right is not None:
+        return "double"
+    return None
+
+
+def _split(ddl: str) -> list[str]:
+    """At commas outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for at, letter in enumerate(ddl):
+        if letter in "<(":
+            depth += 1
+        elif letter in ">)":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(ddl[start:at])
+            start = at + 1
+    return [*parts, ddl[start:]]

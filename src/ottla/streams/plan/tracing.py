@@ -1,0 +1,204 @@
+"""Functions over records -> expressions, by calling them once with stand-ins for key and value.
+
+A function is traced only if one call tells all: it must not read the clock, draw a random number or
+look at anything that may change. So the globals it names are checked first; constants, Ottla's own
+functions, pure builtins and other functions that pass the same test are allowed. What cannot be
+traced runs in Python, over Arrow batches, and `reason` says why.
+
+Functions take the value, or (key, value), or (key, value, timestamp)."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+from typing import Any
+
+from ottla.streams.errors import refused
+from ottla.streams.plan.expressions import (
+    EventTime,
+    Expression,
+    NotTraceable,
+    UnknownColumn,
+    argument,
+    constant,
+    text_of,
+)
+from ottla.streams.plan.shapes import Shape
+
+Function = Callable[..., Any]
+
+_PURE_BUILTINS = frozenset(("abs", "dict", "tuple"))
+_CONSTANT_TYPES = (bool, int, float, str, bytes, type(None))
+_DEEPEST = 8
+"""Functions that call functions are looked into so far."""
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """`outcome` is an expression, a dict of them, or a tuple of such."""
+
+    outcome: Any
+
+
+@dataclass(frozen=True, eq=False)
+class InPython:
+    """`arity`: which of (value), (key, value), (key, value, timestamp) it takes."""
+
+    function: Function
+    arity: int
+    reason: str
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the function's code, for checkpoints that must not outlive it."""
+        code = getattr(self.function, "__code__", None)
+        if not isinstance(code, CodeType):
+            return self.name
+        return hashlib.sha256(b"".join(_codes(code))).hexdigest()[:8]
+
+
+def trace(operator: str, function: Function, key: Shape, value: Shape) -> Traced | InPython:
+    arity = _arity(operator, function)
+    stand_ins = (argument(key, "key"), argument(value, "value"), EventTime("timestamp"))
+    given = stand_ins[1:2] if arity == 1 else stand_ins[:arity]
+    return _trace(operator, function, arity, given)
+
+
+def trace_pair(operator: str, function: Function, left: Shape, right: Shape) -> Traced | InPython:
+    """A function that joins two values."""
+    if _arity(operator, function) != 2:
+        raise refused(operator, "the function must take (left, right)")
+    return _trace(operator, function, 2, (argument(left, "left"), argument(right, "right")))
+
+
+def _trace(
+    operator: str, function: Function, arity: int, given: tuple[Any, ...]
+) -> Traced | InPython:
+    doubt = _doubt(function, _DEEPEST)
+    if doubt is not None:
+        return InPython(function, arity, doubt)
+    try:
+        return Traced(_outcome(function(*given)))
+    except UnknownColumn as error:
+        raise refused(operator, str(error)) from None
+    except NotTraceable as error:
+        return InPython(function, arity, str(error))
+    except Exception as error:
+        return InPython(function, arity, f"{type(error).__name__} when called with columns")
+
+
+def _outcome(given: Any) -> Any:
+    if isinstance(given, dict):
+        if not all(isinstance(name, str) for name in given):
+            raise NotTraceable("a dict whose keys are no names")
+        return {name: constant(each) for name, each in given.items()}
+    if isinstance(given, tuple):
+        return tuple(_outcome(each) for each in given)
+    return constant(given)
+
+
+def _arity(operator: str, function: Function) -> int:
+    if not callable(function):
+        raise refused(operator, f"{function!r} is no function")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return 1
+    places = [
+        each
+        for each in parameters
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        and each.default is each.empty
+    ]
+    if len(places) not in (1, 2, 3):
+        raise refused(operator, "a function takes (value), (key, value) or (key, value, timestamp)")
+    return len(places)
+
+
+# ----------------------------------------------------------------------------------------- doubts
+
+
+def _doubt(function: Function, depth: int) -> str | None:
+    """Why one call may not tell all; None if it does."""
+    if not isinstance(function, FunctionType):
+        return "not a plain function"
+    if depth == 0:
+        return "functions nested too deeply"
+    names = dict(_globals_of(function))
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    try:
+        names |= {name: cell.cell_contents for name, cell in cells}
+    except ValueError:
+        return "a variable that is not set yet"
+    for name, value in names.items():
+        if not _is_harmless(value, depth):
+            return f"uses {name}"
+    return None
+
+
+def _globals_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    for code in _nested_codes(function.__code__):
+        for each in dis.get_instructions(code):
+            if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                name = str(each.argval)
+                missing = getattr(builtins, name, _UNKNOWN)
+                yield name, function.__globals__.get(name, missing)
+            elif each.opname in ("STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME"):
+                yield str(each.argval), _UNKNOWN
+
+
+def _is_harmless(value: Any, depth: int) -> bool:
+    if isinstance(value, (*_CONSTANT_TYPES, Expression)):
+        return True
+    if inspect.ismodule(value):
+        return value.__name__ == "ottla.streams"
+    if getattr(value, "__module__", "").startswith("ottla.streams"):
+        return True
+    name = getattr(value, "__name__", "")
+    if getattr(builtins, name, _UNKNOWN) is value:
+        return name in _PURE_BUILTINS
+    return isinstance(value, FunctionType) and _doubt(value, depth - 1) is None
+
+
+class _Unknown:
+    pass
+
+
+_UNKNOWN = _Unknown()
+
+
+def _nested_codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _nested_codes(each)
+
+
+def _codes(code: CodeType) -> Iterator[bytes]:
+    for each in _nested_codes(code):
+        plain = [one for one in each.co_consts if not isinstance(one, CodeType)]
+        yield each.co_code + repr((plain, each.co_names)).encode()
+
+
+def spelled(function: Traced | InPython) -> str:
+    """For `explain()`."""
+    if isinstance(function, InPython):
+        return f"{function.name}()"
+    return _spelled(function.outcome)
+
+
+def _spelled(outcome: Any) -> str:
+    if isinstance(outcome, dict):
+        return ", ".join(f"{name}={text_of(each)}" for name, each in outcome.items())
+    if isinstance(outcome, tuple):
+        return "; ".join(map(_spelled, outcome))
+    return text_of(outcome)

@@ -1,0 +1,237 @@
+"""A topology on given records, without a broker: the same plan, the same Spark queries.
+
+    driver = TopologyDriver(app, spark)
+    driver.send("orders", {"item": "tea", "amount": 12.5}, key="1", at="2026-01-01T00:00:05Z")
+    assert driver.read("totals") == [...]
+
+What was sent since the last `process()` or `read()` is one micro-batch, so that a test decides what
+is late: stream time moves between batches. Queries stay up between them; a
+batch takes part of a second.
+
+Sources are files that Spark watches. A table is read by a small data source that looks at its files
+in each batch, as `format("ottla")` looks at its topic."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import UserError
+from ottla.streams.errors import TopologyError, listed
+from ottla.streams.plan.nodes import Sink, Source, ancestors
+from ottla.streams.run import COLUMNS, TABLE_COLUMNS, cause_of
+from ottla.streams.serdes import Serde
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from ottla.streams.app import App
+
+Time = datetime | str | int
+"""A datetime, ISO 8601, or ms since 1970. Without a zone: UTC."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """As a consumer would see it; JSON is parsed. `window_ms` are the numbers at the end of a
+    windowed key: its start, or a session's end and start."""
+
+    key: Any
+    value: Any
+    timestamp_ms: int
+    window_ms: tuple[int, ...] = ()
+
+
+class TopologyDriver:
+    """Use it as a context manager: it holds queries and a directory."""
+
+    def __init__(self, app: App, spark: SparkSession) -> None:
+        self._app = app
+        self._spark = spark
+        self._home = Path(tempfile.mkdtemp(prefix="ottla-streams-"))
+        self._sinks = app._checked()
+        self._sources = {
+            node.topic: node
+            for sink in self._sinks
+            for node in ancestors(sink)
+            if isinstance(node, Source)
+        }
+        self._waiting: dict[str, list[tuple[bytes | None, bytes | None, datetime]]] = {}
+        self._offset = 0
+        self._written: dict[str, list[Record]] = {sink.topic: [] for sink in self._sinks}
+        self._queries: list[StreamingQuery] = []
+        for topic in self._sources:
+            (self._home / "topics" / topic).mkdir(parents=True)
+
+    def __enter__(self) -> TopologyDriver:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def send(self, topic: str, value: Any, *, key: Any = None, at: Time = 0) -> None:
+        """One record, encoded as the source says; bytes are taken as they are."""
+        source = self._sources.get(topic)
+        if source is None:
+            raise TopologyError(f"No stream reads {topic!r}; topics: {listed(self._sources)}")
+        row = (
+            _encoded(source.key_serde, key),
+            _encoded(source.value_serde, value),
+            _time(at),
+        )
+        self._waiting.setdefault(topic, []).append(row)
+
+    def process(self) -> None:
+        """Run what was sent as one micro-batch, through all queries."""
+        if not self._queries:
+            self._queries = [self._start(sink) for sink in self._sinks]
+        for topic, rows in self._waiting.items():
+            self._add(topic, rows)
+        self._waiting.clear()
+        for sink, query in zip(self._sinks, self._queries, strict=True):
+            self._process(sink, query)
+
+    def read(self, topic: str) -> list[Record]:
+        """What was written to a topic since it was read last, after processing what was sent."""
+        if topic not in self._written:
+            raise TopologyError(f"Nothing writes {topic!r}; topics: {listed(self._written)}")
+        self.process()
+        found, self._written[topic] = self._written[topic], []
+        return found
+
+    def close(self) -> None:
+        for query in self._queries:
+            query.stop()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _start(self, sink: Sink) -> StreamingQuery:
+        from ottla.streams.compile.frames import sink_frame
+
+        rows = sink_frame(sink, _FileTopics(self._spark, self._home / "topics"))
+
+        def collect(batch: DataFrame, batch_id: int) -> None:
+            found = [tuple(row) for row in batch.collect()]
+            self._written[sink.topic] += [_record(sink, *row) for row in found]
+            if sink.topic in self._sources and found:
+                self._add(sink.topic, [_as_row(*row) for row in found])
+
+        mode = "update" if sink.emits_changes else "append"
+        writer = rows.writeStream.outputMode(mode).foreachBatch(collect)
+        return writer.option("checkpointLocation", str(self._home / "state" / sink.topic)).start()
+
+    def _process(self, sink: Sink, query: StreamingQuery) -> None:
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            query.processAllAvailable()
+        except StreamingQueryException as error:
+            raise UserError(
+                f"App {self._app.name!r}, topic {sink.topic!r}: {cause_of(str(error))}"
+            ) from error
+
+    def _add(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, datetime]]) -> None:
+        """A file, whole when it gets its name."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        keys, values, times = zip(*rows, strict=True)
+        offsets = range(self._offset, self._offset + len(rows))
+        self._offset += len(rows)
+        table = pa.table(
+            {
+                "key": pa.array(keys, pa.binary()),
+                "value": pa.array(values, pa.binary()),
+                "timestamp": pa.array(times, pa.timestamp("us", "UTC")),
+                "offset": pa.array(offsets, pa.int64()),
+            }
+        )
+        home = self._home / "topics" / topic
+        hidden = home / f".{self._offset}"
+        pq.write_table(table, hidden)
+        hidden.rename(home / f"{self._offset:012}.parquet")
+
+
+class _FileTopics:
+    def __init__(self, spark: SparkSession, home: Path) -> None:
+        self._spark = spark
+        self._home = home
+
+    def stream(self, source: Source) -> DataFrame:
+        reader = self._spark.readStream.schema(COLUMNS)
+        return reader.parquet(str(self._home / source.topic))
+
+    def table(self, source: Source) -> DataFrame:
+        from ottla.streams.parquet_table import ParquetTable
+
+        self._spark.dataSource.register(ParquetTable)
+        reader = self._spark.read.format(ParquetTable.name()).schema(TABLE_COLUMNS)
+        return reader.load(str(self._home / source.topic))
+
+
+def _encoded(serde: Serde, given: Any) -> bytes | None:
+    if given is None or isinstance(given, bytes):
+        return given
+    match serde.name:
+        case "string":
+            return str(given).encode()
+        case "long":
+            return int(given).to_bytes(8, "big", signed=True)
+        case "json":
+            return json.dumps(given, default=str).encode()
+    raise TopologyError(f"{given!r} is no bytes")
+
+
+def _time(at: Time) -> datetime:
+    if isinstance(at, str):
+        at = datetime.fromisoformat(at)
+    if isinstance(at, datetime):
+        return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return datetime.fromtimestamp(at / 1000, UTC)
+
+
+def _as_row(key: Any, value: Any, at: datetime) -> tuple[bytes | None, bytes | None, datetime]:
+    return _bytes(key), _bytes(value), at.astimezone(UTC)
+
+
+def _bytes(data: Any) -> bytes | None:
+    return None if data is None else bytes(data)
+
+
+def _record(sink: Sink, key: Any, value: Any, at: datetime) -> Record:
+    data, window = _bytes(key), b""
+    if sink.has_window_in_key and data is not None:
+        length = 16 if _has_session_key(sink) else 8
+        data, window = data[:-length], data[-length:]
+    numbers = tuple(
+        int.from_bytes(window[start : start + 8], "big", signed=True)
+        for start in range(0, len(window), 8)
+    )
+    return Record(
+        _decoded(sink.key_serde, data),
+        _decoded(sink.value_serde, _bytes(value)),
+        round(at.timestamp() * 1000),
+        numbers,
+    )
+
+
+def _has_session_key(sink: Sink) -> bool:
+    from ottla.streams.compile.frames import has_sessions
+
+    return has_sessions(sink)
+
+
+def _decoded(serde: Serde, data: bytes | None) -> Any:
+    if data is None or serde.name == "bytes":
+        return data
+    if serde.name == "string":
+        return data.decode()
+    if serde.name == "long":
+        return int.from_bytes(data, "big", signed=True)
+    return json.loads(data)

@@ -1,0 +1,61 @@
+"""Windows in event time.
+
+    tumbling   one after another: [0, size), [size, 2·size), …
+    hopping    of `size`, one beginning `every` so often; a record is in several
+    session    as long as no gap between records is longer than `gap`
+
+`grace` is how late a record may be: a window takes records until the stream's time has passed its
+end by that much. The stream's time is the greatest timestamp seen, and moves on between
+micro-batches (Kafka Streams: with every record), so that records of one batch are never late for
+each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.streams.durations import Duration, duration_ms, spelled
+from ottla.streams.errors import TopologyError
+
+
+@dataclass(frozen=True)
+class Window:
+    """`every_ms` is the size for tumbling windows; None for sessions, whose gap `size_ms` is."""
+
+    size_ms: int
+    every_ms: int | None
+    grace_ms: int
+
+    @property
+    def is_session(self) -> bool:
+        return self.every_ms is None
+
+    def __str__(self) -> str:
+        size = spelled(self.size_ms)
+        if self.every_ms is None:
+            text = f"session of gap {size}"
+        elif self.every_ms == self.size_ms:
+            text = f"tumbling {size}"
+        else:
+            text = f"hopping {size} every {spelled(self.every_ms)}"
+        return f"{text}, grace {spelled(self.grace_ms)}"
+
+
+def tumbling(size: Duration, *, grace: Duration = "0 seconds") -> Window:
+    size_ms = duration_ms(size, name="size", least_ms=1)
+    return Window(size_ms, size_ms, duration_ms(grace, name="grace"))
+
+
+def hopping(size: Duration, *, every: Duration, grace: Duration = "0 seconds") -> Window:
+    size_ms = duration_ms(size, name="size", least_ms=1)
+    every_ms = duration_ms(every, name="every", least_ms=1)
+    if every_ms > size_ms:
+        raise TopologyError(
+            f"every ({spelled(every_ms)}) is longer than size ({spelled(size_ms)}): records "
+            "between windows would be lost"
+        )
+    return Window(size_ms, every_ms, duration_ms(grace, name="grace"))
+
+
+def session(gap: Duration, *, grace: Duration = "0 seconds") -> Window:
+    gap_ms = duration_ms(gap, name="gap", least_ms=1)
+    return Window(gap_ms, None, duration_ms(grace, name="grace"))

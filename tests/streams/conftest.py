@@ -1,0 +1,59 @@
+"""One Spark session and one broker for all tests of this folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ottla.streams as st
+from ottla.testing.broker_thread import BrokerThread
+
+pytest.importorskip("pyspark")
+
+from ottla.streams.testing import TopologyDriver
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SOURCE = str(Path(__file__).parents[2] / "src")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    import ottla.spark
+
+    # Workers of Spark's run this Ottla too.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (SOURCE, os.environ.get("PYTHONPATH"))))
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "1",
+    }
+    made = ottla.spark.session("local[2]", app_name="ottla-tests", **settings)
+    made.conf.set("spark.sql.shuffle.partitions", "1")
+    made.sparkContext.setLogLevel("OFF")
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[BrokerThread]:
+    with BrokerThread() as running:
+        yield running
+
+
+@pytest.fixture
+def drive(spark: SparkSession) -> Iterator[Callable[[st.App], TopologyDriver]]:
+    drivers: list[TopologyDriver] = []
+
+    def make(app: st.App) -> TopologyDriver:
+        drivers.append(TopologyDriver(app, spark))
+        return drivers[-1]
+
+    yield make
+    for driver in drivers:
+        driver.close()

@@ -1,0 +1,195 @@
+"""Topologies are checked where they are built, and explain themselves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from textwrap import dedent
+
+import pytest
+
+import ottla.streams as st
+from ottla.streams.durations import duration_ms, spelled
+
+ORDER = st.Json("id string, item string, amount double")
+
+
+@pytest.fixture
+def app() -> st.App:
+    return st.App("shop")
+
+
+@pytest.fixture
+def orders(app: st.App) -> st.Stream:
+    return app.stream("orders", value=ORDER)
+
+
+def text(plan: str) -> str:
+    return dedent(plan).strip("\n")
+
+
+def test_explain_of_windowed_totals(app: st.App, orders: st.Stream) -> None:
+    (
+        orders.filter(lambda o: o.amount > 10)
+        .group_by(lambda o: o.item)
+        .windowed(st.tumbling("1 minute", grace="10 seconds"))
+        .aggregate(total=st.sum("amount"), n=st.count())
+        .to("totals")
+    )
+    assert app.explain() == (
+        " 1  stream  topic orders: key string string, value json "
+        "(id string, item string, amount double)\n"
+        " 2  filter  amount > 10  [columns]\n"
+        " 3  select_key  item -> string  [columns]\n"
+        " 4  aggregate  total=sum(amount), n=count() by key, "
+        "tumbling 1 minute, grace 10 seconds  [state]\n"
+        " 5  to  topic totals: key windowed string, value json  [changes]"
+    )
+
+
+def test_explain_of_word_count(app: st.App) -> None:
+    lines = app.stream("lines", value=st.String)
+    words = lines.flat_map_values(lambda line: line.lower().split(" "))
+    words.group_by(lambda word: word).count().to("counts")
+    assert app.explain() == (
+        " 1  stream  topic lines: key string string, value string string\n"
+        " 2  flat_map_values  split(lower(value), ' ') -> string  [columns]\n"
+        " 3  select_key  value -> string  [columns]\n"
+        " 4  aggregate  count=count() by key  [state]\n"
+        " 5  to  topic counts: key string, value json  [changes]"
+    )
+
+
+def test_explain_says_what_runs_in_python_and_what_is_joined(
+    app: st.App, orders: st.Stream
+) -> None:
+    names = app.table("names", value=st.Json("name string"))
+    loud = orders.map_values(lambda o: f"{o.item}!", schema="string")
+    loud.join(names, lambda item, name: {"item": item, "name": name.name}, how="left").to("named")
+    assert app.explain() == (
+        " 1  stream  topic orders: key string string, value json "
+        "(id string, item string, amount double)\n"
+        " 2  map_values  <lambda>() -> string  [Python: an f-string]\n"
+        " 3  table  topic names: key string string, value json (name string)\n"
+        " 4  left join of 2, 3  with the table as it is: item=left, name=right.name  [columns]\n"
+        " 5  to  topic named: key string, value json  [appends]"
+    )
+
+
+def test_explain_of_a_join_of_streams(app: st.App, orders: st.Stream) -> None:
+    payments = app.stream("payments", value=st.Json("paid double"))
+    orders.join(payments, within="5 minutes", grace="1 minute").to("paid-orders")
+    assert app.explain().splitlines()[2] == (
+        " 3  inner join of 1, 2  within 5 minutes, grace 1 minute: id=left.id, item=left.item, "
+        "amount=left.amount, paid=right.paid  [state]"
+    )
+
+
+def build_merge_of_others(app: st.App, orders: st.Stream) -> None:
+    orders.merge(app.stream("lines", value=st.String))
+
+
+def build_two_sinks(app: st.App, orders: st.Stream) -> None:
+    orders.to("x")
+    orders.filter(lambda o: o.amount > 1).to("x")
+
+
+def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
+    orders.group_by_key().count().to_stream().group_by_key().count()
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (
+            lambda app, o: o.filter(lambda v: v.amount),
+            "filter .*: the function must say true or false",
+        ),
+        (
+            lambda app, o: o.map_values(lambda v: f"{v.id}"),
+            r"map_values .* runs in Python \(an f-string\), so say what it returns: schema=",
+        ),
+        (
+            lambda app, o: o.group_by_key().aggregate(x=st.sum("amuont")),
+            "aggregate .*unknown column 'amuont'; columns: id, item, amount",
+        ),
+        (lambda app, o: o.group_by_key().aggregate(x=st.sum("item")), "item string is no number"),
+        (lambda app, o: o.group_by_key().aggregate(x=st.max()), "of which column"),
+        (lambda app, o: o.group_by_key().aggregate(), "say what"),
+        (lambda app, o: o.group_by_key().count().suppress(), "only windows close"),
+        (
+            lambda app, o: o.group_by_key().windowed(st.session("5 s")).count().to("x"),
+            "call suppress",
+        ),
+        (lambda app, o: o.join(o, lambda a, b: a.id), 'join .*within="5 minutes"'),
+        (lambda app, o: o.join(o, within="1 s"), "both sides have id, item, amount"),
+        (lambda app, o: o.join(o, within="1 s", how="cross"), "there are inner, left, outer"),
+        (
+            lambda app, o: o.select_key(lambda v: v.amount).join(o, within="1 s"),
+            "keys differ: double and string; use select_key",
+        ),
+        (
+            lambda app, o: o.join(o.group_by_key().count()),
+            "the table must be a topic",
+        ),
+        (lambda app, o: o.flat_map_values(lambda v: v.item), "must return a list"),
+        (lambda app, o: o.to("x", value=st.Long), "cannot be written as long"),
+        (build_merge_of_others, r"values differ: \(id string, .*\) and string"),
+        (build_two_sinks, "topic 'x' is written already"),
+        (build_second_aggregate, "is aggregated already; put through"),
+        (lambda app, o: app.stream("t", value="json"), "value='json' is no serde"),
+        (lambda app, o: app.stream("t", bad_records="ignore"), "there are stop, drop"),
+        (lambda app, o: app.explain(), "writes nothing"),
+        (lambda app, o: st.App("a b"), "App name 'a b'"),
+        (lambda app, o: st.Json("id strin"), "'strin' is no type; types: bigint, binary"),
+        (lambda app, o: st.Json("id string, id int"), "'id' twice"),
+        (lambda app, o: st.tumbling("1 lightyear"), 'write it as "10 seconds"'),
+        (lambda app, o: st.tumbling("0 s"), "size must be at least 1 milliseconds"),
+        (lambda app, o: st.hopping("1 s", every="2 s"), "longer than size"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_a_sentence(
+    app: st.App, orders: st.Stream, build: Callable[[st.App, st.Stream], object], sentence: str
+) -> None:
+    with pytest.raises(st.TopologyError, match=sentence):
+        build(app, orders)
+
+
+def test_operators_leave_their_stream_as_it_was(orders: st.Stream) -> None:
+    renamed = orders.map_values(lambda o: {"what": o.item})
+    assert orders.columns == ("id", "item", "amount")
+    assert renamed.columns == ("what",)
+
+
+def test_the_topology_tells_of_python_functions_by_their_code(app: st.App) -> None:
+    def plan(function: Callable[..., object]) -> str:
+        made = st.App("x")
+        made.stream("t", value=ORDER).filter(function).to("u")
+        return made.topology()
+
+    assert plan(lambda o: o.amount // 2 > 1) != plan(lambda o: o.amount // 3 > 1)
+    assert "[" not in plan(lambda o: o.amount > 1)
+
+
+def test_durations() -> None:
+    assert duration_ms("1 minute 30 seconds", name="x") == 90_000
+    assert duration_ms("500ms", name="x") == 500
+    assert duration_ms(timedelta(hours=2), name="x") == 7_200_000
+    assert [spelled(each) for each in (0, 1, 1000, 90_000, 120_000, 86_400_000)] == [
+        "0 seconds",
+        "1 milliseconds",
+        "1 second",
+        "90 seconds",
+        "2 minutes",
+        "1 day",
+    ]
+
+
+def test_building_and_explaining_needs_no_spark() -> None:
+    code = (
+        "import sys, ottla.streams as st; a = st.App('x'); a.stream('t').to('u'); a.explain(); "
+        "sys.exit(any(m in sys.modules for m in ('pyspark', 'pyarrow', 'numpy')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
