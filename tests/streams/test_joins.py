@@ -8,6 +8,7 @@ from typing import Any
 import ottla.streams as st
 from ottla.streams.testing import TopologyDriver
 
+START_MS = 1_000_000
 Drive = Callable[[st.App], TopologyDriver]
 
 
@@ -22,16 +23,16 @@ def joined(app: st.App, how: str) -> None:
 
 def send_pairs(driver: TopologyDriver) -> None:
     for key, value, at_s in (("k", "l0", 0), ("k", "l20", 20), ("other", "l1", 1)):
-        driver.send("left", value, key=key, at=at_s * 1000)
-    driver.send("left", None, key="k", at=5000)
+        driver.send("left", value, key=key, at=START_MS + at_s * 1000)
+    driver.send("left", None, key="k", at=START_MS + 5000)
     for key, value, at_s in (("k", "r10", 10), ("k", "r31", 31), ("lone", "r2", 2)):
-        driver.send("right", value, key=key, at=at_s * 1000)
+        driver.send("right", value, key=key, at=START_MS + at_s * 1000)
 
 
 def pairs(driver: TopologyDriver, topic: str) -> list[tuple[Any, ...]]:
     found = driver.read(topic)
     return sorted(
-        (each.key, each.value["a"] or "", each.value["b"] or "", each.timestamp_ms)
+        (each.key, each.value["a"] or "", each.value["b"] or "", each.timestamp_ms - START_MS)
         for each in found
     )
 
@@ -46,7 +47,7 @@ def test_inner_joins_pair_records_within_the_window_at_the_later_time(drive: Dri
     send_pairs(driver)
     assert pairs(driver, "inner") == BOTH
     # A pair across batches.
-    driver.send("right", "r29", key="k", at=29_000)
+    driver.send("right", "r29", key="k", at=START_MS + 29_000)
     assert pairs(driver, "inner") == [("k", "l20", "r29", 29_000)]
 
 
@@ -57,8 +58,8 @@ def test_outer_joins_give_out_the_unpaired_when_their_window_has_passed(drive: D
     send_pairs(driver)
     found = pairs(driver, "outer")
     assert [each for each in found if each[1] and each[2]] == BOTH
-    driver.send("left", "late", key="z", at=100_000)
-    driver.send("right", "late", key="y", at=100_000)
+    driver.send("left", "late", key="z", at=START_MS + 100_000)
+    driver.send("right", "late", key="y", at=START_MS + 100_000)
     found += pairs(driver, "outer")
     assert sorted(each for each in found if not (each[1] and each[2])) == [
         ("k", "", "r31", 31_000),

@@ -39,7 +39,9 @@ LOOK_EVERY_S = 0.5
 
 
 _PLAN_FOLLOWS = "=== Streaming Query ==="
-_ENDED_WITH = "terminated with exception: "
+_WRAPPERS = ("py4j.", "pyspark.")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ([^\n]+)")
+_ONLY_WHERE = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "TASK_WRITE_FAILED")
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Failed): .+$", re.MULTILINE)
 
 
@@ -233,10 +235,13 @@ def _told(app: App, sink: Sink, query: StreamingQuery, wait: Any) -> None:
 
 
 def cause_of(text: str) -> str:
-    """Of what Spark tells at length, the one line that says it: the last exception that a
-    traceback ends with, or what the query terminated with."""
+    """Of what Spark tells at length, the one line that says it: the last exception of Python's, the
+    first condition of Spark's that names more than where it happened, or the first line."""
     told = text.partition(_PLAN_FOLLOWS)[0]
-    raised = _RAISED.findall(told)
+    raised = [line for line in _RAISED.findall(told) if not line.startswith(_WRAPPERS)]
     if raised:
         return str(raised[-1]).strip()
-    return told.strip().partition(_ENDED_WITH)[2].strip().partition("\n")[0] or told.strip()
+    for condition, sentence in _CONDITION.findall(told):
+        if condition not in _ONLY_WHERE:
+            return f"[{condition}] {sentence}".strip()
+    return told.strip().partition("\n")[0]

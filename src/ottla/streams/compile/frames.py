@@ -5,6 +5,7 @@ columns are those of `format("ottla")`: key, value, timestamp, and offset for ta
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
@@ -137,7 +138,7 @@ def _aggregated(node: Aggregated, rows: DataFrame) -> DataFrame:
     start, end = f.col("_window.start"), f.col("_window.end")
     if node.window.is_session:
         # Kafka's sessions end with their last record, Spark's a gap after it.
-        end = end - f.make_dt_interval(secs=f.lit(node.window.size_ms / 1000))
+        end = end - f.lit(timedelta(milliseconds=node.window.size_ms))
     value = f.struct(start.alias("window_start"), end.alias("window_end"), *names)
     window = f.struct(start.alias("start"), end.alias("end"))
     return done.select(
@@ -163,12 +164,15 @@ def _aggregate(aggregate: Aggregate, value: Shape) -> Column:
 
 
 def _stream_join(node: StreamJoin, left: DataFrame, right: DataFrame) -> DataFrame:
-    """Records without a value join nothing, as in Kafka Streams."""
-    within = f.make_dt_interval(secs=f.lit(node.within_ms / 1000))
+    """Records without a value join nothing, as in Kafka Streams. A record is late when the window
+    in which others may join it has passed by the grace; Spark's watermark drops by the record's own
+    time, so it stays behind by both."""
+    delay_ms = node.within_ms + node.grace_ms
+    within = f.lit(timedelta(milliseconds=node.within_ms))
     sides = []
     for name, rows in (("left", left), ("right", right)):
         watermarked = rows.where(f.col("value").isNotNull()).withWatermark(
-            "timestamp", f"{node.grace_ms} milliseconds"
+            "timestamp", f"{delay_ms} milliseconds"
         )
         sides.append(
             watermarked.select(

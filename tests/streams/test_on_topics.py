@@ -1,0 +1,174 @@
+"""Applications on topics of a broker, with their output as consumers read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ottla.streams as st
+from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
+from ottla.streams.run import QueryFailed, Running, start
+from ottla.testing.broker_thread import BrokerThread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ORDER = st.Json("id string, item string, amount double")
+
+
+class Shop:
+    """An application's surroundings: a broker, a session, a directory for state."""
+
+    def __init__(self, broker: BrokerThread, spark: SparkSession, state_dir: Path) -> None:
+        self.bootstrap = broker.bootstrap
+        self._spark = spark
+        self._state_dir = state_dir
+        self._running: list[Running] = []
+
+    def app(self, name: str) -> st.App:
+        return st.App(name, bootstrap=self.bootstrap, state_dir=self._state_dir)
+
+    def start(self, app: st.App) -> Running:
+        self._running.append(start(app, self._spark))
+        return self._running[-1]
+
+    def stop(self) -> None:
+        for each in self._running:
+            each.stop()
+
+    def create(self, *topics: str, partitions: int = 1) -> None:
+        with Admin(self.bootstrap) as admin:
+            admin.create_topics(*(NewTopic(topic, partitions) for topic in topics))
+
+    def send(self, topic: str, *records: tuple[str | None, Any, int]) -> None:
+        """Key, value (None is a tombstone), time in seconds."""
+        with Producer(self.bootstrap) as producer:
+            for key, value, at_s in records:
+                data = value if isinstance(value, bytes) else json.dumps(value).encode()
+                producer.send(
+                    topic,
+                    None if value is None else data,
+                    key=None if key is None else key.encode(),
+                    timestamp=at_s * 1000,
+                )
+            producer.flush()
+
+    def records(self, topic: str) -> list[tuple[bytes, Any]]:
+        """Committed ones."""
+        found: list[tuple[bytes, Any]] = []
+        with Consumer(self.bootstrap, isolation_level="read_committed") as consumer:
+            with Admin(self.bootstrap) as admin:
+                count = len(admin.describe_topics(topic)[topic].partitions)
+            tps = [TopicPartition(topic, each) for each in range(count)]
+            consumer.assign(tps)
+            consumer.seek_to_beginning()
+            ends = consumer.end_offsets(*tps)
+            while any(consumer.position(tp) < ends[tp] for tp in tps):
+                found += [(each.key, json.loads(each.value)) for each in consumer.poll(timeout_s=1)]
+        return found
+
+
+@pytest.fixture
+def shop(broker: BrokerThread, spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
+    made = Shop(broker, spark, tmp_path)
+    yield made
+    made.stop()
+
+
+def totals(shop: Shop) -> st.App:
+    app = shop.app("orders")
+    orders = app.stream("orders", value=ORDER)
+    (
+        orders.filter(lambda o: o.amount > 10)
+        .group_by(lambda o: o.item)
+        .windowed(st.tumbling("1 minute", grace="10 seconds"))
+        .aggregate(total=st.sum("amount"), n=st.count())
+        .to("totals")
+    )
+    return app
+
+
+def latest(records: list[tuple[bytes, Any]]) -> dict[tuple[str, int], tuple[float, int]]:
+    """By item and the window's start in seconds."""
+    return {
+        (key[:-8].decode(), int.from_bytes(key[-8:], "big") // 1000): (value["total"], value["n"])
+        for key, value in records
+    }
+
+
+def test_windowed_totals_go_on_after_a_stop_with_their_state(shop: Shop) -> None:
+    shop.create("orders", "totals", partitions=2)
+    order = {"id": "1", "item": "tea", "amount": 11.0}
+    shop.send("orders", ("a", order, 1), ("b", order, 2), ("c", {**order, "amount": 9.0}, 3))
+    running = shop.start(totals(shop))
+    running.process_all_available()
+    assert latest(shop.records("totals")) == {("tea", 0): (22.0, 2)}
+    (status,) = running.status()
+    assert (status.topic, status.is_active) == ("totals", True)
+    running.stop()
+    assert not running.status()[0].is_active
+
+    shop.send("orders", ("d", order, 59), ("e", {**order, "item": "jam"}, 60))
+    running = shop.start(totals(shop))
+    running.process_all_available()
+    running.stop()
+    found = shop.records("totals")
+    assert latest(found) == {("tea", 0): (33.0, 3), ("jam", 60): (11.0, 1)}
+    assert len(found) == 3, "each change once"
+
+
+def test_a_changed_topology_over_an_old_checkpoint_is_refused_with_what_changed(
+    shop: Shop,
+) -> None:
+    shop.create("in-changed", "out-changed")
+
+    def app(least: int) -> st.App:
+        made = shop.app("changed")
+        stream = made.stream("in-changed", value=ORDER)
+        stream.filter(lambda o: o.amount > least).to("out-changed")
+        return made
+
+    shop.send("in-changed", ("k", {"id": "1", "item": "tea", "amount": 5.5}, 1))
+    running = shop.start(app(5))
+    running.process_all_available()
+    running.stop()
+    assert shop.records("out-changed") == [(b"k", {"id": "1", "item": "tea", "amount": 5.5})]
+    with pytest.raises(st.TopologyError, match="made by another topology") as refusal:
+        shop.start(app(6))
+    assert "- 2  filter  amount > 5\n+ 2  filter  amount > 6" in str(refusal.value)
+
+
+def test_a_stream_joins_a_tables_topic_as_it_is_in_each_batch(shop: Shop) -> None:
+    shop.create("clicks", "users", "named")
+    app = shop.app("enrich")
+    clicks = app.stream("clicks", value=st.Json("page string"))
+    clicks.join(app.table("users", value=st.Json("name string"))).to("named")
+    shop.send("users", ("u", {"name": "Ada"}, 1))
+    shop.send("clicks", ("u", {"page": "/"}, 2))
+    running = shop.start(app)
+    running.process_all_available()
+    shop.send("users", ("u", {"name": "Ann"}, 3))
+    shop.send("clicks", ("u", {"page": "/a"}, 4))
+    running.process_all_available()
+    shop.send("users", ("u", None, 5))
+    shop.send("clicks", ("u", {"page": "/b"}, 6))
+    running.process_all_available()
+    assert [value for _, value in shop.records("named")] == [
+        {"page": "/", "name": "Ada"},
+        {"page": "/a", "name": "Ann"},
+    ]
+
+
+def test_a_record_that_cannot_be_parsed_stops_the_app_with_a_sentence(shop: Shop) -> None:
+    shop.create("in-bad", "out-bad")
+    app = shop.app("bad")
+    app.stream("in-bad", value=ORDER).to("out-bad")
+    shop.send("in-bad", ("k", b"{", 1))
+    running = shop.start(app)
+    with pytest.raises(QueryFailed, match=r"App 'bad', topic 'out-bad': .*(?i:malformed)"):
+        running.process_all_available()
+    assert shop.records("out-bad") == []
