@@ -57,7 +57,7 @@ def test_columns_become_the_parts_of_a_record(spark: Any, make_topic: Callable[.
 def test_keys_choose_partitions_as_java_does(
     spark: Any, make_topic: Callable[..., Topic], delivery: str
 ) -> None:
-    from ottla.client.murmur2 import murmur2
+    from ottla.wire.murmur2 import partition_for_key
 
     topic = make_topic(5)
     frame = spark.range(2_000).selectExpr("cast(id as string) key", "cast(id as string) value")
@@ -65,7 +65,7 @@ def test_keys_choose_partitions_as_java_does(
     records = written(topic)
     assert sorted(int(record.value) for record in records) == list(range(2_000))
     for record in records:
-        assert record.partition == (murmur2(record.key) & 0x7FFFFFFF) % 5
+        assert record.partition == partition_for_key(record.key, 5)
 
 
 def test_a_stream_from_topic_to_topic_is_written_exactly_once(

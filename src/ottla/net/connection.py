@@ -6,7 +6,7 @@
 
 A request that is not answered in its time closes the connection, because everything behind it waits
 too, as in Kafka's own clients. An answer's `records` are views of a buffer that belongs to that
-answer alone: whoever keeps them keeps the buffer, and nobody writes to it again."""
+answer alone: whoever keeps them keeps the buffer, and nobody writes to it as long as they do."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from ottla.net.errors import (
     KafkaTimeout,
     UnsupportedVersion,
 )
+from ottla.net.receive_buffers import ReceiveBuffers
 from ottla.wire import codec, schema
 from ottla.wire.api import Api
 from ottla.wire.codec import DecodeError
@@ -78,8 +79,9 @@ class Connection(asyncio.BufferedProtocol):
         self._small = bytearray(RECEIVE_BYTES)
         self._small_view = memoryview(self._small)
         self._filled = 0
-        self._large: bytearray | None = None
-        """The buffer of an answer that does not fit into the small one, filled in part."""
+        self._buffers = ReceiveBuffers()
+        self._large: memoryview | None = None
+        """Of an answer that does not fit into the small one, filled in part."""
 
     # ------------------------------------------------------------------------------- opening
 
@@ -279,7 +281,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
-            return memoryview(self._large)[self._filled :]
+            return self._large[self._filled :]
         return self._small_view[self._filled :]
 
     def buffer_updated(self, count: int) -> None:
@@ -289,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._take_small_frames()
             elif self._filled == len(self._large):
                 frame, self._large, self._filled = self._large, None, 0
-                self._take_frame(memoryview(frame).toreadonly())
+                self._take_frame(frame.toreadonly())
         except DecodeError as error:
             self.close(ConnectionLost(f"{self.name} sent what is no answer of a broker: {error}"))
 
@@ -304,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
             if end > filled:
                 if size + 4 > RECEIVE_BYTES:
                     here = filled - start - 4
-                    self._large = bytearray(size)
+                    self._large = memoryview(self._buffers.take(size))[:size]
                     self._large[:here] = self._small_view[start + 4 : filled]
                     self._filled = here
                     return

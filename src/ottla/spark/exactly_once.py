@@ -118,9 +118,9 @@ async def _commit_partition(cluster: Cluster, options: SinkOptions) -> TopicPart
     count = (await cluster.topic(options.commit_topic)).partition_count
     if count == 1:
         return TopicPartition(options.commit_topic, 0)
-    from ottla.client.murmur2 import murmur2
+    from ottla.wire.murmur2 import partition_for_key
 
-    chosen = (murmur2(_name(options).encode()) & 0x7FFFFFFF) % count
+    chosen = partition_for_key(_name(options).encode(), count)
     return TopicPartition(options.commit_topic, chosen)
 
 

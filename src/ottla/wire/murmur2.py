@@ -19,6 +19,11 @@ def murmur2(data: bytes) -> int:
     return hashed - (1 << 32) if hashed >> 31 else hashed
 
 
+def positive_hash(key: bytes) -> int:
+    """The hash without its sign: what is divided by the number of partitions."""
+    return _unsigned(key) & 0x7FFFFFFF
+
+
 def partition_for_key(key: bytes, partition_count: int) -> int:
     """Where Java's default partitioner puts a record with this key."""
     return (_unsigned(key) & 0x7FFFFFFF) % partition_count

@@ -30,7 +30,7 @@ from ottla import (
     SerializationFailed,
     UnknownTopic,
 )
-from ottla.client.murmur2 import partition_of
+from ottla.client.producer.partitioners import partition_of
 from ottla.testing.broker import BrokerProcess
 
 TIMEOUT_S = 20

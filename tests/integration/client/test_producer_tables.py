@@ -18,7 +18,7 @@ from ottla import (
     UnknownTopic,
 )
 from ottla.base.errors import UserError
-from ottla.client.murmur2 import partition_of
+from ottla.client.producer.partitioners import partition_of
 from ottla.testing.broker import BrokerProcess
 
 pa = pytest.importorskip("pyarrow")

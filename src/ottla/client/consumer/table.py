@@ -20,11 +20,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.fetched import FetchedPartition
 from ottla.client.errors import DeserializationFailed
+from ottla.wire.records.columnar.constants import int32_column
 from ottla.wire.records.columnar.decode import SCHEMA as RECORD_SCHEMA
 from ottla.wire.records.columnar.decode import decode_fetch
 from ottla.wire.records.columnar.needs import numpy as np
@@ -96,10 +98,11 @@ class TableReader:
         arrays = []
         for name in self.columns:
             if name == "topic":
-                indices = pa.array(np.zeros(rows, np.int32))
-                array = pa.DictionaryArray.from_arrays(indices, pa.array([tp.topic]))
+                array = pa.DictionaryArray.from_arrays(
+                    int32_column(0, rows), _dictionary(tp.topic), safe=False
+                )
             elif name == "partition":
-                array = pa.array(np.full(rows, tp.partition, np.int32))
+                array = int32_column(tp.partition, rows)
             elif name == "timestamp":
                 array = decoded.column(name).view(TIMESTAMP)
             else:
@@ -174,6 +177,11 @@ class TableReader:
             raise pa.ArrowInvalid("a value is empty or holds more than one object")
         batches = parsed.combine_chunks().to_batches()
         return batches[0]
+
+
+@lru_cache(256)
+def _dictionary(topic: str) -> Any:
+    return pa.array([topic])
 
 
 def _apart(name: str, taken: set[str]) -> str:

@@ -20,7 +20,6 @@ from ottla.client.errors import (
     UnknownTopic,
 )
 from ottla.client.metadata import TopicMetadata
-from ottla.client.murmur2 import MAX_CACHED_BYTES, partition_of, positive_hash
 from ottla.client.producer.accumulator import Accumulator, Full, PartitionQueue, Reservation
 from ottla.client.producer.batch import (
     MAX_RECORD_OVERHEAD,
@@ -30,7 +29,13 @@ from ottla.client.producer.batch import (
 )
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.future import RecordFuture
-from ottla.client.producer.partitioners import Partitioner, next_sticky
+from ottla.client.producer.partitioners import (
+    MAX_CACHED_BYTES,
+    Partitioner,
+    cached_hash,
+    next_sticky,
+    partition_of,
+)
 from ottla.client.producer.record_fields import (
     HeadersGiven,
     checked_headers,
@@ -186,7 +191,7 @@ class Intake:
             if key_bytes is None:
                 queue = state.sticky
             elif len(key_bytes) <= MAX_CACHED_BYTES:
-                queue = state.queues[positive_hash(key_bytes) % len(state.queues)]
+                queue = state.queues[cached_hash(key_bytes) % len(state.queues)]
             else:
                 queue = state.queues[partition_of(key_bytes, len(state.queues))]
         else:

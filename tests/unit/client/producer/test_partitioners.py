@@ -17,8 +17,10 @@ from ottla.client.producer.partitioners import (
     PriorityPartitioner,
     RoundRobinPartitioner,
     next_sticky,
+    partition_of,
     partitioner,
 )
+from ottla.wire.murmur2 import partition_for_key
 
 BATCH = 1000
 
@@ -104,3 +106,10 @@ def test_a_partition_keeps_its_turn_over_small_batches_until_a_batchs_worth_went
         accumulator.take(queue).seal(0, None)
     assert len(set(partitions[:6])) == 1
     assert partitions[6] != partitions[5]
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 1000])
+def test_a_key_falls_where_java_puts_it_whether_its_hash_is_kept_or_not(size: int) -> None:
+    key = bytes(size)
+    for _ in range(2):
+        assert partition_of(key, 12) == partition_for_key(key, 12)

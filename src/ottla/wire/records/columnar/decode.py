@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ottla.wire.records.columnar import decode_kernels as k
+from ottla.wire.records.columnar.constants import int32_column, null_column, zeros
 from ottla.wire.records.columnar.needs import numpy as np
 from ottla.wire.records.columnar.needs import pyarrow as pa
 from ottla.wire.records.columnar.parts import MOST_BYTES, Part, failure_of, iter_parts
@@ -115,8 +116,11 @@ class _Reader:
     """The Arrow buffers of one part, of the size that its records can have at most."""
 
     def __init__(self, part: Part, mask: int) -> None:
-        self._mask = mask
         self._data, self._table = part.data, part.table
+        self._only_type = _only_type(part.table)
+        if self._only_type is not None:
+            mask &= ~k.TIMESTAMP_TYPE
+        self._mask = mask
         count, size = part.record_count, part.record_bytes
         self._offsets = _Output(count if mask & k.OFFSET else 0, np.int64)
         self._timestamps = _Output(count if mask & k.TIMESTAMP else 0, np.int64)
@@ -150,9 +154,11 @@ class _Reader:
             ("timestamp", self._timestamps),
             ("timestamp_type", self._types),
         ):
-            if name in columns:
+            if self._mask & _BITS[name]:
                 kind = SCHEMA.field(name).type
                 made[name] = pa.Array.from_buffers(kind, rows, [None, numbers.kept(rows)])
+        if self._only_type is not None:
+            made["timestamp_type"] = int32_column(self._only_type, rows)
         if self._mask & k.KEY:
             made["key"] = self._keys.arrow(rows, result[k.KEY_BYTES], result[k.KEY_NULLS])
         if self._mask & k.VALUE:
@@ -164,16 +170,21 @@ class _Reader:
 
     def _headers(self, rows: int, result: list[int]) -> Any:
         count = result[k.HEADER_COUNT]
+        kind = SCHEMA.field("headers").type
+        if not count:
+            buffers = [None, zeros(4 * (rows + 1))]
+            return pa.Array.from_buffers(kind, rows, buffers, null_count=0, children=[_NO_PAIRS])
+        first = result[k.HEADERS_FROM]
         list_ends = _Output(rows + 1, np.int32)
-        list_ends.array[0] = 0
+        list_ends.array[: first + 1] = 0
         names = _Contents(count, result[k.NAME_BYTES])
         values = _Contents(count, result[k.HEADER_VALUE_BYTES])
         found = np.zeros(2, np.int64)
-        headers_at = self._headers_at.array[:rows]
+        headers_at = self._headers_at.array[first:rows]
         headers_at.setflags(write=False)
         k.decode_headers(
-            self._data, headers_at, list_ends.array[1:], names.ends.array[1:], names.data.array,
-            values.ends.array[1:], values.data.array, values.valid.array, found,
+            self._data, headers_at, list_ends.array[first + 1 :],
+            names.ends.array[1:], names.data.array, values.ends.array[1:], values.data.array, values.valid.array, found,
         )  # fmt: skip
         keys = names.arrow(count, result[k.NAME_BYTES], 0)
         if found[k.HAS_UPPER_BYTES]:
@@ -181,7 +192,6 @@ class _Reader:
         keys = keys.view(pa.string())
         contents = values.arrow(count, result[k.HEADER_VALUE_BYTES], int(found[k.HEADER_NULLS]))
         pairs = pa.StructArray.from_arrays([keys, contents], fields=list(HEADER_TYPE))
-        kind = SCHEMA.field("headers").type
         buffers = [None, list_ends.kept(rows + 1)]
         return pa.Array.from_buffers(kind, rows, buffers, null_count=0, children=[pairs])
 
@@ -215,12 +225,24 @@ class _Contents:
         self.valid.array[:] = 0xFF
 
     def arrow(self, rows: int, size: int, nulls: int) -> Any:
+        if nulls == rows:
+            return null_column(rows)
         valid = self.valid.kept((rows + 7) // 8) if nulls else None
         buffers = [valid, self.ends.kept(rows + 1), self.data.kept(size)]
         return pa.Array.from_buffers(pa.binary(), rows, buffers, null_count=nulls)
 
 
 _NO_CONTENTS = _Contents(0, 0)
+_NO_PAIRS = pa.array([], HEADER_TYPE)
+
+
+def _only_type(table: Any) -> int | None:
+    """The timestamp type of all these batches, if it is the same."""
+    kinds = table[:, k.IS_APPEND_TIME]
+    if not len(kinds):
+        return 0
+    first = int(kinds[0])
+    return first if (kinds == first).all() else None
 
 
 def _as_text(names: Any) -> Any:

@@ -51,11 +51,13 @@ OFFSET, TIMESTAMP, TIMESTAMP_TYPE, KEY, VALUE, HEADERS = 1, 2, 4, 8, 16, 32
     HEADER_COUNT,
     NAME_BYTES,
     HEADER_VALUE_BYTES,
+    HEADERS_FROM,
     FAILED_BATCH,
     FAILED_AT,
-) = range(10)
-"""What `result` says. FAILED_BATCH is -1 if every batch was read."""
-RESULT_FIELDS = 10
+) = range(11)
+"""What `result` says. FAILED_BATCH is -1 if every batch was read; HEADERS_FROM is the first row with
+headers, if any has."""
+RESULT_FIELDS = 11
 HEADER_NULLS, HAS_UPPER_BYTES = range(2)
 """What the result of `decode_headers` says: null values, and whether a name is not plain ASCII."""
 
@@ -158,7 +160,8 @@ def decode_records(  # noqa: C901
     """Records from `first_offset` to before `end_offset`, into the columns asked for.
 
     `…_ends` are Arrow's offsets without their leading 0. `…_valid` are bitmaps of ones, whose bits
-    are cleared here. Columns that are not asked for may be empty arrays."""
+    are cleared here. Columns that are not asked for may be empty arrays; of a binary column without
+    any value, and of `headers_at` before HEADERS_FROM, nothing is written."""
     with_offset, with_timestamp = columns & OFFSET, columns & TIMESTAMP
     with_type, with_key = columns & TIMESTAMP_TYPE, columns & KEY
     with_value, with_headers = columns & VALUE, columns & HEADERS
@@ -218,12 +221,18 @@ def decode_records(  # noqa: C901
                 timestamp_types[rows] = append_time
             if with_key:
                 if key_length < 0:
-                    mark_null(key_valid, rows)
+                    if key_nulls < rows:
+                        mark_null(key_valid, rows)
+                        key_ends[rows] = key_bytes
                     key_nulls += 1
-                elif key_length > 0:
+                else:
+                    if key_nulls == rows:
+                        for row in range(rows):
+                            mark_null(key_valid, row)
+                            key_ends[row] = 0
                     copy(key_data, key_bytes, data, key_start, key_length)
                     key_bytes += key_length
-                key_ends[rows] = key_bytes
+                    key_ends[rows] = key_bytes
             if with_value:
                 if value_length < 0:
                     mark_null(value_valid, rows)
@@ -232,7 +241,9 @@ def decode_records(  # noqa: C901
                     copy(value_data, value_bytes, data, value_start, value_length)
                     value_bytes += value_length
                 value_ends[rows] = value_bytes
-            if with_headers:
+            if with_headers and (count or header_count):
+                if not header_count:
+                    result[HEADERS_FROM] = rows
                 headers_at[rows] = header_position
                 header_count += count
                 name_bytes += names
