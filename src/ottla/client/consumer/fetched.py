@@ -1,15 +1,12 @@
 """A fetched partition's bytes, turned into records batch by batch as they are handed out. Pure.
 
-The first batch may begin before the offset that was asked for, the last may be cut off. Control
-batches are never handed out; under read_committed neither are those of aborted transactions, which
-the answer names as (producer id, first offset): from there on the producer's transactional batches
-are void until its abort marker."""
+Which batches are handed out is said by `wire.records.fetched`, whose `iter_fetched` does the same
+for a fetch as a whole; here a batch may wait for its turn, and checksums need not be compared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.base.errors import ErrorCode
 from ottla.client.consumer.decode import decode_batch
 from ottla.client.consumer.record import Record
 from ottla.client.consumer.subscription import PartitionState
@@ -18,16 +15,15 @@ from ottla.wire.records.batch import (
     COMPRESSION_MASK,
     HEADER_SIZE,
     LAST_COMPRESSION,
+    MAGIC,
     BatchHeader,
     iter_headers,
     read_header,
     validate,
 )
-from ottla.wire.records.builder import ControlType, control_type
 from ottla.wire.records.crc import Buffer
 from ottla.wire.records.errors import BatchError, CorruptBatch, InvalidBatch
-
-MAGIC = 2
+from ottla.wire.records.fetched import AbortedProducers, check_offsets
 
 
 class FetchedPartition:
@@ -36,7 +32,7 @@ class FetchedPartition:
     __slots__ = (
         "state", "version", "records", "aborted", "next_offset", "next_epoch", "end_offset",
         "at", "is_final",
-        "_check_crcs", "_pending", "_pending_at", "_batch_end", "_void", "_coming",
+        "_check_crcs", "_pending", "_pending_at", "_batch_end", "_void",
     )  # fmt: skip
 
     def __init__(
@@ -67,8 +63,10 @@ class FetchedPartition:
         self._pending_at = 0
         self._batch_end = offset
         """The offset after the batch whose records are pending."""
-        self._void: set[int] = set()
-        self._coming = _in_order(self.aborted)
+        self._void = self._aborted_producers()
+
+    def _aborted_producers(self) -> AbortedProducers | None:
+        return None if self.aborted is None else AbortedProducers(self.aborted)
 
     @classmethod
     def of_records(
@@ -101,8 +99,7 @@ class FetchedPartition:
         self.at = 0 if offset < self.end_offset else len(self.records)
         self._pending, self._pending_at = [], 0
         self._batch_end = self.next_offset
-        self._void = set()
-        self._coming = _in_order(self.aborted)
+        self._void = self._aborted_producers()
         self.next_epoch = self._epoch_before(offset)
 
     def _epoch_before(self, offset: int) -> int:
@@ -189,26 +186,14 @@ class FetchedPartition:
             raise CorruptBatch(f"a batch of {header.size} bytes with magic {header.magic}")
         elif header.attributes & COMPRESSION_MASK > LAST_COMPRESSION:
             raise InvalidBatch(f"unknown compression {header.attributes & COMPRESSION_MASK}")
-        if header.base_offset < 0 or header.last_offset_delta < 0:
-            raise CorruptBatch("a batch with impossible offsets", ErrorCode.CORRUPT_MESSAGE)
+        check_offsets(header)
 
     def _is_wanted(self, header: BatchHeader) -> bool:
         return not (
-            (self.aborted is not None and self._is_void(header))
+            (self._void is not None and self._void.covers(self.records, header))
             or header.is_control
             or header.last_offset < self.next_offset
         )
-
-    def _is_void(self, header: BatchHeader) -> bool:
-        while self._coming and self._coming[-1][1] <= header.last_offset:
-            self._void.add(self._coming.pop()[0])
-        if header.producer_id not in self._void:
-            return False
-        if header.is_control:
-            if control_type(self.records, header) is ControlType.ABORT:
-                self._void.discard(header.producer_id)
-            return False
-        return header.is_transactional
 
     def _decode(self, header: BatchHeader) -> list[Record]:
         found = decode_batch(self.records, header, *self.state.tp)
@@ -224,7 +209,3 @@ def _end_offset(records: Buffer, offset: int) -> int:
     except BatchError:
         pass  # whoever reads it is told
     return offset
-
-
-def _in_order(aborted: tuple[tuple[int, int], ...] | None) -> list[tuple[int, int]]:
-    return sorted(aborted or (), key=lambda each: each[1], reverse=True)

@@ -42,22 +42,28 @@ def iter_fetched(
 
     Without `aborted` all transactions are read, finished or not. One that is not wanted still moves
     the reader on, to its `next_offset`. Raises `BatchError` at the first batch that is damaged."""
-    void = _AbortedProducers(aborted) if aborted is not None else None
+    void = AbortedProducers(aborted) if aborted is not None else None
     end = 0
     for header in iter_headers(records):
         if header.base_offset >= end_offset:
             return
         end = header.end
         validate(records, header.position, header)
-        if not 0 <= header.base_offset <= MAX_OFFSET - header.last_offset_delta - 1:
-            raise CorruptBatch(f"the batch at byte {header.position} has impossible offsets")
+        check_offsets(header)
         is_void = void is not None and void.covers(records, header)
         is_below = header.last_offset < first_offset
         yield header, not (is_below or is_void or header.is_control)
     _refuse_old_tail(records, end)
 
 
-class _AbortedProducers:
+def check_offsets(header: BatchHeader) -> None:
+    """Raises CorruptBatch for offsets that no batch of a log can have."""
+    last_delta = header.last_offset_delta
+    if last_delta < 0 or not 0 <= header.base_offset <= MAX_OFFSET - last_delta - 1:
+        raise CorruptBatch(f"the batch at byte {header.position} has impossible offsets")
+
+
+class AbortedProducers:
     """The producers whose transactions are void at the batch that is looked at."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:

@@ -31,6 +31,8 @@ MAX_RECORD_ERRORS = 100
 _TIME_LIMIT = 1 << 62
 """No timestamp or delta is larger, so their sums always fit into 64 bits."""
 
+_NULL_LENGTH = 1
+"""The varint -1."""
 _new_tuple = tuple.__new__
 
 Header: TypeAlias = tuple[str, bytes | None]
@@ -141,17 +143,21 @@ def decode_records(  # noqa: C901
                 position += 2
             else:
                 delta, position = read_varint(data, position)
-            if (byte := data[position]) < 0x80:
-                length = zigzag[byte]
+            if (byte := data[position]) == _NULL_LENGTH:
+                key = None
                 position += 1
             else:
-                length, position = read_varint(data, position)
-            if length >= 0:
-                key = data[position : (position := position + length)]
-            elif length == -1:
-                key = None
-            else:
-                break
+                if byte < 0x80:
+                    length = zigzag[byte]
+                    position += 1
+                else:
+                    length, position = read_varint(data, position)
+                if length >= 0:
+                    key = data[position : (position := position + length)]
+                elif length == -1:
+                    key = None
+                else:
+                    break
             if (byte := data[position]) < 0x80:
                 length = zigzag[byte]
                 position += 1

@@ -403,3 +403,25 @@ def test_random_bytes_as_a_fetch_only_ever_raise_batch_errors(data: bytes) -> No
         decoded(data)
     except BatchError:
         pass
+
+
+@pytest.mark.parametrize("first", [0, 1, 7, 8, 9, 30])
+def test_keys_and_headers_may_begin_at_any_row(first: int) -> None:
+    given = [
+        (None if n < first or n % 3 else b"k%d" % n, b"v", [] if n < first else [("h", b"1")], 5)
+        for n in range(20)
+    ]
+    batch = build_batch(given)
+    (part,) = decoded(batch)
+    assert part.batch.column("key").to_pylist() == [key for key, *_ in given]
+    pairs = [[{"key": name, "value": value} for name, value in each[2]] for each in given]
+    assert part.batch.column("headers").to_pylist() == pairs
+
+
+def test_batches_of_both_timestamp_types_keep_each_its_own() -> None:
+    fields = (None, b"v", (), 5)
+    data = build_batch([fields]) + build_batch([fields], base_offset=1, timestamp_type=1)
+    (part,) = decoded(data)
+    assert part.batch.column("timestamp_type").to_pylist() == [0, 1]
+    (part,) = decoded(data, first_offset=1)
+    assert part.batch.column("timestamp_type").to_pylist() == [1]

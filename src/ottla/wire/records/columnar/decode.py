@@ -184,7 +184,8 @@ class _Reader:
         headers_at.setflags(write=False)
         k.decode_headers(
             self._data, headers_at, list_ends.array[first + 1 :],
-            names.ends.array[1:], names.data.array, values.ends.array[1:], values.data.array, values.valid.array, found,
+            names.ends.array[1:], names.data.array,
+            values.ends.array[1:], values.data.array, values.valid.array, found,
         )  # fmt: skip
         keys = names.arrow(count, result[k.NAME_BYTES], 0)
         if found[k.HAS_UPPER_BYTES]:

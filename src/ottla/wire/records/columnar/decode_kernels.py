@@ -55,8 +55,8 @@ OFFSET, TIMESTAMP, TIMESTAMP_TYPE, KEY, VALUE, HEADERS = 1, 2, 4, 8, 16, 32
     FAILED_BATCH,
     FAILED_AT,
 ) = range(11)
-"""What `result` says. FAILED_BATCH is -1 if every batch was read; HEADERS_FROM is the first row with
-headers, if any has."""
+"""What `result` says. FAILED_BATCH is -1 if every batch was read; HEADERS_FROM is the first row
+with headers, if any has."""
 RESULT_FIELDS = 11
 HEADER_NULLS, HAS_UPPER_BYTES = range(2)
 """What the result of `decode_headers` says: null values, and whether a name is not plain ASCII."""
