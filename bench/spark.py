@@ -86,6 +86,9 @@ def _latency(spark: Any, broker: BrokerProcess, delivery: str) -> Iterator[Figur
         )
         try:
             times = _measured(broker.bootstrap, source, target)
+        except AssertionError:
+            print(query.status, query.lastProgress, query.exception())
+            raise
         finally:
             query.stop()
     cut = statistics.quantiles(times, n=100)

@@ -27,6 +27,9 @@ from ottla.testing.broker import BrokerProcess  # noqa: E402
 HERE = Path(__file__).parent
 CACHE = HERE.parent / ".cache"
 FORMATS = ("kafka", "ottla")
+OLDER = (("4.2.0", "4.0.0"), ("4.0.0", "4.0.0"))
+"""Versions of the connector, and of its part for tokens."""
+NEEDED = ("commons-pool2", "kafka-clients", "spark-sql-kafka", "spark-token-provider")
 WAIT_S = 600
 Program = Callable[[Any, str, str, str], Any]
 
@@ -59,25 +62,33 @@ def main() -> int:
 
 
 def _jars() -> list[str] | None:
+    """Of the connector of this Spark, or of the newest that Maven Central has whole."""
     import pyspark
 
-    target = CACHE / f"spark-kafka-{pyspark.__version__}"
-    if not target.exists():
-        maven = shutil.which("mvn")
-        if maven is None:
-            return None
-        result = subprocess.run(
-            [
-                maven, "--quiet", "--batch-mode", "--file", str(HERE / "pom.xml"),
-                f"-Dspark.version={pyspark.__version__}", f"-DoutputDirectory={target}",
-                "-DincludeScope=runtime", "dependency:copy-dependencies",
-            ],
-            check=False,
-        )  # fmt: skip
-        if result.returncode:
-            shutil.rmtree(target, ignore_errors=True)
-            return None
-    return sorted(map(str, target.glob("*.jar")))
+    maven = shutil.which("mvn")
+    for version, token_version in ((pyspark.__version__, pyspark.__version__), *OLDER):
+        target = CACHE / f"spark-kafka-{version}"
+        if not target.exists():
+            if maven is None:
+                return None
+            result = subprocess.run(
+                [
+                    maven, "--quiet", "--batch-mode", "--file", str(HERE / "pom.xml"),
+                    f"-Dspark.version={version}", f"-Dtoken.version={token_version}",
+                    f"-DoutputDirectory={target}", "-DincludeScope=runtime",
+                    "dependency:copy-dependencies",
+                ],
+                check=False,
+                stdout=subprocess.DEVNULL,
+            )  # fmt: skip
+            if result.returncode:
+                shutil.rmtree(target, ignore_errors=True)
+                continue
+        print(f"Spark {pyspark.__version__}, its Kafka connector {version}")
+        jars = sorted(target.glob("*.jar"))
+        # The rest is in Spark itself.
+        return [str(jar) for jar in jars if jar.name.startswith(NEEDED)]
+    return None
 
 
 # --------------------------------------------------------------------------------------- programs
@@ -156,7 +167,8 @@ def written(spark: Any, fmt: str, bootstrap: str, topic: str) -> Any:
         "cast(id as string) key", "concat('v', id) value",
         "array(named_struct('key', 'h', 'value', cast(cast(id as string) as binary))) headers",
     )  # fmt: skip
-    frame.write.format(fmt).options(**_options(bootstrap, topic=target)).save()
+    # Spark lets Python sinks have no other mode than this, and its own connector has both.
+    frame.write.format(fmt).mode("append").options(**_options(bootstrap, topic=target)).save()
     rows = (
         spark.read.format("kafka")
         .options(**_options(bootstrap, subscribe=target, includeHeaders="true"))

@@ -110,8 +110,8 @@ def _whole(number: object) -> int:
 # ------------------------------------------------------------------------------------ checkpoints
 
 MOVED = "\N{LEFTWARDS ARROW}"
-"""Beside the topics of an end offset: where this batch begins instead, for partitions that the
-group's offsets were moved for. No topic can have this name."""
+"""Beside the topics of an end offset: where this batch begins, whatever the offset before it says:
+for a query's first batch, and for partitions whose group was moved. No topic can have this name."""
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`spark.readStream.format("ottla")`: the planner of a query, one process for as long as it runs.
 
-    initialOffset   where a new query begins
+    initialOffset   where a new query begins; Spark asks more than once, and again after a crash in
+                    the first batch, so that batch's end offset has in it where it begins
     latestOffset    where the next batch ends; `start` is what the query has finished
     partitions      the parts of a batch, again and equally if it is run again
     commit          what is finished
@@ -8,9 +9,9 @@
 With a group, what is finished is committed for it, so that every Kafka tool shows the query's lag:
 as soon as Spark asks for more, which is sooner than its own `commit`. Offsets that somebody else
 wrote for the group since (a reset) count with `resumeFrom=group`: when the query starts it goes on
-from there, not from its checkpoint. The move is part of the batch's end offset in the checkpoint,
-so a batch that is run again begins where it began; and it is taken from the group, by committing it
-as ours, only when that batch is in the checkpoint."""
+from there, not from its checkpoint. The move too is part of the batch's end offset, so a batch that
+is run again begins where it began; and it is taken from the group, by committing it as ours, only
+when that batch is in the checkpoint."""
 
 from __future__ import annotations
 
@@ -56,19 +57,23 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now: Offsets | None = None
         self._latest: Offsets | None = None
         self._committed: dict[str, Any] | None = None
+        self._initial: dict[str, Any] | None = None
         self._may_be_moved = options.group_wins
         """Until the group's offsets have been looked at."""
 
     # ------------------------------------------------------------------------------- offsets
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        if self._initial is not None:
+            return self._initial
         partitions = self._offsets.partitions()
         start = self._offsets.offsets("startingOffsets", self._options.starting, partitions)
         if self._may_be_moved:
             committed = self._offsets.committed(partitions)
             start |= {tp: offset for tp, (offset, _) in committed.items() if tp in start}
             self._may_be_moved = False
-        return to_json(start)
+        self._initial = to_json(start)
+        return self._initial
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = from_json(start)
@@ -90,7 +95,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 end = rate_limited(origin, end, self._options.max_offsets_per_trigger)
         if not moved and end == begin:
             return start
-        return with_moved(end, moved)
+        return with_moved(end, begin if start == self._initial else moved)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self._options.max_offsets_per_trigger is not None:
@@ -116,10 +121,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -------------------------------------------------------------------------------- batches
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start == end:
+            return []
         begin, until, moved = from_json(start), from_json(end), moved_in(end)
-        if moved and moved_in(start) != moved:
-            self._commit(moved)
+        if moved:
             begin |= moved
+            if self._options.group_id is not None:
+                self._commit(moved)
         lost = losses(begin, until)
         if lost:
             sentence = f"Records that the query has not read are gone: {'; '.join(lost)}."

@@ -186,9 +186,9 @@ def _from_json(
     marked = StructType([*fields.fields]).add(CORRUPT, StringType())
     keep = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     parsed = rows.withColumn("parsed", f.from_json(text, marked, keep))
-    is_bad = f.col(f"parsed.{CORRUPT}").isNotNull()
+    parsed = parsed.withColumn("is_bad", is_bad_or(f.col(f"parsed.{CORRUPT}").isNotNull()))
     parsed = parsed.withColumn("parsed", f.col("parsed").dropFields(CORRUPT))
-    return _without_bad(parsed.withColumn("is_bad", is_bad_or(is_bad)), dead_letter, given)
+    return _without_bad(parsed, dead_letter, given)
 
 
 def is_bad_or(condition: Column) -> Column:
