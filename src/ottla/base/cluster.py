@@ -48,7 +48,9 @@ class TopicImage:
 
     @property
     def replication_factor(self) -> int:
-        return len(self.partitions[0].replicas)
+        """Without replicas that are on their way out."""
+        first = self.partitions[0]
+        return len(first.replicas) - len(first.removing)
 
 
 class Endpoint(NamedTuple):

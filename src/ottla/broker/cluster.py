@@ -25,6 +25,7 @@ from ottla.broker.peers import Peers
 from ottla.broker.registration import register
 from ottla.broker.replication import Replication
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
+from ottla.core.controller.elections import Brokers
 from ottla.metadata import tree
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ class Cluster:
     def leads_freely(self) -> bool:
         """Whether a leader here may act on its own word."""
         return self._lease.is_held and not self._is_draining
+
+    @property
+    def brokers(self) -> Brokers:
+        return self.controller.brokers
 
     async def ask_to_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
         return await self.forwarding.create_topics(requested)

@@ -5,6 +5,7 @@
     a broker dies             its lease is over a lease and a quarter after its last renewal was
                               seen; then its partitions get other leaders
     a broker is drained       its partitions get other leaders at once, while it still serves
+    replicas were moved       what was to go goes (core/controller/reassignment.py)
     a broker returns          partitions without a leader are looked at again; a while later leaders
                               go back to the first of their replicas, so that all lead alike
 
@@ -40,6 +41,7 @@ from ottla.core.controller.elections import (
     decide_leaders,
     prefer_leader,
 )
+from ottla.core.controller.reassignment import decide_completions
 from ottla.core.replication.lease import LeaseWatch
 from ottla.metadata import tree
 from ottla.metadata.image import NO_CONTROLLER, NO_CONTROLLER_EPOCH, ClusterImage
@@ -166,7 +168,10 @@ class ClusterController:
             if self._epoch != image.controller_epoch:
                 self._take_office(image.controller_epoch)
             await self._elect_leaders()
+            await self._complete_reassignments()
             await self._balance()
+            if self._balance_at is None and self._is_unbalanced():
+                self._balance_soon()
 
     def _wait_s(self) -> float:
         now = self._broker.clock.monotonic()
@@ -248,6 +253,19 @@ class ClusterController:
             await self._commit(changes, expired)
             self._balance_soon()
 
+    @property
+    def brokers(self) -> Brokers:
+        """As elections see them now."""
+        return self._brokers(self._dead())
+
+    async def _complete_reassignments(self) -> None:
+        expired = self._dead()
+        topics = self._broker.image.topics.values()
+        changes = decide_completions(topics, self._brokers(expired))
+        if changes:
+            logger.info("%d partitions have been moved", len(changes))
+            await self._commit(changes, expired)
+
     def _allows_unclean(self, topic: TopicImage) -> bool:
         config = topic_config(self._broker.config, topic.configs)
         return bool(config.unclean_leader_election_enable)
@@ -275,8 +293,6 @@ class ClusterController:
         if changes:
             logger.info("giving %d partitions back to their preferred leaders", len(changes))
             await self._commit(changes, expired)
-        if self._is_unbalanced():
-            self._balance_soon()
 
     def _is_unbalanced(self) -> bool:
         return any(

@@ -26,7 +26,7 @@ from ottla.base.cluster import TopicImage
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.metadata import Check, Create, MetadataStore, Op, Replace, TxnConflict
-from ottla.base.types import new_uuid
+from ottla.base.types import TopicPartition, new_uuid
 from ottla.core.controller.alter_configs import (
     ConfigDecision,
     ConfigRequest,
@@ -51,7 +51,18 @@ from ottla.core.controller.delete_topics import (
     TopicReference,
     decide_delete_topics,
 )
+from ottla.core.controller.elect_leaders import (
+    ElectionDecision,
+    ElectionType,
+    decide_elections,
+)
+from ottla.core.controller.elections import Brokers
 from ottla.core.controller.internal_topics import internal_topic
+from ottla.core.controller.reassignment import (
+    ReassignmentDecision,
+    ReassignmentRequest,
+    decide_reassignments,
+)
 from ottla.metadata import tree
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import ClusterImage
@@ -61,7 +72,15 @@ logger = logging.getLogger(__name__)
 PRODUCER_ID_BLOCK = 1000
 
 T = TypeVar("T")
-Decision = TypeVar("Decision", TopicDecision, DeleteDecision, PartitionsDecision, ConfigDecision)
+Decision = TypeVar(
+    "Decision",
+    TopicDecision,
+    DeleteDecision,
+    PartitionsDecision,
+    ConfigDecision,
+    ElectionDecision,
+    ReassignmentDecision,
+)
 
 
 class ControlledBroker(Protocol):
@@ -85,6 +104,10 @@ class ControllerOfCluster(Protocol):
 
     @property
     def is_controller(self) -> bool: ...
+
+    @property
+    def brokers(self) -> Brokers:
+        """As elections see them."""
 
     async def ask_to_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
         """Have the controller create topics. Raises KafkaError."""
@@ -186,6 +209,54 @@ class Controller:
 
         return await self._serialised(change)
 
+    async def elect_leaders(
+        self,
+        kind: ElectionType,
+        partitions: Sequence[TopicPartition] | None,
+        *,
+        timeout_ms: int = 0,
+    ) -> list[ElectionDecision]:
+        async def change() -> list[ElectionDecision]:
+            decisions = decide_elections(self._broker.image, self._brokers(), kind, partitions)
+            return await self._commit_all(decisions, self._leader_ops)
+
+        return await self._serialised(change, timeout_ms)
+
+    async def alter_reassignments(
+        self,
+        requested: Sequence[ReassignmentRequest],
+        *,
+        may_change_factor: bool = True,
+        timeout_ms: int = 0,
+    ) -> list[ReassignmentDecision]:
+        async def change() -> list[ReassignmentDecision]:
+            decisions = decide_reassignments(
+                self._broker.image, self._brokers(), requested, may_change_factor=may_change_factor
+            )
+            return await self._commit_all(decisions, self._leader_ops)
+
+        return await self._serialised(change, timeout_ms)
+
+    def _brokers(self) -> Brokers:
+        if self._cluster is not None:
+            return self._cluster.brokers
+        known = self._broker.image.brokers
+        alive = {each.id for each in self._broker.image.live_brokers}
+        return Brokers(known, alive, alive)
+
+    def _leader_ops(
+        self, decision: ElectionDecision | ReassignmentDecision
+    ) -> tuple[list[Op], list[Check]]:
+        state = decision.state
+        if state is None:
+            return [], []
+        path = tree.partition_path(_required(decision.topic).topic_id, decision.partition.partition)
+        checks = [Check(path, state.partition_epoch)]
+        leader = self._broker.image.brokers.get(state.leader)
+        if leader is not None:
+            checks.append(Check(tree.registration_path(leader.id), leader.incarnation))
+        return [Replace(path, tree.encode_partition(state))], checks
+
     async def allocate_producer_ids(self, count: int = PRODUCER_ID_BLOCK) -> range:
         """A block of producer ids that nobody was or will be given but the caller."""
 
@@ -231,7 +302,7 @@ class Controller:
         """Commit each decision that is no error; those that fail become errors."""
         accepted = [index for index, each in enumerate(decisions) if each.error is None]
         outcomes = await asyncio.gather(
-            *(self.commit(*ops_of(decisions[index])) for index in accepted),
+            *(self._commit_one(*ops_of(decisions[index])) for index in accepted),
             return_exceptions=True,
         )
         latest = max((each for each in outcomes if isinstance(each, int)), default=0)
@@ -241,6 +312,10 @@ class Controller:
             if isinstance(outcome, BaseException):
                 results[index] = replace(decisions[index], error=_as_kafka_error(outcome))
         return results
+
+    async def _commit_one(self, ops: list[Op], checks: list[Check]) -> int:
+        """What changes nothing has been the case since revision 0."""
+        return await self.commit(ops, checks) if ops else 0
 
     def _config_ops(self, decision: ConfigDecision) -> tuple[list[Op], list[Check]]:
         configs = decision.configs or {}

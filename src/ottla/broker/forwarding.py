@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORWARDED = frozenset({19, 20, 33, 37, 44})
-"""CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, IncrementalAlterConfigs."""
+FORWARDED = frozenset({19, 20, 33, 37, 43, 44, 45, 46})
+"""CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, ElectLeaders,
+IncrementalAlterConfigs, AlterPartitionReassignments, ListPartitionReassignments."""
 CREATE_TOPICS = 19
 CREATE_TOPICS_VERSION = 7
 CREATION_TIMEOUT_MS = 10_000

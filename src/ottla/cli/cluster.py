@@ -83,3 +83,22 @@ def status(cluster: ClusterOptions, output: Output) -> None:
         return lines
 
     output.show(found, text)
+
+
+@cluster.command("decommission", cls=Tool, examples="ottla cluster decommission 3")
+@click.argument("broker", type=int)
+@cluster_options()
+@click.option("--timeout", "timeout_s", type=float, help="Seconds; the moving goes on behind it.")
+@output_option
+def decommission(
+    cluster: ClusterOptions, output: Output, broker: int, timeout_s: float | None
+) -> None:
+    """Move every replica away from a broker, so that it can be stopped for good."""
+    from ottla.cli.decommission import decommission as move_away
+
+    with cluster.admin() as admin:
+        moved = move_away(admin, broker, timeout_s, output.note)
+    output.show(
+        {"broker": broker, "moved": moved},
+        lambda: [f"Broker {broker} holds nothing any more ({moved} replicas moved); stop it."],
+    )

@@ -130,7 +130,55 @@ def describe_log_dirs(given: Given, version: int) -> None:
         assert directory.total_bytes >= directory.usable_bytes > 0
 
 
+def elect_leaders(given: Given, version: int) -> None:
+    asked = [{"topic": given.topic, "partitions": [0, 9]}]
+    answer = given.client.call(
+        Api.ELECT_LEADERS, version, topic_partitions=asked, timeout_ms=10_000
+    )
+    assert answer.error_code == 0
+    (topic,) = answer.replica_election_results
+    assert topic.topic == given.topic
+    told = [(each.partition_id, each.error_code) for each in topic.partition_result]
+    assert told == [(0, 84), (9, 3)]  # ELECTION_NOT_NEEDED, UNKNOWN_TOPIC_OR_PARTITION
+
+
+def alter_partition_reassignments(given: Given, version: int) -> None:
+    wanted = {0: [1], 1: [1, 2], 9: [1]}
+    asked = [{"partition_index": index, "replicas": each} for index, each in wanted.items()]
+    answer = given.client.call(
+        Api.ALTER_PARTITION_REASSIGNMENTS,
+        version,
+        topics=[{"name": given.topic, "partitions": asked}],
+        timeout_ms=10_000,
+    )
+    assert answer.error_code == 0
+    (topic,) = answer.responses
+    told = [(each.partition_index, each.error_code) for each in topic.partitions]
+    assert told == [(0, 0), (1, 39), (9, 3)]  # INVALID_REPLICA_ASSIGNMENT
+    cancelled = given.client.call(
+        Api.ALTER_PARTITION_REASSIGNMENTS,
+        version,
+        topics=[
+            {"name": given.topic, "partitions": [{"partition_index": 0, "replicas": None}]},
+        ],
+        timeout_ms=10_000,
+    )
+    assert cancelled.responses[0].partitions[0].error_code == 85  # NO_REASSIGNMENT_IN_PROGRESS
+
+
+def list_partition_reassignments(given: Given, version: int) -> None:
+    for topics in (None, [{"name": given.topic, "partition_indexes": [0, 9]}]):
+        answer = given.client.call(
+            Api.LIST_PARTITION_REASSIGNMENTS, version, topics=topics, timeout_ms=10_000
+        )
+        assert answer.error_code == 0
+        assert not answer.topics
+
+
 SCENARIOS: Scenarios = {
+    Api.ELECT_LEADERS: elect_leaders,
+    Api.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
+    Api.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
     Api.METADATA: metadata,
     Api.CREATE_TOPICS: create_topics,
     Api.DELETE_TOPICS: delete_topics,

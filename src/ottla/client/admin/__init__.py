@@ -37,6 +37,7 @@ from ottla.client.admin.quotas import (
     ScramCredential,
     ScramMechanism,
 )
+from ottla.client.admin.reassignments import Reassignment
 from ottla.client.admin.topics import (
     CreatedTopic,
     ElectionType,
@@ -83,6 +84,7 @@ __all__ = [
     "PartitionDescription",
     "ProducerState",
     "QuotaEntity",
+    "Reassignment",
     "ReplicaInfo",
     "ResourceType",
     "Results",

@@ -20,6 +20,7 @@ from ottla.client.admin import (
     nodes,
     partitions,
     quotas,
+    reassignments,
     topics,
     transactions,
 )
@@ -41,6 +42,7 @@ from ottla.client.admin.partitions import (
     ProducerState,
 )
 from ottla.client.admin.quotas import QuotaEntity, ScramCredential, ScramMechanism
+from ottla.client.admin.reassignments import Reassignment
 from ottla.client.admin.topics import (
     CreatedTopic,
     ElectionType,
@@ -163,6 +165,26 @@ class AsyncAdmin:
         """Of all partitions, unless some are given."""
         elected = await topics.elect_leaders(self._cluster, kind, partitions)
         return elected.checked(return_errors)
+
+    async def alter_partition_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        may_change_factor: bool = True,
+        return_errors: bool = False,
+    ) -> Results[TopicPartition, None]:
+        """Move replicas: the brokers for each partition, the preferred leader first. None cancels
+        what is under way."""
+        altered = await reassignments.alter_reassignments(
+            self._cluster, targets, may_change_factor=may_change_factor
+        )
+        return altered.checked(return_errors)
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """All that are under way, unless some partitions are named."""
+        return await reassignments.list_reassignments(self._cluster, partitions)
 
     # -------------------------------------------------------------------------------- configs
 
@@ -450,6 +472,8 @@ class Admin:
     delete_topics_by_id = _blocking(AsyncAdmin.delete_topics_by_id)
     create_partitions = _blocking(AsyncAdmin.create_partitions)
     elect_leaders = _blocking(AsyncAdmin.elect_leaders)
+    alter_partition_reassignments = _blocking(AsyncAdmin.alter_partition_reassignments)
+    list_partition_reassignments = _blocking(AsyncAdmin.list_partition_reassignments)
     describe_configs = _blocking(AsyncAdmin.describe_configs)
     alter_configs = _blocking(AsyncAdmin.alter_configs)
     list_config_resources = _blocking(AsyncAdmin.list_config_resources)

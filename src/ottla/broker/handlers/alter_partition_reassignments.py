@@ -1,0 +1,47 @@
+"""AlterPartitionReassignments (key 45), versions 0–1: replicas are moved to other brokers.
+
+Behaviours
+- Each partition has its own answer; the codes are in `core.controller.reassignment`. Without
+  replicas the reassignment that is under way is cancelled.
+- The answer comes when the reassignment has begun; ListPartitionReassignments tells when it ends.
+- Version 1 can forbid that the number of replicas changes (KIP-860).
+
+Deviations: none known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import TopicPartition
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.topic_views import TopicsBroker, error_fields
+from ottla.core.controller.reassignment import ReassignmentRequest
+
+API_KEY = 45
+_FIRST_WITH_FACTOR = 1
+
+
+async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+    may_change = context.api_version < _FIRST_WITH_FACTOR or request.allow_replication_factor_change
+    requested = [
+        ReassignmentRequest(TopicPartition(topic.name, each.partition_index), each.replicas)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    answer: Body = {"allow_replication_factor_change": may_change, "responses": []}
+    try:
+        decisions = await broker.controller.alter_reassignments(
+            requested, may_change_factor=may_change, timeout_ms=request.timeout_ms
+        )
+    except KafkaError as error:
+        return {**answer, **error_fields(error)}
+    topics: dict[str, list[Body]] = {}
+    for decision in decisions:
+        told = {
+            "partition_index": decision.partition.partition,
+            **error_fields(decision.error),
+        }
+        topics.setdefault(decision.partition.topic, []).append(told)
+    responses = [{"name": name, "partitions": told} for name, told in topics.items()]
+    return {**answer, "error_code": ErrorCode.NONE, "error_message": None, "responses": responses}

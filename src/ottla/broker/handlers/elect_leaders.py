@@ -1,0 +1,58 @@
+"""ElectLeaders (key 43), versions 0–2: have the preferred replicas lead, or any that is alive.
+
+Behaviours
+- Version 0 knows preferred elections only. Without a list of partitions: all of them, and those
+  that need no election are not told of.
+- The codes are in `core.controller.elect_leaders`.
+- The answer comes when this broker, the controller, has seen the elections.
+
+Deviations: none known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import TopicPartition
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.topic_views import TopicsBroker, error_fields
+from ottla.core.controller.elect_leaders import ElectionType
+
+API_KEY = 43
+_FIRST_WITH_TYPE = 1
+
+
+async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+    keys = None
+    if request.topic_partitions is not None:
+        keys = [
+            TopicPartition(topic.topic, index)
+            for topic in request.topic_partitions
+            for index in topic.partitions
+        ]
+    try:
+        kind = _election_type(context, request)
+        decisions = await broker.controller.elect_leaders(kind, keys, timeout_ms=request.timeout_ms)
+    except KafkaError as error:
+        return {"error_code": error.code, "replica_election_results": []}
+    topics: dict[str, list[Body]] = {}
+    for each in decisions:
+        told = {"partition_id": each.partition.partition, **error_fields(each.error)}
+        topics.setdefault(each.partition.topic, []).append(told)
+    return {
+        "error_code": ErrorCode.NONE,
+        "replica_election_results": [
+            {"topic": name, "partition_result": results} for name, results in topics.items()
+        ],
+    }
+
+
+def _election_type(context: RequestContext, request: Any) -> ElectionType:
+    if context.api_version < _FIRST_WITH_TYPE:
+        return ElectionType.PREFERRED
+    try:
+        return ElectionType(request.election_type)
+    except ValueError:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"{request.election_type} is no type of election."
+        ) from None

@@ -1,0 +1,51 @@
+"""ListPartitionReassignments (key 46), version 0: the reassignments under way.
+
+Behaviours
+- Without a list of topics: all. Partitions that do not exist, or are not being moved, are not told.
+
+Deviations: none known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.base.cluster import TopicImage
+from ottla.base.errors import ErrorCode
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.topic_views import TopicsBroker
+
+API_KEY = 46
+
+
+def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+    known = broker.image.topics
+    wanted: Iterable[tuple[TopicImage, Iterable[int]]]
+    if request.topics is None:
+        wanted = ((topic, range(len(topic.partitions))) for topic in known.values())
+    else:
+        wanted = (
+            (known[each.name], each.partition_indexes)
+            for each in request.topics
+            if each.name in known
+        )
+    topics = [
+        {"name": topic.name, "partitions": moving}
+        for topic, indexes in wanted
+        if (moving := _moving(topic, indexes))
+    ]
+    return {"error_code": ErrorCode.NONE, "error_message": None, "topics": topics}
+
+
+def _moving(topic: TopicImage, indexes: Iterable[int]) -> list[Body]:
+    return [
+        {
+            "partition_index": index,
+            "replicas": state.replicas,
+            "adding_replicas": state.adding,
+            "removing_replicas": state.removing,
+        }
+        for index in dict.fromkeys(indexes)
+        if 0 <= index < len(topic.partitions)
+        and ((state := topic.partitions[index]).adding or state.removing)
+    ]

@@ -1,0 +1,101 @@
+"""Moving replicas to other brokers.
+
+AlterPartitionReassignments 0+, ListPartitionReassignments 0+, both at the controller"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.client.admin.dispatch import Results, raise_for
+from ottla.client.cluster import Cluster
+from ottla.client.errors import error_for
+from ottla.wire.api import Api
+
+KIP_860_VERSION = 1
+
+
+class Reassignment(NamedTuple):
+    """One that is under way."""
+
+    replicas: tuple[int, ...]
+    """Those it had, and those it is to have."""
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        return tuple(each for each in self.replicas if each not in self.removing)
+
+
+async def alter_reassignments(
+    cluster: Cluster,
+    targets: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    may_change_factor: bool,
+) -> Results[TopicPartition, None]:
+    """`None` as a target cancels what is under way."""
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for key, target in targets.items():
+        replicas = None if target is None else list(target)
+        told = {"partition_index": key.partition, "replicas": replicas}
+        topics.setdefault(key.topic, []).append(told)
+    body = {
+        "timeout_ms": cluster.config.request_timeout_ms,
+        "allow_replication_factor_change": may_change_factor,
+        "topics": [{"name": name, "partitions": each} for name, each in topics.items()],
+    }
+    # A broker that does not know the wish would ignore it.
+    oldest = 0 if may_change_factor else KIP_860_VERSION
+
+    async def ask() -> Any:
+        answer = await cluster.call_controller(
+            Api.ALTER_PARTITION_REASSIGNMENTS, body, min_version=oldest
+        )
+        raise_for(answer.error_code, answer.error_message)
+        return answer
+
+    answer = await cluster.retrying(ask, what="reassigning partitions")
+    results: Results[TopicPartition, None] = Results()
+    for topic in answer.responses:
+        for told in topic.partitions:
+            key = TopicPartition(topic.name, told.partition_index)
+            if told.error_code:
+                results.errors[key] = error_for(
+                    told.error_code, told.error_message, topic=key.topic, partition=key.partition
+                )
+            else:
+                results[key] = None
+    return results
+
+
+async def list_reassignments(
+    cluster: Cluster, partitions: Iterable[TopicPartition] | None
+) -> dict[TopicPartition, Reassignment]:
+    """All that are under way, unless some partitions are named."""
+    wanted: list[dict[str, Any]] | None = None
+    if partitions is not None:
+        grouped: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            grouped.setdefault(topic, []).append(index)
+        wanted = [{"name": name, "partition_indexes": each} for name, each in grouped.items()]
+    body = {"timeout_ms": cluster.config.request_timeout_ms, "topics": wanted}
+
+    async def ask() -> Any:
+        answer = await cluster.call_controller(Api.LIST_PARTITION_REASSIGNMENTS, body)
+        raise_for(answer.error_code, answer.error_message)
+        return answer
+
+    answer = await cluster.retrying(ask, what="listing reassignments")
+    found = {
+        TopicPartition(topic.name, told.partition_index): Reassignment(
+            tuple(told.replicas), tuple(told.adding_replicas), tuple(told.removing_replicas)
+        )
+        for topic in answer.topics
+        for told in topic.partitions
+    }
+    return dict(sorted(found.items()))
+
+
+__all__ = ["Reassignment", "alter_reassignments", "list_reassignments"]

@@ -1,0 +1,88 @@
+"""Elections that somebody asks for (ElectLeaders, KIP-460).
+
+preferred   the first of the replicas leads      ELECTION_NOT_NEEDED if it does,
+                                                 PREFERRED_LEADER_NOT_AVAILABLE if it cannot
+unclean     a partition without a leader gets    ELECTION_NOT_NEEDED if it has one,
+            one, even one that lacks records     ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica
+                                                 is alive"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ottla.base.cluster import NO_LEADER, ClusterView, PartitionState, TopicImage
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import TopicPartition
+from ottla.core.controller.elections import Brokers, elect, prefer_leader
+
+
+class ElectionType(IntEnum):
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionDecision:
+    partition: TopicPartition
+    topic: TopicImage | None = None
+    state: PartitionState | None = None
+    error: KafkaError | None = None
+
+
+def decide_elections(
+    view: ClusterView,
+    brokers: Brokers,
+    kind: ElectionType,
+    partitions: Iterable[TopicPartition] | None,
+) -> list[ElectionDecision]:
+    """`partitions` None: all there are; those that need no election are not among the decisions."""
+    if partitions is not None:
+        return [_decide(view, brokers, kind, key) for key in dict.fromkeys(partitions)]
+    every = [
+        _decide(view, brokers, kind, TopicPartition(topic.name, index))
+        for topic in view.topics.values()
+        for index in range(len(topic.partitions))
+    ]
+    return [
+        each
+        for each in every
+        if each.error is None or each.error.code != ErrorCode.ELECTION_NOT_NEEDED
+    ]
+
+
+def _decide(
+    view: ClusterView, brokers: Brokers, kind: ElectionType, key: TopicPartition
+) -> ElectionDecision:
+    topic = view.topics.get(key.topic)
+    if topic is None or not 0 <= key.partition < len(topic.partitions):
+        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}.")
+        return ElectionDecision(key, error=error)
+    state = topic.partitions[key.partition]
+    try:
+        new = _preferred(state, brokers) if kind is ElectionType.PREFERRED else _any(state, brokers)
+    except KafkaError as error:
+        return ElectionDecision(key, topic, error=error)
+    return ElectionDecision(key, topic, new)
+
+
+def _preferred(state: PartitionState, brokers: Brokers) -> PartitionState:
+    if state.leader == state.replicas[0]:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads.")
+    new = prefer_leader(state, brokers)
+    if new is None:
+        raise KafkaError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"The preferred replica {state.replicas[0]} is not in sync, or cannot lead now.",
+        )
+    return new
+
+
+def _any(state: PartitionState, brokers: Brokers) -> PartitionState:
+    if state.leader != NO_LEADER:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The partition has a leader.")
+    new = elect(state, brokers, lambda: True)
+    if new is None or new.leader == NO_LEADER:
+        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica is alive.")
+    return new

@@ -1,0 +1,169 @@
+"""Moving a partition's replicas to other brokers (KIP-455).
+
+    begin      replicas = the target, then what is to go; `adding` and `removing` tell them apart.
+               The brokers that are added follow the leader like any replica
+    complete   when everything that was added is in the ISR, and somebody of the target can lead:
+               replicas = the target, and what is to go is out of the ISR
+    cancel     what was being added goes again
+    another    a target that is given meanwhile replaces the former one; what was being added and is
+               not in it goes at once
+
+Who leads stays, unless it is not in the target: then the first of the target that is eligible leads
+in a new epoch. A target in another order, or with fewer replicas, is complete at once. The order of
+the target decides who is preferred as leader.
+
+Everything here is pure; a state's `partition_epoch` is that of the state it replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.base.cluster import ClusterView, PartitionState, TopicImage
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.types import TopicPartition
+from ottla.core.controller.elections import Brokers, LeadershipChange, incarnation_in_isr
+from ottla.core.controller.placement import check_manual_assignment
+
+
+class ReassignmentRequest(NamedTuple):
+    partition: TopicPartition
+    target: Sequence[int] | None
+    """The preferred leader first; None: cancel what is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentDecision:
+    partition: TopicPartition
+    topic: TopicImage | None = None
+    state: PartitionState | None = None
+    """As it is to be; None in a decision without an error: it is so already."""
+    error: KafkaError | None = None
+
+
+def decide_reassignments(
+    view: ClusterView,
+    brokers: Brokers,
+    requested: Iterable[ReassignmentRequest],
+    *,
+    may_change_factor: bool = True,
+) -> list[ReassignmentDecision]:
+    """One decision for each partition; of several for one, the last."""
+    decisions = []
+    for request in {each.partition: each for each in requested}.values():
+        try:
+            topic, state = _find(view, request.partition)
+            if request.target is None:
+                new = cancelled(state, brokers)
+            else:
+                _check_target(view, state, request.target, may_change_factor)
+                new = begun(state, tuple(request.target), brokers)
+        except KafkaError as error:
+            decisions.append(ReassignmentDecision(request.partition, error=error))
+        else:
+            changed = None if new == state else new
+            decisions.append(ReassignmentDecision(request.partition, topic, changed))
+    return decisions
+
+
+def decide_completions(topics: Iterable[TopicImage], brokers: Brokers) -> list[LeadershipChange]:
+    """The reassignments that have come to their end."""
+    return [
+        LeadershipChange(topic, index, new)
+        for topic in topics
+        for index, state in enumerate(topic.partitions)
+        if (state.adding or state.removing) and (new := completed(state, brokers)) is not None
+    ]
+
+
+def begun(state: PartitionState, target: tuple[int, ...], brokers: Brokers) -> PartitionState:
+    original = original_replicas(state)
+    adding = tuple(each for each in target if each not in original)
+    removing = tuple(each for each in original if each not in target)
+    dropped = [each for each in state.adding if each not in target]
+    moved = _without(state, dropped, brokers)
+    moved = moved._replace(replicas=target + removing, adding=adding, removing=removing)
+    return completed(moved, brokers) or moved
+
+
+def completed(state: PartitionState, brokers: Brokers) -> PartitionState | None:
+    """None: something is missing yet."""
+    if not set(state.adding) <= set(state.isr):
+        return None
+    target = tuple(each for each in state.replicas if each not in state.removing)
+    if not set(target) & set(state.isr):
+        return None
+    try:
+        new = _without(state, state.removing, brokers)
+    except KafkaError:
+        return None
+    return new._replace(replicas=target, adding=(), removing=())
+
+
+def cancelled(state: PartitionState, brokers: Brokers) -> PartitionState:
+    """Raises KafkaError: there is nothing to cancel, or nobody but those being added can lead."""
+    if not state.adding and not state.removing:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    new = _without(state, state.adding, brokers)
+    return new._replace(replicas=original_replicas(state), adding=(), removing=())
+
+
+def original_replicas(state: PartitionState) -> tuple[int, ...]:
+    """Those that a cancelled reassignment goes back to."""
+    return tuple(each for each in state.replicas if each not in state.adding)
+
+
+def _without(state: PartitionState, leaving: Sequence[int], brokers: Brokers) -> PartitionState:
+    """The state without some of its replicas. Raises KafkaError if nobody could lead it then."""
+    if not leaving:
+        return state
+    isr = [member for member in state.isr if member not in leaving]
+    if state.isr and not isr:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "None of the replicas that would be left is in sync.",
+        )
+    kept = state._replace(
+        replicas=tuple(each for each in state.replicas if each not in leaving),
+        isr=tuple(isr),
+        isr_incarnations=tuple(incarnation_in_isr(state, member) for member in isr),
+    )
+    if state.leader not in leaving:
+        return kept
+    eligible = [
+        each
+        for each in kept.replicas
+        if each in isr and brokers.has_returned(each, incarnation_in_isr(state, each))
+    ]
+    if not eligible:
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            "None of the replicas that would be left can lead now.",
+        )
+    leader = next((each for each in eligible if each not in brokers.draining), eligible[0])
+    return kept._replace(
+        leader=leader,
+        leader_epoch=state.leader_epoch + 1,
+        isr=tuple(eligible),
+        isr_incarnations=tuple(brokers.registrations[each].incarnation for each in eligible),
+    )
+
+
+def _find(view: ClusterView, key: TopicPartition) -> tuple[TopicImage, PartitionState]:
+    topic = view.topics.get(key.topic)
+    if topic is None or not 0 <= key.partition < len(topic.partitions):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}.")
+    return topic, topic.partitions[key.partition]
+
+
+def _check_target(
+    view: ClusterView, state: PartitionState, target: Sequence[int], may_change_factor: bool
+) -> None:
+    check_manual_assignment(target, list(view.brokers.values()), None)
+    present = len(original_replicas(state))
+    if not may_change_factor and len(target) != present:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is {present} and would become {len(target)}.",
+        )
