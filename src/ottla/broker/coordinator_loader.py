@@ -46,10 +46,13 @@ async def load(
     run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
     is_wanted: Callable[[], bool],
 ) -> int:
-    """Apply everything up to the high watermark. Returns how many records that was; gives up
-    between two steps once it is not wanted any more. Raises KafkaError if the log is damaged."""
+    """Apply everything. Returns how many records that was; gives up between two steps once it is
+    not wanted any more. Raises KafkaError if the log is damaged.
+
+    A new leader hears late how far the high watermark was, so what was granted may be behind the
+    one it knows; and all that it has will be committed, as long as it leads."""
     log = partition.log
-    offset, end = log.log_start_offset, partition.high_watermark
+    offset, end = log.log_start_offset, log.log_end_offset
     count = unknown = 0
     while offset < end and is_wanted():
 

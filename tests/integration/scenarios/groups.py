@@ -1,4 +1,4 @@
-"""Groups of the classic protocol, with one member, and their offsets."""
+"""Groups with one member, and their offsets."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ UNKNOWN_MEMBER_ID = 25
 NON_EMPTY_GROUP = 68
 GROUP_ID_NOT_FOUND = 69
 ILLEGAL_GENERATION = 22
+MEMBER_ID = "2uXMJ0W1RM6hB0lSxfSXoQ"
 PROTOCOL = {"protocol_type": "consumer", "protocol_name": "range"}
 
 
@@ -237,6 +238,60 @@ def offset_delete(given: Given, version: int) -> None:
     assert (found[0][0], found[1][0]) == (-1, 2)
 
 
+def consumer_joined(given: Given, version: int = 1) -> Any:
+    """The first heartbeat of a member of the consumer protocol, who chooses its own id."""
+    return with_coordinator(given).client.call(
+        Api.CONSUMER_GROUP_HEARTBEAT,
+        version,
+        group_id=group_of(given),
+        member_id=MEMBER_ID,
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=[given.topic],
+        topic_partitions=[],
+    )
+
+
+def consumer_group_heartbeat(given: Given, version: int) -> None:
+    joined = consumer_joined(given, version)
+    assert (joined.error_code, joined.member_id) == (0, MEMBER_ID)
+    assert joined.member_epoch > 0
+    assert joined.heartbeat_interval_ms > 0
+    (assigned,) = joined.assignment.topic_partitions
+    assert (assigned.topic_id, sorted(assigned.partitions)) == (given.topic_id, [0, 1])
+    fenced = given.client.call(
+        Api.CONSUMER_GROUP_HEARTBEAT,
+        version,
+        group_id=group_of(given),
+        member_id="somebody else",
+        member_epoch=7,
+    )
+    assert fenced.error_code == UNKNOWN_MEMBER_ID
+    assert fenced.error_message
+
+
+def consumer_group_describe(given: Given, version: int) -> None:
+    joined = consumer_joined(given)
+    answer = given.client.call(
+        Api.CONSUMER_GROUP_DESCRIBE,
+        version,
+        group_ids=[group_of(given), "nobody"],
+        include_authorized_operations=True,
+    )
+    group, nobody = answer.groups
+    assert (group.error_code, group.group_id) == (0, group_of(given))
+    assert (group.group_state, group.assignor_name) == ("Stable", "uniform")
+    assert group.authorized_operations > 0
+    (member,) = group.members
+    assert (member.member_id, member.member_epoch) == (MEMBER_ID, joined.member_epoch)
+    assert list(member.subscribed_topic_names) == [given.topic]
+    (assigned,) = member.assignment.topic_partitions
+    assert (assigned.topic_name, sorted(assigned.partitions)) == (given.topic, [0, 1])
+    if version >= 1:
+        assert member.member_type == 1
+    assert nobody.error_code == GROUP_ID_NOT_FOUND
+
+
 SCENARIOS: Scenarios = {
     Api.FIND_COORDINATOR: find_coordinator,
     Api.JOIN_GROUP: join_group,
@@ -249,4 +304,6 @@ SCENARIOS: Scenarios = {
     Api.OFFSET_FETCH: offset_fetch,
     Api.DELETE_GROUPS: delete_groups,
     Api.OFFSET_DELETE: offset_delete,
+    Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
+    Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
 }

@@ -1,0 +1,220 @@
+"""Transactions whose coordinator and partitions are on different brokers, real ones in a simulated
+cluster, where it can be said exactly what happens between what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.sim.cluster.transactional import TOPIC, Producer, TransactionalCluster
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.broker.partition import Partition
+from ottla.broker.peers import Peers
+from ottla.broker.transaction_coordinator import TransactionCoordinator
+from ottla.core.txn.records import TransactionState
+from ottla.core.txn.shard import TransactionShard
+from ottla.testing.simulation.cluster import repeatable
+from ottla.wire.api import Api
+from ottla.wire.records.batch import iter_headers
+from ottla.wire.records.builder import ControlType, control_type
+
+E = ErrorCode
+PARTITIONS = (0, 1, 2)
+
+
+@pytest.fixture
+def world() -> Iterator[TransactionalCluster]:
+    with repeatable(1):
+        yield TransactionalCluster()
+
+
+def ends(world: TransactionalCluster) -> dict[int, list[ControlType]]:
+    """The markers of each partition, as its leader has them; of one without a leader, none."""
+    leaders = {index: world.led(TopicPartition(TOPIC, index)) for index in PARTITIONS}
+    return {index: [] if each is None else markers_of(each) for index, each in leaders.items()}
+
+
+def markers_of(partition: Partition) -> list[ControlType]:
+    log = partition.log
+    markers: list[ControlType] = []
+    offset, end = log.log_start_offset, log.log_end_offset
+    while offset < end:
+        found = log.read(offset, 1 << 20, end, at_least_one=True, wait=True)
+        markers += [
+            control_type(found.records[header.position : header.end])
+            for header in iter_headers(found.records)
+            if header.is_control
+        ]
+        offset = found.next_offset
+    return markers
+
+
+def everywhere(*markers: ControlType) -> dict[int, list[ControlType]]:
+    return {index: list(markers) for index in PARTITIONS}
+
+
+def state(world: TransactionalCluster, id: str) -> TransactionState | None:
+    """As its coordinator knows it."""
+    for machine in world.cluster.ready:
+        assert machine.broker is not None
+        for runner in machine.broker.transaction_coordinator.runtime.runners:
+            assert isinstance(runner.shard, TransactionShard)
+            if id in runner.shard.transactions:
+                return runner.shard.transactions[id].state
+    return None
+
+
+async def write_everywhere(producer: Producer, value: bytes) -> None:
+    if producer.version == 1:
+        assert await producer.add(*PARTITIONS) is E.NONE
+    for index in PARTITIONS:
+        assert await producer.produce(index, value) is E.NONE
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_leaders_elsewhere_get_their_markers(world: TransactionalCluster, version: int) -> None:
+    producer = Producer(world, "id", version=version)
+
+    async def transact() -> None:
+        await producer.begin()
+        for commit in (True, False, True):
+            await write_everywhere(producer, b"v")
+            assert await producer.end(commit=commit) is E.NONE
+
+    world.run(transact())
+    world.until(lambda: state(world, "id") is TransactionState.COMPLETE_COMMIT)
+    assert ends(world) == everywhere(ControlType.COMMIT, ControlType.ABORT, ControlType.COMMIT)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_next_coordinator_writes_the_markers_that_a_dead_one_owed(
+    world: TransactionalCluster, version: int, commit: bool
+) -> None:
+    producer = Producer(world, "id", version=version)
+
+    async def until_decided() -> int:
+        await producer.begin()
+        await write_everywhere(producer, b"v")
+        coordinator = await producer.coordinator()
+        silence(world.broker(coordinator).transaction_coordinator)
+        assert await producer.end(commit=commit) is E.NONE
+        return coordinator
+
+    coordinator = world.run(until_decided())
+    assert ends(world) == everywhere()
+    world.cluster.machines[coordinator].kill()
+    decided = ControlType.COMMIT if commit else ControlType.ABORT
+    world.until(lambda: ends(world) == everywhere(decided))
+    complete = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
+    world.until(lambda: state(world, "id") is complete)
+
+
+def silence(coordinator: TransactionCoordinator) -> None:
+    """It writes no markers any more."""
+
+    class Nothing:
+        def write(self, *_: Any) -> None:
+            """Never, and says nothing."""
+
+    coordinator._markers = Nothing()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_markers_find_the_leader_that_took_over(world: TransactionalCluster, version: int) -> None:
+    """The leader dies while the decision is made."""
+    producer = Producer(world, "id", version=version)
+
+    async def until_written() -> int:
+        await producer.begin()
+        await write_everywhere(producer, b"v")
+        return await producer.coordinator()
+
+    coordinator = world.run(until_written())
+    victim = coordinator % 3 + 1
+    world.cluster.machines[victim].kill()
+    assert world.run(producer.end(commit=True)) is E.NONE
+    world.until(lambda: ends(world) == everywhere(ControlType.COMMIT))
+    world.until(lambda: state(world, "id") is TransactionState.COMPLETE_COMMIT)
+
+
+def test_markers_wait_no_longer_for_a_leader_that_is_none(world: TransactionalCluster) -> None:
+    """It does not answer, and its connections stay: it is paused, and others lead meanwhile."""
+    producer = Producer(world, "id", version=2)
+
+    async def until_written() -> int:
+        await producer.begin()
+        await write_everywhere(producer, b"v")
+        return await producer.coordinator()
+
+    coordinator = world.run(until_written())
+    victim = world.cluster.machines[coordinator % 3 + 1]
+    victim.process.pause()
+    victim.is_ready = False
+    before = world.cluster.scheduler.now
+    assert world.run(producer.end(commit=True)) is E.NONE
+    world.until(lambda: state(world, "id") is TransactionState.COMPLETE_COMMIT)
+    assert world.cluster.scheduler.now - before < 10.0
+
+
+def test_a_batch_behind_the_marker_is_refused_even_if_it_was_verified_before(
+    world: TransactionalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Version 1: the epoch does not tell that the transaction is over."""
+    producer = Producer(world, "id", version=1)
+    held = Held()
+
+    async def until_ended() -> ErrorCode:
+        await producer.begin()
+        coordinator = await producer.coordinator()
+        index = next(
+            each for each in PARTITIONS if world.leader(TopicPartition(TOPIC, each)) != coordinator
+        )
+        assert await producer.add(index) is E.NONE
+        monkeypatch.setattr(Peers, "request", held.request(Peers.request))
+        late = asyncio.ensure_future(producer.try_to_produce(index, b"late"))
+        await held.until(lambda: held.is_answered)
+        assert await producer.end(commit=False) is E.NONE
+        await held.until(lambda: state(world, "id") is TransactionState.COMPLETE_ABORT)
+        held.is_released = True
+        return await late
+
+    assert world.run(until_ended()) is E.INVALID_TXN_STATE
+
+
+class Held:
+    """Keeps the answers to questions about partitions back."""
+
+    def __init__(self) -> None:
+        self.is_answered = self.is_released = False
+
+    async def until(self, look: Callable[[], bool]) -> None:
+        for _ in range(1_000):
+            if look():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("it never came")
+
+    def request(self, ask: Any) -> Any:
+        async def request(peers: Peers, node: int, api: Api, *args: Any, **options: Any) -> Any:
+            answer = await ask(peers, node, api, *args, **options)
+            if api == Api.ADD_PARTITIONS_TO_TXN:
+                self.is_answered = True
+                await self.until(lambda: self.is_released)
+            return answer
+
+        return request
+
+
+def test_a_partition_that_was_not_added_is_refused(world: TransactionalCluster) -> None:
+    producer = Producer(world, "id", version=1)
+
+    async def produce() -> list[ErrorCode]:
+        await producer.begin()
+        return [await producer.produce(index, b"v") for index in PARTITIONS]
+
+    assert world.run(produce()) == [E.TRANSACTION_ABORTABLE] * 3

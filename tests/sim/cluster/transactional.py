@@ -1,0 +1,202 @@
+"""A transactional producer in a simulated cluster, spoken by hand: it finds leaders and
+coordinators, and tries again what may be tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.broker.broker import Broker
+from ottla.broker.partition import Partition
+from ottla.net.connection import Connection
+from ottla.net.errors import ClientError
+from ottla.testing.simulation.cluster import BROKER_PORT, SimulatedCluster
+from ottla.wire.api import Api
+from ottla.wire.records.builder import build_batch
+
+T = TypeVar("T")
+TOPIC = "t"
+RETRIABLE = frozenset({
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+})  # fmt: skip
+BACKOFF_S = 0.05
+TRIES = 400
+
+
+class TransactionalCluster:
+    """Three brokers, and a topic with a partition led by each."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.cluster = SimulatedCluster(seed, 3, {"transaction.state.log.num.partitions": "3"})
+        self.client = self.cluster.process("client")
+        self._connections: dict[tuple[int, bool], Connection] = {}
+        """Produce has its own: a broker serves the requests of a connection one after another."""
+        self.cluster.start()
+        topic = {"name": TOPIC, "num_partitions": 3, "replication_factor": 3}
+        self.run(self.ask(1, Api.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 5_000}))
+        self.until(lambda: self.leaders() == {1, 2, 3})
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """In the client's process."""
+        result: T = self.cluster.scheduler.run(coroutine, self.client)
+        return result
+
+    def until(self, look: Callable[[], bool], timeout_s: float = 20.0) -> None:
+        scheduler = self.cluster.scheduler
+        deadline = scheduler.now + timeout_s
+        scheduler.run_until(lambda: look() or scheduler.now > deadline)
+        assert look(), f"not in {timeout_s} s"
+
+    def broker(self, number: int) -> Broker:
+        broker = self.cluster.machines[number].broker
+        assert broker is not None
+        return broker
+
+    def leaders(self) -> set[int]:
+        return {self.leader(TopicPartition(TOPIC, index)) for index in range(3)}
+
+    def leader(self, key: TopicPartition) -> int:
+        """As the brokers that run see themselves; 0: none."""
+        for machine in self.cluster.ready:
+            assert machine.broker is not None
+            partition = machine.broker.partitions.get(key)
+            if partition is not None and partition.is_leader:
+                return machine.number
+        return 0
+
+    def led(self, key: TopicPartition) -> Partition | None:
+        number = self.leader(key)
+        return self.broker(number).partitions[key] if number else None
+
+    async def ask(self, node: int, api: Api, body: dict[str, Any], **options: Any) -> Any:
+        """None: no answer."""
+        try:
+            key = (node, api == Api.PRODUCE)
+            connection = self._connections.get(key)
+            if connection is None or not connection.is_open:
+                connection = await Connection.open(f"broker-{node}", BROKER_PORT, timeout_s=1.0)
+                self._connections[key] = connection
+            return await connection.request(api, body, 3.0, **options)
+        except ClientError:
+            return None
+
+
+class Producer:
+    """In version 1 of the protocol, or in version 2."""
+
+    def __init__(self, world: TransactionalCluster, id: str, *, version: int) -> None:
+        self._world = world
+        self.id = id
+        self.version = version
+        self.producer_id = self.epoch = -1
+        self._sequences: dict[int, int] = {}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self.id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
+
+    async def coordinator(self) -> int:
+        for _ in range(TRIES):
+            for node in (1, 2, 3):
+                body = {"key_type": 1, "coordinator_keys": [self.id]}
+                answer = await self._world.ask(node, Api.FIND_COORDINATOR, body, min_version=4)
+                if answer is not None and not answer.coordinators[0].error_code:
+                    found: int = answer.coordinators[0].node_id
+                    return found
+            await asyncio.sleep(BACKOFF_S)
+        raise AssertionError("no coordinator")
+
+    async def _coordinated(self, api: Api, body: dict[str, Any], **options: Any) -> Any:
+        answer = None
+        for _ in range(TRIES):
+            answer = await self._world.ask(await self.coordinator(), api, body, **options)
+            if answer is not None and self._code(answer) not in RETRIABLE:
+                return answer
+            await asyncio.sleep(BACKOFF_S)
+        raise AssertionError(f"{api.name} is not granted: {answer}")
+
+    @staticmethod
+    def _code(answer: Any) -> ErrorCode:
+        if hasattr(answer, "results_by_topic_v3_and_below") and not answer.error_code:
+            told = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
+            return ErrorCode(told.partition_error_code)
+        return ErrorCode(answer.error_code)
+
+    async def begin(self) -> None:
+        body = {"transactional_id": self.id, "transaction_timeout_ms": 60_000}
+        body |= {"producer_id": -1, "producer_epoch": -1}
+        answer = await self._coordinated(Api.INIT_PRODUCER_ID, body)
+        assert answer.error_code == 0
+        self._become(answer.producer_id, answer.producer_epoch)
+
+    def _become(self, producer_id: int, epoch: int) -> None:
+        if (producer_id, epoch) != (self.producer_id, self.epoch):
+            self.producer_id, self.epoch = producer_id, epoch
+            self._sequences.clear()
+
+    async def add(self, *partitions: int) -> ErrorCode:
+        """Version 1 only: in version 2 leaders do it."""
+        body = {f"v3_and_below_{name}": value for name, value in self.identity.items()}
+        body["v3_and_below_topics"] = [{"name": TOPIC, "partitions": list(partitions)}]
+        return self._code(await self._coordinated(Api.ADD_PARTITIONS_TO_TXN, body, max_version=3))
+
+    async def produce(self, partition: int, value: bytes) -> ErrorCode:
+        sequence = self._sequences.get(partition, 0)
+        code = ErrorCode.NONE
+        for _ in range(TRIES):
+            code = await self.try_to_produce(partition, value, sequence)
+            if code not in RETRIABLE:
+                self._sequences[partition] = sequence + 1
+                return code
+            await asyncio.sleep(BACKOFF_S)
+        raise AssertionError(f"the record is not taken: {code.name}")
+
+    async def try_to_produce(self, partition: int, value: bytes, sequence: int = 0) -> ErrorCode:
+        batch = build_batch(
+            [(None, value, (), 0)],
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        data = {"index": partition, "records": batch}
+        body = {
+            "transactional_id": self.id,
+            "acks": -1,
+            "timeout_ms": 2_000,
+            "topic_data": [{"name": TOPIC, "partition_data": [data]}],
+        }
+        leader = self._world.leader(TopicPartition(TOPIC, partition))
+        version = 12 if self.version == 2 else 11
+        answer = await self._world.ask(
+            leader or 1, Api.PRODUCE, body, min_version=version, max_version=version
+        )
+        if answer is None:
+            return ErrorCode.NETWORK_EXCEPTION
+        return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+    async def end(self, *, commit: bool) -> ErrorCode:
+        version = 5 if self.version == 2 else 3
+        body = {**self.identity, "committed": commit}
+        answer = await self._coordinated(
+            Api.END_TXN, body, min_version=version, max_version=version
+        )
+        if self.version == 2 and not answer.error_code:
+            self._become(answer.producer_id, answer.producer_epoch)
+        return ErrorCode(answer.error_code)
