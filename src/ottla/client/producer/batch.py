@@ -28,6 +28,7 @@ from ottla.wire.records.batch import (
     read_header,
     stamp_producer,
 )
+from ottla.wire.records.builder import encode_record
 from ottla.wire.records.compression import NONE, compress
 from ottla.wire.records.crc import crc32c
 from ottla.wire.records.record import iter_records
@@ -126,10 +127,10 @@ class ProducerBatch:
                         value, _NO_HEADERS,
                     )
                 )  # fmt: skip
+            size = len(body)
+            piece = (VARINTS[size] if size < _TWO_BYTES else encode_varint(size)) + body
         else:
-            body = _encode(self._time, index, key, value, headers)
-        size = len(body)
-        piece = (VARINTS[size] if size < _TWO_BYTES else encode_varint(size)) + body
+            piece = encode_record(index, timestamp - self.base_timestamp, key, value, headers)
         # These two belong together: no call lies between them, so that no signal handler that
         # raises can part them.
         self.buffer += piece
@@ -329,23 +330,3 @@ def part_of_failed_batch(cause: ClientError) -> ClientError:
         topic=cause.topic,
         partition=cause.partition,
     )
-
-
-def _encode(
-    time: bytes, index: int, key: bytes | None, value: bytes | None, headers: Headers
-) -> bytes:
-    parts = [time, encode_varint(index)]
-    for field in (key, value):
-        _append_field(parts, field)
-    parts.append(encode_varint(len(headers)))
-    for name, content in headers:
-        _append_field(parts, name.encode())
-        _append_field(parts, content)
-    return b"".join(parts)
-
-
-def _append_field(parts: list[bytes], content: bytes | None) -> None:
-    if content is None:
-        parts.append(_NULL)
-    else:
-        parts += (encode_varint(len(content)), content)
