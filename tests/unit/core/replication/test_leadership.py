@@ -1,0 +1,138 @@
+"""What a leader knows of its replicas: the watermark, who joins the ISR, who leaves it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.cluster import PartitionState
+from ottla.core.replication.leadership import Leadership
+
+MAX_LAG_S = 10.0
+
+
+def state(isr: dict[int, int], epoch: int = 0, leader_epoch: int = 5) -> PartitionState:
+    return PartitionState(
+        1, leader_epoch, tuple(isr), (1, 2, 3), (), (), epoch, tuple(isr.values())
+    )
+
+
+def leading(isr: dict[int, int], *, start: int = 100, high_watermark: int = 100) -> Leadership:
+    return Leadership(
+        1, isr[1], state(isr), epoch_start_offset=start, high_watermark=high_watermark, now=0.0
+    )
+
+
+def test_the_watermark_is_the_least_end_in_the_isr() -> None:
+    leadership = leading({1: 0, 2: 0, 3: 0})
+    assert not leadership.advance(130), "nobody has fetched yet"
+    assert leadership.fetched(2, 0, 120, 130, 1.0)
+    assert not leadership.advance(130)
+    assert leadership.fetched(3, 0, 110, 130, 1.0)
+    assert leadership.advance(130)
+    assert leadership.high_watermark == 110
+
+
+def test_a_pending_shrink_does_not_move_the_watermark() -> None:
+    leadership = leading({1: 0, 2: 0, 3: 0})
+    leadership.fetched(2, 0, 130, 130, 1.0)
+    leadership.fetched(3, 0, 110, 130, 1.0)
+    leadership.advance(130)
+    leadership.propose({1: 0, 2: 0})
+    assert not leadership.advance(130)
+    leadership.take(state({1: 0, 2: 0}, epoch=1), 2.0)
+    assert leadership.advance(130)
+    assert leadership.high_watermark == 130
+
+
+def test_a_pending_member_holds_the_watermark_back_already() -> None:
+    leadership = leading({1: 0, 2: 0})
+    leadership.fetched(2, 0, 130, 130, 1.0)
+    leadership.advance(130)
+    leadership.fetched(3, 7, 130, 130, 1.0)
+    joined = leadership.expanded(3)
+    assert joined == {1: 0, 2: 0, 3: 7}
+    leadership.propose(joined)
+    leadership.fetched(2, 0, 150, 150, 2.0)
+    assert not leadership.advance(150)
+    leadership.refused()
+    assert leadership.advance(150)
+
+
+def test_acks_are_granted_by_the_committed_isr_alone() -> None:
+    leadership = leading({1: 0})
+    leadership.fetched(2, 0, 100, 100, 1.0)
+    leadership.propose({1: 0, 2: 0})
+    assert not leadership.grants(2)
+    leadership.take(state({1: 0, 2: 0}, epoch=1), 1.0)
+    assert leadership.grants(2)
+
+
+def test_a_follower_joins_only_with_the_watermark_and_the_start_of_the_epoch() -> None:
+    leadership = leading({1: 0}, start=120, high_watermark=100)
+    leadership.advance(110)
+    for offset, joins in ((109, False), (119, False), (120, True)):
+        leadership.fetched(2, 0, offset, 130, 1.0)
+        assert (leadership.expanded(2) is not None) is joins
+
+
+def test_an_older_incarnation_is_a_ghost_and_a_newer_one_proves_itself_anew() -> None:
+    leadership = leading({1: 0, 2: 4})
+    leadership.fetched(2, 4, 130, 130, 1.0)
+    leadership.advance(130)
+    assert not leadership.fetched(2, 3, 500, 130, 1.0)
+    assert leadership.fetched(2, 5, 90, 130, 2.0)
+    assert not leadership.advance(140), "the member that the store knows is gone"
+    assert leadership.shrunk(2.0, MAX_LAG_S) == {1: 0}
+
+
+def test_strangers_are_no_followers() -> None:
+    leadership = leading({1: 0})
+    assert not leadership.fetched(9, 0, 100, 100, 1.0)
+    assert not leadership.fetched(1, 0, 100, 100, 1.0)
+
+
+def test_who_has_not_been_caught_up_for_too_long_is_thrown_out() -> None:
+    leadership = leading({1: 0, 2: 0, 3: 0})
+    leadership.fetched(2, 0, 130, 130, 9.0)
+    assert leadership.shrunk(10.0, MAX_LAG_S) is None
+    assert leadership.shrunk(10.5, MAX_LAG_S) == {1: 0, 2: 0}
+
+
+def test_a_steady_writer_throws_no_good_follower_out() -> None:
+    leadership = leading({1: 0, 2: 0})
+    end = 100
+    for second in range(60):
+        leadership.fetched(2, 0, end, end + 50, float(second))
+        end += 50
+        assert leadership.shrunk(float(second), 2.0) is None
+
+
+def test_states_of_other_epochs_and_older_ones_are_ignored() -> None:
+    leadership = leading({1: 0, 2: 0})
+    leadership.take(state({1: 0}, epoch=9, leader_epoch=6), 1.0)
+    assert set(leadership.isr) == {1, 2}
+    leadership.take(state({1: 0}, epoch=3), 1.0)
+    leadership.take(state({1: 0, 2: 0}, epoch=2), 1.0)
+    assert set(leadership.isr) == {1}
+    assert leadership.is_alone
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([2, 3]), st.integers(90, 200), st.integers(0, 60)), max_size=40
+    )
+)
+def test_the_watermark_never_goes_back_nor_beyond_a_member(
+    fetches: list[tuple[int, int, int]],
+) -> None:
+    leadership = leading({1: 0, 2: 0, 3: 0})
+    end, ends = 100, {2: -1, 3: -1}
+    for follower, offset, appended in fetches:
+        end += appended
+        before = leadership.high_watermark
+        ends[follower] = max(ends[follower], min(offset, end))
+        leadership.fetched(follower, 0, ends[follower], end, 0.0)
+        leadership.advance(end)
+        assert before <= leadership.high_watermark
+        assert leadership.high_watermark <= max(100, min(end, *ends.values()))
