@@ -19,7 +19,15 @@ from ottla.streams.testing import TopologyDriver
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SLOWEST_S = 400
+"""On a busy machine: a session starts in a minute there, in five seconds on a quiet one."""
 SOURCE = str(Path(__file__).parents[2] / "src")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(SLOWEST_S))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from examples import windowed_totals, word_count
+
 import ottla.streams as st
 from ottla.streams.testing import Record, TopologyDriver
 
@@ -27,9 +29,7 @@ def by_window(records: list[Record], name: str = "n") -> list[tuple[str, int, fl
 
 def test_word_count_gives_out_each_change(drive: Drive) -> None:
     app = st.App("words")
-    lines = app.stream("lines", value=st.String)
-    words = lines.flat_map_values(lambda line: line.lower().split(" "))
-    words.group_by(lambda word: word).count().to("counts")
+    word_count.build(app)
     driver = drive(app)
     driver.send("lines", "all streams lead to Kafka", at=1000)
     driver.send("lines", "hello kafka streams", at=2000)
@@ -67,13 +67,7 @@ def test_aggregates_leave_out_nulls_and_records_without_key_or_value(drive: Driv
 
 def test_tumbling_windows_with_grace_take_late_records_until_they_close(drive: Drive) -> None:
     app = st.App("tumbling")
-    windowed = (
-        orders(app)
-        .filter(lambda o: o.amount > 10)
-        .group_by(lambda o: o.item)
-        .windowed(st.tumbling("1 minute", grace="10 seconds"))
-    )
-    windowed.aggregate(total=st.sum("amount"), n=st.count()).to("totals")
+    windowed_totals.build(app)
     driver = drive(app)
     send(driver, 0, "tea", 11)
     send(driver, 59.999, "tea", 20)
@@ -137,6 +131,22 @@ def test_sessions_merge_over_gaps_and_end_with_their_last_record(drive: Drive) -
         ((31_000, 31_000), 1),
     ]
     assert found[0].value["window_end"] == "1970-01-01T00:00:20.000Z"
+
+
+def test_duplicates_are_dropped_within_a_time(drive: Drive) -> None:
+    app = st.App("dedup")
+    orders(app).deduplicate(lambda o: o.item, within="10 seconds").to("out")
+    driver = drive(app)
+    for at_s, amount in ((100, 1), (101, 2)):
+        send(driver, at_s, "tea", amount)
+    assert [each.value["amount"] for each in driver.read("out")] == [1.0]
+    send(driver, 105, "tea", 3)
+    send(driver, 105, "jam", 4)
+    assert [each.value["amount"] for each in driver.read("out")] == [4.0]
+    send(driver, 130, "ham", 5)
+    assert [each.value["amount"] for each in driver.read("out")] == [5.0]
+    send(driver, 131, "tea", 6)
+    assert [each.value["amount"] for each in driver.read("out")] == [6.0]
 
 
 def test_event_time_comes_from_a_field(drive: Drive) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from examples import windowed_totals, word_count
 
 import ottla.streams as st
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
+from ottla.spark.sink import TopicStreamWriter
 from ottla.streams.run import QueryFailed, Running, start
 from ottla.testing.broker_thread import BrokerThread
 
@@ -81,14 +87,7 @@ def shop(broker: BrokerThread, spark: SparkSession, tmp_path: Path) -> Iterator[
 
 def totals(shop: Shop) -> st.App:
     app = shop.app("orders")
-    orders = app.stream("orders", value=ORDER)
-    (
-        orders.filter(lambda o: o.amount > 10)
-        .group_by(lambda o: o.item)
-        .windowed(st.tumbling("1 minute", grace="10 seconds"))
-        .aggregate(total=st.sum("amount"), n=st.count())
-        .to("totals")
-    )
+    windowed_totals.build(app)
     return app
 
 
@@ -119,6 +118,75 @@ def test_windowed_totals_go_on_after_a_stop_with_their_state(shop: Shop) -> None
     found = shop.records("totals")
     assert latest(found) == {("tea", 0): (33.0, 3), ("jam", 60): (11.0, 1)}
     assert len(found) == 3, "each change once"
+
+
+@pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
+def test_a_batch_of_changes_that_is_run_again_is_written_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """As after a crash: the batch fails, and the restarted application runs it again."""
+    name = f"again-{moment.partition(' ')[0]}"
+    shop.create(f"in-{name}", f"out-{name}")
+
+    def app() -> st.App:
+        made = shop.app(name)
+        words = made.stream(f"in-{name}", value=st.Json("word string"))
+        words.group_by(lambda v: v.word).count().to(f"out-{name}")
+        return made
+
+    shop.send(f"in-{name}", ("k", {"word": "a"}, 1), ("k", {"word": "b"}, 1))
+    commit = TopicStreamWriter.commit
+
+    def fail(self: TopicStreamWriter, messages: Any, batch_id: int) -> None:
+        if moment == "after the commit":
+            commit(self, messages, batch_id)
+        raise RuntimeError("the machine is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicStreamWriter, "commit", fail)
+        running = shop.start(app())
+        with pytest.raises(QueryFailed, match="RuntimeError: the machine is gone"):
+            running.process_all_available()
+    shop.send(f"in-{name}", ("k", {"word": "a"}, 1))
+    running = shop.start(app())
+    running.process_all_available()
+    running.stop()
+    assert sorted((key, value["count"]) for key, value in shop.records(f"out-{name}")) == [
+        (b"a", 1),
+        (b"a", 2),
+        (b"b", 1),
+    ]
+
+
+def test_an_application_as_a_program_runs_until_it_is_told_to_stop(
+    shop: Shop, tmp_path: Path
+) -> None:
+    shop.create("lines", "counts")
+    shop.send("lines", (None, b"to be or not to be", 1))
+    program = Path(word_count.__file__)
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, program, shop.bootstrap],
+            env={**os.environ, "XDG_STATE_HOME": str(tmp_path), "SPARK_MASTER": "local[1]"},
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        with Consumer(shop.bootstrap, isolation_level="read_committed") as consumer:
+            consumer.assign([TopicPartition("counts", 0)])
+            consumer.seek_to_beginning()
+            counts: dict[bytes | None, int] = {}
+            while len(counts) < 4:
+                assert process.poll() is None, log.read_text()
+                for record in consumer.poll(timeout_s=1):
+                    counts[record.key] = json.loads(record.value or b"")["count"]
+        assert counts == {b"to": 2, b"be": 2, b"or": 1, b"not": 1}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_changed_topology_over_an_old_checkpoint_is_refused_with_what_changed(

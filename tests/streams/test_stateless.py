@@ -86,6 +86,34 @@ def test_lists_become_records_and_tombstones_pass(drive: Drive) -> None:
     ]
 
 
+def test_bad_records_go_to_a_dead_letter_topic_with_the_reason(drive: Drive) -> None:
+    app = st.App("letters")
+    app.stream("t", value=st.Json("n int"), bad_records=st.DeadLetter("bad")).to("good")
+    driver = drive(app)
+    driver.send("t", {"n": 1}, key="a", at=1000)
+    driver.send("t", b"{", key="b", at=2000)
+    driver.send("t", {"n": 2}, key=b"\xff", at=3000)
+    driver.send("t", None, key="gone", at=4000)
+    assert [(each.key, each.value) for each in driver.read("good")] == [
+        ("a", {"n": 1}),
+        ("gone", None),
+    ]
+    letters = driver.read("bad")
+    assert [(each.key, each.value, each.timestamp_ms) for each in letters] == [
+        (b"b", b"{", 2000),
+        (b"\xff", b'{"n": 2}', 3000),
+    ]
+    assert [dict(each.headers)["ottla.error.reason"] for each in letters] == [
+        b"the value is no json (n int)",
+        b"the key is no string string",
+    ]
+    assert letters[0].headers[1:] == (
+        ("ottla.source.topic", b"t"),
+        ("ottla.source.partition", b"0"),
+        ("ottla.source.offset", b"1"),
+    )
+
+
 def test_bad_records_are_dropped_or_stop_the_app(drive: Drive) -> None:
     bad = (b"{", b"[1]", b'{"n": "x"}')
     app = st.App("drops")

@@ -31,12 +31,12 @@ from ottla.streams.app import App
 from ottla.streams.dsl import Grouped, Stream, Table
 from ottla.streams.errors import TopologyError
 from ottla.streams.functions import coalesce, is_null
-from ottla.streams.serdes import Bytes, Json, Long, Serde, String
+from ottla.streams.serdes import Bytes, DeadLetter, Json, Long, Serde, String
 from ottla.streams.windows import Window, hopping, session, tumbling
 
 __all__ = [
     "App", "Stream", "Table", "Grouped",
-    "Serde", "Json", "String", "Bytes", "Long",
+    "Serde", "DeadLetter", "Json", "String", "Bytes", "Long",
     "Window", "tumbling", "hopping", "session",
     "Aggregate", "count", "sum", "min", "max", "mean", "collect_list", "collect_set",
     "is_null", "coalesce",

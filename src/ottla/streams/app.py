@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from ottla.streams.dsl import Stream, Table
 from ottla.streams.errors import TopologyError, listed, refused
 from ottla.streams.plan.explain import explain, topology
-from ottla.streams.plan.nodes import Sink, Source
+from ottla.streams.plan.nodes import BadRecords, Sink, Source
 from ottla.streams.plan.tracing import Traced, trace
-from ottla.streams.serdes import Bytes, Serde, String
+from ottla.streams.serdes import Bytes, DeadLetter, Serde, String
 
 if TYPE_CHECKING:
     from ottla.streams.run import Running
@@ -63,12 +63,18 @@ class App:
         key: Serde = String,
         time: Callable[..., Any] | None = None,
         start: str = "earliest",
-        bad_records: str = "stop",
+        bad_records: str | DeadLetter = "stop",
     ) -> Stream:
         """A topic's records. `time` is where event time comes from, if not from the records'
         timestamps: a function to a timestamp or ms. `start` is where a new application begins.
-        `bad_records` that cannot be parsed stop the application, or are dropped."""
-        return Stream(self, _source(topic, key, value, time, start, bad_records, is_table=False))
+        `bad_records` that cannot be parsed stop the application, are dropped, or go to the topic
+        of a `DeadLetter`."""
+        source = _source(topic, key, value, time, start, bad_records, is_table=False)
+        if isinstance(bad_records, DeadLetter):
+            bad = BadRecords(Bytes.shape, Bytes.shape, source)
+            name = bad_records.topic
+            self._add(Sink(bad.key, bad.value, bad, name, Bytes, Bytes, has_window_in_key=False))
+        return Stream(self, source)
 
     def table(
         self, topic: str, *, value: Serde, key: Serde = String, bad_records: str = "stop"
@@ -118,7 +124,7 @@ def _source(
     value: Serde,
     time: Callable[..., Any] | None,
     start: str,
-    bad_records: str,
+    bad_records: str | DeadLetter,
     *,
     is_table: bool,
 ) -> Source:
@@ -132,8 +138,9 @@ def _source(
             )
     if start not in ("earliest", "latest"):
         raise refused(operator, f"start={start!r}; there are earliest, latest")
-    if bad_records not in BAD_RECORDS:
-        raise refused(operator, f"bad_records={bad_records!r}; there are {listed(BAD_RECORDS)}")
+    if bad_records not in BAD_RECORDS and (is_table or not isinstance(bad_records, DeadLetter)):
+        valid = listed(BAD_RECORDS) + ("" if is_table else ", st.DeadLetter(topic)")
+        raise refused(operator, f"bad_records={bad_records!r}; there are {valid}")
     made = None if time is None else trace("time", time, key.shape, value.shape)
     if isinstance(made, Traced) and getattr(made.outcome, "type", "") not in (
         "timestamp",

@@ -15,6 +15,7 @@ from ottla.streams.errors import TopologyError, listed, refused
 from ottla.streams.joins import how_of, joined_value, refuse_uncopartitioned
 from ottla.streams.plan.nodes import (
     Aggregated,
+    Deduplicated,
     Filter,
     FlatMapValues,
     Function,
@@ -132,6 +133,22 @@ class Stream:
 
     def group_by_key(self) -> Grouped:
         return Grouped(self._app, self._node)
+
+    def deduplicate(self, function: Over, *, within: Duration) -> Stream:
+        """The first record of each outcome of the function (an order's id, say); others that come
+        within that time of it are dropped. Those later than it are dropped, too."""
+        node = self._node
+        _refuse_second_state("deduplicate", node)
+        made = trace("deduplicate", function, node.key, node.value)
+        if isinstance(made, InPython):
+            raise refused(
+                "deduplicate",
+                f"the function would run in Python ({made.reason}): use select_key or map_values "
+                "first, and a column of theirs here",
+            )
+        shape_of("deduplicate", made, None)
+        within_ms = duration_ms(within, name="within", least_ms=1)
+        return self._with(Deduplicated(node.key, node.value, node, made, within_ms))
 
     def join(
         self,
@@ -353,8 +370,8 @@ def _aggregate_type(name: str, aggregate: Aggregate, value: Shape) -> str | None
 
 def _refuse_second_state(operator: str, node: Node) -> None:
     for each in ancestors(node):
-        if isinstance(each, Aggregated | StreamJoin):
-            what = "aggregated" if isinstance(each, Aggregated) else "joined"
+        if isinstance(each, Aggregated | StreamJoin | Deduplicated):
+            what = {Aggregated: "aggregated", StreamJoin: "joined"}.get(type(each), "deduplicated")
             raise refused(
                 operator,
                 f"its input is {what} already; put through(topic) between the two, which makes "

@@ -13,7 +13,7 @@ import logging
 import re
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COLUMNS = "key BINARY, value BINARY, timestamp TIMESTAMP"
+ORIGIN = "topic STRING, partition INT, offset BIGINT"
 TABLE_COLUMNS = f"{COLUMNS}, offset BIGINT"
 LOOK_EVERY_S = 0.5
 """How often a stop that was asked for, or a query that failed, is looked for."""
@@ -73,14 +74,15 @@ class Running:
     def process_all_available(self) -> None:
         """Wait until all that is in the topics now has been processed and written."""
         for sink, query in self._queries:
-            _told(self._app, sink, query, query.processAllAvailable)
+            _told(self._app, sink, query.processAllAvailable)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait until a query fails, which raises, or all have stopped: then true."""
         waited_s = 0.0
         while timeout_s is None or waited_s < timeout_s:
             for sink, query in self._queries:
-                _told(self._app, sink, query, lambda query=query: query.awaitTermination(0))
+                if not query.isActive:
+                    _told(self._app, sink, query.awaitTermination)
             if not any(query.isActive for _, query in self._queries):
                 return True
             threading.Event().wait(LOOK_EVERY_S)
@@ -153,7 +155,7 @@ class ClusterTopics:
         self._options = _connection(app)
         self._group = app.name if len(app.sinks) == 1 else f"{app.name}-{sink.topic}"
 
-    def stream(self, source: Source) -> DataFrame:
+    def stream(self, source: Source, *, with_origin: bool = False) -> DataFrame:
         options = {
             **self._options,
             "subscribe": source.topic,
@@ -161,7 +163,9 @@ class ClusterTopics:
             "kafka.group.id": self._group,
             "kafka.isolation.level": "read_committed",
         }
-        reader = self._spark.readStream.format("ottla").schema(COLUMNS)
+        reader = self._spark.readStream.format("ottla").schema(
+            f"{COLUMNS}, {ORIGIN}" if with_origin else COLUMNS
+        )
         return reader.options(**options).load()
 
     def table(self, source: Source) -> DataFrame:
@@ -222,7 +226,7 @@ def _status(sink: Sink, query: StreamingQuery) -> QueryStatus:
     )
 
 
-def _told(app: App, sink: Sink, query: StreamingQuery, wait: Any) -> None:
+def _told(app: App, sink: Sink, wait: Callable[[], object]) -> None:
     """Wait, and say in one sentence what a query failed of."""
     from pyspark.errors import StreamingQueryException
 
@@ -231,7 +235,7 @@ def _told(app: App, sink: Sink, query: StreamingQuery, wait: Any) -> None:
     except StreamingQueryException as error:
         raise QueryFailed(
             f"App {app.name!r}, topic {sink.topic!r}: {cause_of(str(error))}"
-        ) from error
+        ) from None
 
 
 def cause_of(text: str) -> str:

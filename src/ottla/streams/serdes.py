@@ -17,6 +17,14 @@ from ottla.streams.plan.shapes import Shape, parse_record, plain
 
 
 @dataclass(frozen=True)
+class DeadLetter:
+    """For `bad_records`: they go to this topic as they are, with headers that say why and whence
+    (`ottla.error.reason`, `ottla.source.topic`, `.partition`, `.offset`)."""
+
+    topic: str
+
+
+@dataclass(frozen=True)
 class Serde:
     name: str
     shape: Shape

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
 from ottla.streams.errors import TopologyError, listed
-from ottla.streams.plan.nodes import Sink, Source, ancestors
-from ottla.streams.run import COLUMNS, TABLE_COLUMNS, cause_of
+from ottla.streams.plan.nodes import BadRecords, Sink, Source, ancestors
+from ottla.streams.run import COLUMNS, ORIGIN, TABLE_COLUMNS, cause_of
 from ottla.streams.serdes import Serde
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Record:
     value: Any
     timestamp_ms: int
     window_ms: tuple[int, ...] = ()
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class TopologyDriver:
@@ -57,12 +58,7 @@ class TopologyDriver:
         self._spark = spark
         self._home = Path(tempfile.mkdtemp(prefix="ottla-streams-"))
         self._sinks = app._checked()
-        self._sources = {
-            node.topic: node
-            for sink in self._sinks
-            for node in ancestors(sink)
-            if isinstance(node, Source)
-        }
+        self._sources = {source.topic: source for source in _sources(self._sinks)}
         self._waiting: dict[str, list[tuple[bytes | None, bytes | None, datetime]]] = {}
         self._offset = 0
         self._written: dict[str, list[Record]] = {sink.topic: [] for sink in self._sinks}
@@ -134,7 +130,7 @@ class TopologyDriver:
         except StreamingQueryException as error:
             raise UserError(
                 f"App {self._app.name!r}, topic {sink.topic!r}: {cause_of(str(error))}"
-            ) from error
+            ) from None
 
     def _add(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, datetime]]) -> None:
         """A file, whole when it gets its name."""
@@ -149,6 +145,8 @@ class TopologyDriver:
                 "key": pa.array(keys, pa.binary()),
                 "value": pa.array(values, pa.binary()),
                 "timestamp": pa.array(times, pa.timestamp("us", "UTC")),
+                "topic": pa.array([topic] * len(rows), pa.string()),
+                "partition": pa.array([0] * len(rows), pa.int32()),
                 "offset": pa.array(offsets, pa.int64()),
             }
         )
@@ -158,13 +156,22 @@ class TopologyDriver:
         hidden.rename(home / f"{self._offset:012}.parquet")
 
 
+def _sources(sinks: Sequence[Sink]) -> Iterator[Source]:
+    for node in (node for sink in sinks for node in ancestors(sink)):
+        if isinstance(node, BadRecords):
+            yield node.source
+        elif isinstance(node, Source):
+            yield node
+
+
 class _FileTopics:
     def __init__(self, spark: SparkSession, home: Path) -> None:
         self._spark = spark
         self._home = home
 
-    def stream(self, source: Source) -> DataFrame:
-        reader = self._spark.readStream.schema(COLUMNS)
+    def stream(self, source: Source, *, with_origin: bool = False) -> DataFrame:
+        columns = f"{COLUMNS}, {ORIGIN}" if with_origin else COLUMNS
+        reader = self._spark.readStream.schema(columns)
         return reader.parquet(str(self._home / source.topic))
 
     def table(self, source: Source) -> DataFrame:
@@ -196,7 +203,9 @@ def _time(at: Time) -> datetime:
     return datetime.fromtimestamp(at / 1000, UTC)
 
 
-def _as_row(key: Any, value: Any, at: datetime) -> tuple[bytes | None, bytes | None, datetime]:
+def _as_row(
+    key: Any, value: Any, at: datetime, *_: Any
+) -> tuple[bytes | None, bytes | None, datetime]:
     return _bytes(key), _bytes(value), at.astimezone(UTC)
 
 
@@ -204,7 +213,7 @@ def _bytes(data: Any) -> bytes | None:
     return None if data is None else bytes(data)
 
 
-def _record(sink: Sink, key: Any, value: Any, at: datetime) -> Record:
+def _record(sink: Sink, key: Any, value: Any, at: datetime, headers: Any = ()) -> Record:
     data, window = _bytes(key), b""
     if sink.has_window_in_key and data is not None:
         length = 16 if _has_session_key(sink) else 8
@@ -218,6 +227,7 @@ def _record(sink: Sink, key: Any, value: Any, at: datetime) -> Record:
         _decoded(sink.value_serde, _bytes(value)),
         round(at.timestamp() * 1000),
         numbers,
+        tuple((each.key, bytes(each.value)) for each in headers),
     )
 
 

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
-from textwrap import dedent
 
 import pytest
+from examples import windowed_totals, word_count
 
 import ottla.streams as st
 from ottla.streams.durations import duration_ms, spelled
@@ -26,18 +26,8 @@ def orders(app: st.App) -> st.Stream:
     return app.stream("orders", value=ORDER)
 
 
-def text(plan: str) -> str:
-    return dedent(plan).strip("\n")
-
-
-def test_explain_of_windowed_totals(app: st.App, orders: st.Stream) -> None:
-    (
-        orders.filter(lambda o: o.amount > 10)
-        .group_by(lambda o: o.item)
-        .windowed(st.tumbling("1 minute", grace="10 seconds"))
-        .aggregate(total=st.sum("amount"), n=st.count())
-        .to("totals")
-    )
+def test_explain_of_windowed_totals(app: st.App) -> None:
+    windowed_totals.build(app)
     assert app.explain() == (
         " 1  stream  topic orders: key string string, value json "
         "(id string, item string, amount double)\n"
@@ -50,15 +40,14 @@ def test_explain_of_windowed_totals(app: st.App, orders: st.Stream) -> None:
 
 
 def test_explain_of_word_count(app: st.App) -> None:
-    lines = app.stream("lines", value=st.String)
-    words = lines.flat_map_values(lambda line: line.lower().split(" "))
-    words.group_by(lambda word: word).count().to("counts")
+    word_count.build(app)
     assert app.explain() == (
         " 1  stream  topic lines: key string string, value string string\n"
         " 2  flat_map_values  split(lower(value), ' ') -> string  [columns]\n"
-        " 3  select_key  value -> string  [columns]\n"
-        " 4  aggregate  count=count() by key  [state]\n"
-        " 5  to  topic counts: key string, value json  [changes]"
+        " 3  filter  value != ''  [columns]\n"
+        " 4  select_key  value -> string  [columns]\n"
+        " 5  aggregate  count=count() by key  [state]\n"
+        " 6  to  topic counts: key string, value json  [changes]"
     )
 
 
@@ -75,6 +64,20 @@ def test_explain_says_what_runs_in_python_and_what_is_joined(
         " 3  table  topic names: key string string, value json (name string)\n"
         " 4  left join of 2, 3  with the table as it is: item=left, name=right.name  [columns]\n"
         " 5  to  topic named: key string, value json  [appends]"
+    )
+
+
+def test_explain_of_dead_letters_and_of_duplicates(app: st.App) -> None:
+    orders = app.stream("orders", value=ORDER, bad_records=st.DeadLetter("bad"))
+    orders.deduplicate(lambda o: o.id, within="1 hour").to("once")
+    columns = "(id string, item string, amount double)"
+    assert app.explain() == (
+        f" 1  bad records  topic orders: value json {columns}\n"
+        " 2  to  topic bad: key bytes, value bytes  [appends]\n"
+        "\n"
+        f" 1  stream  topic orders: key string string, value json {columns}\n"
+        " 2  deduplicate  id within 1 hour  [state]\n"
+        " 3  to  topic once: key string, value json  [appends]"
     )
 
 
@@ -140,7 +143,18 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
         (build_two_sinks, "topic 'x' is written already"),
         (build_second_aggregate, "is aggregated already; put through"),
         (lambda app, o: app.stream("t", value="json"), "value='json' is no serde"),
-        (lambda app, o: app.stream("t", bad_records="ignore"), "there are stop, drop"),
+        (
+            lambda app, o: app.stream("t", bad_records="ignore"),
+            r"there are stop, drop, st.DeadLetter\(topic\)",
+        ),
+        (
+            lambda app, o: app.table("t", value=ORDER, bad_records=st.DeadLetter("x")),
+            "there are stop, drop$",
+        ),
+        (
+            lambda app, o: o.deduplicate(lambda v: f"{v.id}", within="1 s"),
+            "deduplicate .*would run in Python",
+        ),
         (lambda app, o: app.explain(), "writes nothing"),
         (lambda app, o: st.App("a b"), "App name 'a b'"),
         (lambda app, o: st.Json("id strin"), "'strin' is no type; types: bigint, binary"),

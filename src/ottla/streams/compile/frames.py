@@ -17,6 +17,8 @@ from ottla.streams.compile.columns import Rows
 from ottla.streams.compile.python_functions import ddl_type, field_names, function_column
 from ottla.streams.plan.nodes import (
     Aggregated,
+    BadRecords,
+    Deduplicated,
     Filter,
     FlatMapValues,
     MapValues,
@@ -46,8 +48,8 @@ _AGGREGATES = {
 
 
 class Topics(Protocol):
-    def stream(self, source: Source) -> DataFrame:
-        """Rows as they come."""
+    def stream(self, source: Source, *, with_origin: bool = False) -> DataFrame:
+        """Rows as they come; with topic, partition and offset if asked for."""
 
     def table(self, source: Source) -> DataFrame:
         """All rows there are, anew in every micro-batch."""
@@ -60,13 +62,21 @@ def sink_frame(sink: Sink, topics: Topics) -> DataFrame:
     if sink.has_window_in_key:
         key = windowed_key(key, f.col("window"), is_session=has_sessions(sink))
     value = encode(sink.value_serde, f.col("value"), sink.value)
-    return rows.select(key.alias("key"), value.alias("value"), "timestamp")
+    more = [name for name in ("headers",) if name in rows.columns]
+    return rows.select(key.alias("key"), value.alias("value"), "timestamp", *more)
 
 
-def frame(node: Node, topics: Topics) -> DataFrame:
+def frame(node: Node, topics: Topics) -> DataFrame:  # noqa: C901 - one case per operator
     match node:
         case Source():
             return _source(node, topics.stream(node))
+        case BadRecords(source=source):
+            return _bad_records(source, topics.stream(source, with_origin=True))
+        case Deduplicated(parent=parent, function=function, within_ms=within_ms):
+            identity = function_column(function, _ROWS, "string", ())
+            rows = frame(parent, topics).withWatermark("timestamp", f"{within_ms} milliseconds")
+            marked = rows.withColumn("_identity", identity)
+            return marked.dropDuplicatesWithinWatermark(["_identity"]).drop("_identity")
         case Filter(parent=parent, function=function, negated=negated):
             condition = function_column(function, _ROWS, "boolean", ())
             is_true = f.coalesce(condition, f.lit(False))
@@ -112,8 +122,9 @@ def _source(source: Source, rows: DataFrame) -> DataFrame:
     key, bad_key = decode(source.key_serde, f.col("key"), stops=stops)
     value, bad_value = decode(source.value_serde, f.col("value"), stops=stops)
     if not stops:
-        # A tombstone is not bad: its conditions are null.
-        rows = rows.where(~f.coalesce(bad_key | bad_value, bad_key, bad_value, f.lit(False)))
+        # A tombstone is not bad: its condition is null.
+        for is_bad in (bad_key, bad_value):
+            rows = rows.where(~f.coalesce(is_bad, f.lit(False)))
     more = [name for name in ("offset",) if name in rows.columns]
     rows = rows.select(key.alias("key"), value.alias("value"), "timestamp", *more)
     if source.time is None:
@@ -121,6 +132,31 @@ def _source(source: Source, rows: DataFrame) -> DataFrame:
     time = function_column(source.time, _ROWS, "timestamp", ())
     kind = rows.select(time.alias("time")).schema["time"].dataType.simpleString()
     return rows.withColumn("timestamp", f.timestamp_millis(time) if kind == "bigint" else time)
+
+
+def _bad_records(source: Source, rows: DataFrame) -> DataFrame:
+    """Those that `_source` drops, with headers that say why and whence."""
+    _, bad_key = decode(source.key_serde, f.col("key"), stops=False)
+    _, bad_value = decode(source.value_serde, f.col("value"), stops=False)
+    reasons = [
+        f.when(bad, f.lit(f"the {what} is no {serde} {serde.shape}"))
+        for what, bad, serde in (
+            ("key", bad_key, source.key_serde),
+            ("value", bad_value, source.value_serde),
+        )
+    ]
+    named = {"ottla.error.reason": f.concat_ws("; ", *reasons)} | {
+        f"ottla.source.{name}": f.col(name).cast("string")
+        for name in ("topic", "partition", "offset")
+    }
+    headers = f.array(
+        *(
+            f.struct(f.lit(name).alias("key"), text.cast("binary").alias("value"))
+            for name, text in named.items()
+        )
+    )
+    is_bad = f.coalesce(bad_key, f.lit(False)) | f.coalesce(bad_value, f.lit(False))
+    return rows.where(is_bad).select("key", "value", "timestamp", headers.alias("headers"))
 
 
 def _aggregated(node: Aggregated, rows: DataFrame) -> DataFrame:

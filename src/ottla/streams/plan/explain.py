@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from ottla.streams.durations import spelled as duration
 from ottla.streams.plan.nodes import (
     Aggregated,
+    BadRecords,
+    Deduplicated,
     Filter,
     FlatMapValues,
     Function,
@@ -54,7 +56,7 @@ def _lines(sink: Sink, *, with_engine: bool) -> Iterator[str]:
         yield text.rstrip()
 
 
-def _words(node: Node) -> tuple[str, str]:
+def _words(node: Node) -> tuple[str, str]:  # noqa: C901 - one case per operator
     match node:
         case Source(is_table=is_table):
             time = f", time {spelled(node.time)}" if node.time is not None else ""
@@ -63,6 +65,10 @@ def _words(node: Node) -> tuple[str, str]:
                 f"topic {node.topic}: key {node.key_serde} {node.key}, "
                 f"value {node.value_serde} {node.value}{time}"
             )
+        case BadRecords(source=source):
+            return "bad records", f"topic {source.topic}: value {source.value_serde} {source.value}"
+        case Deduplicated(function=function, within_ms=within_ms):
+            return "deduplicate", f"{spelled(function)} within {duration(within_ms)}"
         case Filter(function=function, negated=negated):
             return "filter_not" if negated else "filter", spelled(function)
         case MapValues(function=function):
@@ -91,11 +97,11 @@ def _words(node: Node) -> tuple[str, str]:
 
 def _engine(node: Node) -> str:
     match node:
-        case Aggregated() | StreamJoin():
+        case Aggregated() | StreamJoin() | Deduplicated():
             return "  [state]"
         case Sink():
             return "  [changes]" if node.emits_changes else "  [appends]"
-        case Source(time=None) | Merge() | Suppressed():
+        case Source(time=None) | BadRecords() | Merge() | Suppressed():
             return ""
     function = _function(node)
     if isinstance(function, InPython):

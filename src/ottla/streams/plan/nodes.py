@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ottla.streams.aggregates import Aggregate
 from ottla.streams.plan.shapes import Shape
 from ottla.streams.plan.tracing import InPython, Traced
-from ottla.streams.serdes import Serde
+from ottla.streams.serdes import DeadLetter, Serde
 from ottla.streams.windows import Window
 
 Function = Traced | InPython
@@ -43,8 +43,15 @@ class Source(Node):
     value_serde: Serde
     time: Function | None
     start: str
-    bad_records: str
+    bad_records: str | DeadLetter
     is_table: bool
+
+
+@dataclass(frozen=True, eq=False)
+class BadRecords(Node):
+    """The records of a topic that cannot be parsed, as bytes."""
+
+    source: Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +77,14 @@ class MapValues(OneParent):
 @dataclass(frozen=True, eq=False)
 class FlatMapValues(OneParent):
     function: Function
+
+
+@dataclass(frozen=True, eq=False)
+class Deduplicated(OneParent):
+    """The first record of each outcome of the function, for so long."""
+
+    function: Function
+    within_ms: int
 
 
 @dataclass(frozen=True, eq=False)
