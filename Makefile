@@ -50,6 +50,8 @@ bench: $(STAMP) ## Measure the broker against its budgets
 
 compat: $(STAMP) ## Run Apache Kafka's own tools against the broker and its files
 	@compat/run $(ARGS)
+	@test -n "$(ARGS)" || $(BIN)/python -m compat.spark.run
+	@test -n "$(ARGS)" || $(BIN)/python -m compat.spark.run --on-kafka
 
 chaos: $(STAMP) ## The long runs: crashes, faults, random input
 	@$(PYTEST) -m chaos --timeout 3600 $(ARGS)

@@ -1,9 +1,10 @@
 """The same PySpark programs with `.format("kafka")` and `.format("ottla")`, and equal results.
 
-    python -m compat.spark.run [--bootstrap HOST:PORT] [--bench]
+    python -m compat.spark.run [--on-kafka] [--bench]
 
-Spark's own connector comes from Maven Central. Without --bootstrap a broker of ours is started; a
-real Apache Kafka can be named instead. With --bench, rows a second of both in one run."""
+Spark's own connector comes from Maven Central. The broker is ours, or with --on-kafka Apache
+Kafka's: there the tests of the exactly-once protocol are run too. With --bench, rows a second of
+both connectors in one run."""
 
 from __future__ import annotations
 
@@ -22,6 +23,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
+from compat import jars as kafka_jars  # noqa: E402
+from compat.apache_kafka import ApacheKafka  # noqa: E402
+from compat.java import Java  # noqa: E402
 from ottla.testing.broker import BrokerProcess  # noqa: E402
 
 HERE = Path(__file__).parent
@@ -36,7 +40,7 @@ Program = Callable[[Any, str, str, str], Any]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bootstrap")
+    parser.add_argument("--on-kafka", action="store_true")
     parser.add_argument("--bench", action="store_true")
     arguments = parser.parse_args()
     jars = _jars()
@@ -47,9 +51,7 @@ def main() -> int:
     import ottla.spark
 
     with ExitStack() as stack:
-        bootstrap = arguments.bootstrap
-        if bootstrap is None:
-            bootstrap = stack.enter_context(BrokerProcess()).bootstrap
+        bootstrap = stack.enter_context(_broker(on_kafka=arguments.on_kafka)).bootstrap
         spark = ottla.spark.session(
             "local[2]", **{"spark.jars": ",".join(jars), "spark.sql.session.timeZone": "UTC"}
         )
@@ -58,7 +60,28 @@ def main() -> int:
         if arguments.bench:
             _bench(spark, bootstrap)
             return 0
-        return _compare(spark, bootstrap)
+        failed = _compare(spark, bootstrap)
+        if arguments.on_kafka:
+            failed += _exactly_once(bootstrap)
+        return 1 if failed else 0
+
+
+def _broker(*, on_kafka: bool) -> Any:
+    if not on_kafka:
+        return BrokerProcess()
+    directory = kafka_jars.directory()
+    java = Java(kafka_jars.java_command(), str(directory / "*"), directory / "classes.jsa")
+    return ApacheKafka(java, Path(tempfile.mkdtemp(prefix="ottla-compat-spark-")))
+
+
+def _exactly_once(bootstrap: str) -> int:
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "tests/spark/test_exactly_once.py"],
+        cwd=ROOT,
+        env={**os.environ, "OTTLA_TEST_BOOTSTRAP": bootstrap},
+        check=False,
+    )
+    return int(result.returncode != 0)
 
 
 def _jars() -> list[str] | None:
@@ -195,7 +218,7 @@ def _compare(spark: Any, bootstrap: str) -> int:
         if not same:
             for fmt, result in zip(FORMATS, results, strict=True):
                 print(f"  {fmt}: {str(result)[:1500]}")
-    return 1 if failed else 0
+    return failed
 
 
 def _create(bootstrap: str, topic: str, partitions: int) -> None:

@@ -1,16 +1,19 @@
 """One Spark session and one broker for all tests of this folder: a session takes seconds to start.
 
-Tests keep apart by the names of their topics, groups and checkpoints."""
+Tests keep apart by the names of their topics, groups and checkpoints. OTTLA_TEST_BOOTSTRAP names
+another broker to run them on (`make compat` names Apache Kafka's)."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.integration.client.foreign import FOREIGN, ForeignBroker
 
 from ottla.testing.broker_thread import BrokerThread
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 _numbers = itertools.count(1)
+ENDING = ("PrepareCommit", "PrepareAbort")
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +44,10 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[BrokerThread]:
+def broker() -> Iterator[BrokerThread | ForeignBroker]:
+    if FOREIGN is not None:
+        yield ForeignBroker(FOREIGN)
+        return
     with BrokerThread() as running:
         yield running
 
@@ -48,7 +55,7 @@ def broker() -> Iterator[BrokerThread]:
 class Topic:
     """A topic of the test's own, and what tests do with it."""
 
-    def __init__(self, broker: BrokerThread, name: str, partitions: int) -> None:
+    def __init__(self, broker: Any, name: str, partitions: int) -> None:
         from ottla import Admin, NewTopic
 
         self.broker = broker
@@ -75,6 +82,7 @@ class Topic:
         from ottla import Consumer, TopicPartition
 
         level = "read_committed" if committed else "read_uncommitted"
+        self._settle()
         found: list[tuple[bytes | None, bytes]] = []
         with Consumer(self.broker.bootstrap, isolation_level=level) as consumer:
             tps = [TopicPartition(self.name, each) for each in range(self.partition_count)]
@@ -84,6 +92,14 @@ class Topic:
             while any(consumer.position(tp) < ends[tp] for tp in tps):
                 found += [(each.key, each.value) for each in consumer.poll(timeout_s=1)]
         return found
+
+    def _settle(self) -> None:
+        """Brokers say that a transaction is committed before its markers are written."""
+        from ottla import Admin
+
+        with Admin(self.broker.bootstrap) as admin:
+            while admin.list_transactions(states=ENDING):
+                time.sleep(0.02)
 
     @property
     def partition_count(self) -> int:
@@ -96,7 +112,7 @@ class Topic:
 @pytest.fixture
 def make_topic(broker: BrokerThread) -> Callable[..., Topic]:
     return lambda partitions=1, name=None: Topic(
-        broker, name or f"topic-{next(_numbers)}", partitions
+        broker, name or f"topic-{os.getpid()}-{next(_numbers)}", partitions
     )
 
 

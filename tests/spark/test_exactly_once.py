@@ -266,10 +266,11 @@ def test_a_broker_restart_between_the_phases_loses_nothing(
 def test_decisions_are_kept_in_the_topic_that_is_named(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = Query(topic, monkeypatch, commitTopic="kept-elsewhere")
+    elsewhere = f"kept-for-{topic.name}"
+    query = Query(topic, monkeypatch, commitTopic=elsewhere)
     query.run(0, ["a"])
     kept = Topic.__new__(Topic)
-    kept.broker, kept.name = topic.broker, "kept-elsewhere"
+    kept.broker, kept.name = topic.broker, elsewhere
     ((key, value),) = kept.records()
     assert key == f"q-{topic.name}".encode()
     assert b'"batch":0' in value

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from tests.spark.conftest import SOURCE, Topic
 
-from ottla import Admin, OffsetAndMetadata  # noqa: F401
 from ottla.testing.broker import BrokerProcess
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(7200)]
@@ -104,7 +103,7 @@ def test_every_record_is_copied_once_whatever_is_killed(
     chance = random.Random(SEED)
     print(f"seed {SEED}")
     broker = killable_broker
-    source, target = Topic(broker, "copied", 3), Topic(broker, "copies", 2)  # type: ignore[arg-type]
+    source, target = Topic(broker, "copied", 3), Topic(broker, "copies", 2)
     expected: Counter[str] = Counter()
     driver = Driver(broker, tmp_path)
     done: Counter[str] = Counter()
@@ -124,6 +123,7 @@ def test_every_record_is_copied_once_whatever_is_killed(
         time.sleep(chance.uniform(0, 1.5))
         what = chance.choice(["driver", "driver", "worker", "broker"])
         done[what] += 1
+        print(f"round {number}: {what}", flush=True)
         if what == "driver" and driver.is_running:
             driver.kill()
         elif what == "worker" and driver.is_running:

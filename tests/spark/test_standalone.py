@@ -101,7 +101,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 def test_a_standalone_cluster_reads_and_writes(master: str, tmp_path: Path) -> None:
     with BrokerProcess() as broker:
-        source, target = Topic(broker, "spread", 3), Topic(broker, "counted", 2)  # type: ignore[arg-type]
+        source, target = Topic(broker, "spread", 3), Topic(broker, "counted", 2)
         for partition in range(3):
             for key in (b"a", b"b"):
                 source.fill(["v"] * 500, partition=partition, key=key)

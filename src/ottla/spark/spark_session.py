@@ -50,8 +50,6 @@ ON_ONE_MACHINE: Mapping[str, str] = {
 }
 """With a master of local[…]: the checkpoint is on this machine."""
 
-ALREADY_THERE = "DATA_SOURCE_ALREADY_EXISTS"
-
 
 def session(master: str | None = None, *, app_name: str = "ottla", **settings: Any) -> SparkSession:
     """The session, made or found, in which `format("ottla")` is there. `settings` are Spark's, with
@@ -111,16 +109,11 @@ exec {python} "$@"
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("ottla")` known in a session."""
-    from pyspark.errors import AnalysisException
+    """Make `format("ottla")` known in a session, unless Spark has found it by itself."""
+    from ottla.spark.source import FORMAT, OttlaDataSource
 
-    from ottla.spark.source import OttlaDataSource
-
-    try:
+    if not spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(FORMAT):
         spark.dataSource.register(OttlaDataSource)
-    except AnalysisException as error:
-        if error.getCondition() != ALREADY_THERE:
-            raise
 
 
 def _cores(master: str) -> int:
