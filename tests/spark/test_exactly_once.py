@@ -249,6 +249,20 @@ def test_a_new_checkpoint_begins_anew_under_the_same_name(query: Query, topic: T
     assert topic.values() == ["a", "b"]
 
 
+def test_what_another_query_of_that_name_decided_is_finished(
+    query: Query, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = query.tasks(query.plan(), 3, ["a"], ["b"])
+    with monkeypatch.context() as patch:
+        crash_before(patch, "end_all")
+        with pytest.raises(Crash):
+            query.writer().commit(messages, 3)
+    message = query.task(query.plan(), 0, 1, ["c"], query="another")
+    query.writer().commit([message], 0)
+    assert topic.values() == ["a", "b", "c"]
+    assert open_transactions(topic) == []
+
+
 def test_a_broker_restart_between_the_phases_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -253,6 +253,16 @@ def finish_replay(
         commit(options, driver, Decision(decision.query, batch, listed), only=by_task)
 
 
+def finish_last(options: SinkOptions) -> None:
+    """Finish what is left of the last batch of a query that had this name and will not be back."""
+    client = sink_client(options)
+    decision = client.run(_last_decision(client.cluster, options))
+    for each in () if decision is None else decision.transactions:
+        end = client.run(end_transaction(client.cluster, each.producer, commit=True))
+        if end is Ended.LOST:
+            logger.info("%s had ended before", each.producer.transactional_id)
+
+
 def finish_task(options: SinkOptions, staged: Staged) -> Ended:
     """On an executor: finish a decided transaction."""
     client = sink_client(options)

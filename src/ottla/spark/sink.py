@@ -67,6 +67,8 @@ class TaskWritten(WriterCommitMessage):
     """The batch was decided before."""
     is_finished: bool = False
     """And this task's part of it is committed."""
+    follows_another: bool = False
+    """The name was another query's before: its last batch may be unfinished."""
 
 
 def batch_writer(
@@ -296,8 +298,14 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         message = TaskWritten(task, None, self._run.driver, query)
         decision = self._run.decision
         if decision is None or decision.query != query or decision.batch < batch:
+            follows_another = decision is not None and decision.query != query
+            if decision is not None and follows_another:
+                own = exactly_once.task_id(self._options, task, attempt)
+                for each in decision.transactions:
+                    if each.producer.transactional_id == own:  # which is to be used anew
+                        exactly_once.finish_task(self._options, each)
             staged = stage(self._options, self._names, iterator, task, attempt)
-            return replace(message, staged=staged)
+            return replace(message, staged=staged, follows_another=follows_another)
         if decision.batch > batch:
             raise exactly_once.BatchUndecidable(
                 f"Batch {batch} is to be written, and batch {decision.batch} of this query is "
@@ -341,6 +349,8 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
             done = {each.task for each in told if each.is_finished}
             exactly_once.finish_replay(self._options, driver, batchId, staged, done)
         elif staged:
+            if any(each.follows_another for each in told):
+                exactly_once.finish_last(self._options)
             exactly_once.commit(self._options, driver, Decision(query, batchId, tuple(staged)))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
