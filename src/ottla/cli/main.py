@@ -13,6 +13,7 @@ COMMANDS = {
     "broker-api-versions": "ottla.cli.kafka_broker_api_versions:kafka_broker_api_versions",
     "cluster": "ottla.cli.cluster:cluster",
     "configs": "ottla.cli.kafka_configs:kafka_configs",
+    "connect": "ottla.cli.connect:connect",
     "console-consumer": "ottla.cli.kafka_console_consumer:kafka_console_consumer",
     "console-producer": "ottla.cli.kafka_console_producer:kafka_console_producer",
     "consumer-groups": "ottla.cli.kafka_consumer_groups:kafka_consumer_groups",

@@ -41,7 +41,7 @@ T = TypeVar("T")
 ANY_NODE = -1
 IDLE_CHECK_S = 10.0
 
-STALE_METADATA = frozenset(
+STALE_METADATA: frozenset[ErrorCode] = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -59,7 +59,7 @@ STALE_METADATA = frozenset(
 )
 """Errors after which the leader may be another: ask for metadata before trying again."""
 
-LOST_COORDINATOR = frozenset(
+LOST_COORDINATOR: frozenset[ErrorCode] = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,

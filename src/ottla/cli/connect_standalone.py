@@ -1,0 +1,35 @@
+"""`connect-standalone`, called as Kafka's script of that name is."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import click
+
+from ottla.cli.options import log_level_option
+from ottla.cli.tool import Tool, run_tool
+
+EXAMPLES = """
+connect-standalone worker.properties file-source.properties file-sink.properties
+"""
+
+
+@click.command(cls=Tool, examples=EXAMPLES)
+@click.option("-daemon", "--daemon", "daemon", is_flag=True, help="Run in the background.")
+@click.argument("worker_file", metavar="worker.properties")
+@click.argument("connector_files", metavar="[connector.properties …]", nargs=-1)
+@log_level_option
+def connect_standalone(
+    worker_file: str, connector_files: tuple[str, ...], daemon: bool, log_level: str
+) -> int:
+    """Run connectors in this process, on Spark, until it is told to stop.
+
+    The first file is the worker's; each other one is a connector's, in properties or in JSON.
+    """
+    from ottla.cli.connect_worker import run_standalone
+
+    return run_standalone(worker_file, connector_files, log_level, daemon=daemon)
+
+
+def main() -> NoReturn:
+    run_tool("connect-standalone", connect_standalone)

@@ -1,0 +1,124 @@
+"""What a connector is. Whoever writes one of his own derives from these classes.
+
+**Resuming, sources.** A task is started with the offsets that were delivered last: everything
+before them is in topics, nothing after them is. `poll` hands out what comes next, with the offsets
+after it. What it handed out is kept on disk before it counts as taken, so a task never has to give
+the same twice; it is asked again from older offsets only if the worker died before that. `commit`
+tells what is in topics for good: a slot may be advanced, a file removed. Records and offsets are
+one batch of a Spark query and one transaction: exactly once, without the task's help.
+
+**Resuming, sinks.** A task gets numbered batches: `begin(batch)`, `put(records)` as often as
+needed, `end()`. A batch that was interrupted at any point comes again, with the same number and
+the same records; no older one ever does. A task that undoes in `begin` what an interrupted batch of
+that number left behind (or records the number beside the data, in one transaction) is exactly-once;
+any other is at-least-once and says so in `guarantee`. `directory` is the task's own, and lasts as
+long as its offsets.
+
+An error that may pass (a database away) is a RetriableError: it is tried again for
+`errors.retry.timeout`. DataError concerns one record. Anything else fails the task; its message is
+what a person reads in the status, and the worker starts it again after a while."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ottla.connect.data import Record
+from ottla.connect.definition import Definition, Settings
+
+Json = dict[str, Any]
+Offsets = list[tuple[Json, Json]]
+"""(source partition, source offset) pairs, as /connectors/…/offsets shows them."""
+
+
+class Guarantee(Enum):
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+class RetriableError(Exception):
+    """It may pass by itself."""
+
+
+@dataclass(frozen=True)
+class Polled:
+    """Records, and the offsets after them: those of the partitions that moved."""
+
+    records: Sequence[Record] = ()
+    offsets: Offsets = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.records) or bool(self.offsets)
+
+
+class SourceTask(ABC):
+    """Lives in one thread."""
+
+    @abstractmethod
+    def start(self, offsets: Offsets) -> None:
+        """Empty offsets: from the beginning."""
+
+    @abstractmethod
+    def poll(self, wait_s: float) -> Polled:
+        """What there is now, waiting so long if there is nothing. At most some megabytes."""
+
+    def commit(self, offsets: Offsets) -> None:
+        """Everything before them is in topics for good."""
+        return
+
+    def stop(self) -> None:
+        return
+
+
+class SinkTask(ABC):
+    @abstractmethod
+    def start(self, directory: Path) -> None: ...
+
+    @abstractmethod
+    def begin(self, batch: int) -> None: ...
+
+    @abstractmethod
+    def put(self, records: Sequence[Record]) -> None: ...
+
+    @abstractmethod
+    def end(self) -> None:
+        """Everything of the batch is where it belongs, and stays there."""
+
+    def stop(self) -> None:
+        return
+
+
+class Connector:
+    """One configured connector. `settings` are the values of its definition."""
+
+    definition: ClassVar[Definition] = Definition()
+    version: ClassVar[str] = ""
+    guarantee: ClassVar[Guarantee] = Guarantee.AT_LEAST_ONCE
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises ValueError, a sentence, for settings that exclude each other."""
+        self.settings = settings
+
+
+class SourceConnector(Connector):
+    guarantee = Guarantee.EXACTLY_ONCE
+
+    def task_settings(self, max_tasks: int) -> list[Settings]:
+        """How the work is shared; each makes a task. At most `max_tasks`."""
+        return [self.settings]
+
+    @abstractmethod
+    def make_task(self, settings: Settings) -> SourceTask: ...
+
+    def check_offset(self, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
+        """Raises ValueError, a sentence, for what cannot be an offset of this connector."""
+        return
+
+
+class SinkConnector(Connector):
+    @abstractmethod
+    def make_task(self, settings: Settings) -> SinkTask: ...

@@ -1,0 +1,329 @@
+"""The properties of a connector, from texts to the parts it is made of.
+
+A connector's configuration is one flat mapping; its definition depends on what it says: the class
+of the connector adds properties, each transform and predicate adds `transforms.NAME.…`, a converter
+`value.converter.…`. `validate` finds everything that is wrong at once; `ConnectorConfig.of` raises
+all of it as one error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from ottla.base.config.definition import ConfigError, ConfigType, Importance
+from ottla.base.config.validator import AtLeast, NonEmpty, OneOf
+from ottla.base.errors import UserError
+from ottla.connect.api import Connector, SinkConnector, SourceConnector
+from ottla.connect.converters import Converter
+from ottla.connect.definition import Definition, key, with_prefix
+from ottla.connect.pipeline import Chain, Conversion, ErrorPolicy, Step
+from ottla.connect.plugins import (
+    connector_class,
+    converter_class,
+    predicate_class,
+    transform_class,
+)
+from ottla.connect.transforms.contract import Predicate
+
+STRING, INT, LIST, BOOLEAN = ConfigType.STRING, ConfigType.INT, ConfigType.LIST, ConfigType.BOOLEAN
+LONG = ConfigType.LONG
+Made = TypeVar("Made")
+HIGH = Importance.HIGH
+
+COMMON = Definition(
+    [
+        key("name", STRING, None, "The connector's name, its own in the worker.", NonEmpty(), HIGH),
+        key("connector.class", STRING, None, "Which connector it is.", NonEmpty(), HIGH),
+        key("tasks.max", INT, 1, "The most tasks that it may have.", AtLeast(1), HIGH),
+        key("key.converter", STRING, None, "How keys become bytes; else as the worker's."),
+        key("value.converter", STRING, None, "How values become bytes; else as the worker's."),
+        key("header.converter", STRING, None, "How headers become bytes; else as the worker's."),
+        key("transforms", LIST, [], "Names of transforms, in their order."),
+        key("predicates", LIST, [], "Names of predicates."),
+        key("errors.retry.timeout", LONG, 0, "How long what may pass is tried again; -1: always.",
+            AtLeast(-1)),
+        key("errors.retry.delay.max.ms", LONG, 60_000, "The longest pause between tries.",
+            AtLeast(1)),
+        key("errors.tolerance", STRING, "none", "all: a record that fails does not stop the rest.",
+            OneOf(("none", "all"))),
+        key("errors.log.enable", BOOLEAN, False, "Whether each tolerated error is logged."),
+        key("errors.log.include.messages", BOOLEAN, False, "Whether with the record's contents."),
+    ],
+    required=["name", "connector.class"],
+)  # fmt: skip
+SOURCE = Definition([
+    key("exactly.once.support", STRING, "requested", "Sources are exactly-once either way.",
+        OneOf(("requested", "required"), ignore_case=True)),
+])  # fmt: skip
+SINK = Definition([
+    key("topics", LIST, [], "Topics to read.", None, HIGH),
+    key("topics.regex", STRING, "", "A pattern for the topics to read.", None, HIGH),
+    key("errors.deadletterqueue.topic.name", STRING, "", "Where records go that failed."),
+    key("errors.deadletterqueue.topic.replication.factor", ConfigType.SHORT, 3,
+        "Of that topic, if it must be made."),
+    key("errors.deadletterqueue.context.headers.enable", BOOLEAN, False,
+        "Whether headers say what failed, and why."),
+])  # fmt: skip
+CONVERTER_KEYS = ("key.converter", "value.converter", "header.converter")
+FREE_PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
+
+
+@dataclass
+class Validation:
+    """Every property that the configuration could have, and what is wrong with those it has."""
+
+    groups: list[tuple[str, Definition]] = field(default_factory=list)
+    """(group, its properties with their full names)."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    errors: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, group: str, definition: Definition, prefix: str = "") -> None:
+        keys = [replace(each, name=prefix + each.name) for each in definition]
+        whole = Definition(keys, (prefix + name for name in definition.required))
+        self.groups.append((group, whole))
+        for name, problem in whole.problems(self.given).items():
+            self.fail(name, problem)
+
+    def fail(self, name: str, problem: str) -> None:
+        self.errors.setdefault(name, []).append(problem)
+
+    def failed_under(self, prefix: str) -> bool:
+        return any(name.startswith(prefix) for name in self.errors)
+
+    def unknown(self) -> list[str]:
+        """Properties that nothing reads, each in a sentence with the nearest."""
+        known = Definition()
+        for _, each in self.groups:
+            known = known + each
+        return [
+            f"There is no property {name}"
+            + (f"; did you mean {near}?" if (near := known.table.nearest(name)) else ".")
+            for name in self.given
+            if name not in known.table and not name.startswith(FREE_PREFIXES)
+        ]
+
+
+@dataclass(frozen=True)
+class ConnectorConfig:
+    """A connector that can be started."""
+
+    name: str
+    given: Mapping[str, str]
+    connector: Connector
+    chain: Chain
+    conversion: Conversion
+    policy: ErrorPolicy
+    settings: Mapping[str, Any]
+    """Values of COMMON and SOURCE or SINK."""
+
+    @property
+    def is_source(self) -> bool:
+        return isinstance(self.connector, SourceConnector)
+
+    def client(self, kind: str) -> dict[str, str]:
+        return with_prefix(self.given, f"{kind}.override.")
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], worker: Mapping[str, str]) -> ConnectorConfig:
+        """`worker` has the converters that the connector does not name. Raises UserError with all
+        that is wrong."""
+        reading = _Reading(given, worker)
+        if reading.validation.errors:
+            raise InvalidConnector(given.get("name", ""), reading.validation)
+        return reading.made()
+
+
+class InvalidConnector(UserError):
+    def __init__(self, name: str, validation: Validation) -> None:
+        listed = [each for errors in validation.errors.values() for each in errors]
+        of = f" of connector {name}" if name else ""
+        super().__init__("\n".join([
+            f"The configuration{of} has {len(listed)} error{'s' if len(listed) > 1 else ''}:",
+            *listed,
+        ]))  # fmt: skip
+
+
+def validate(given: Mapping[str, str], worker: Mapping[str, str]) -> Validation:
+    return _Reading(given, worker).validation
+
+
+class _Reading:
+    """One look at a configuration: its parts as far as they can be made, and all errors."""
+
+    def __init__(self, given: Mapping[str, str], worker: Mapping[str, str]) -> None:
+        self.given = given
+        self.validation = Validation(given=given)
+        self._worker = worker
+        self._class = self._connector_class()
+        role = Definition()
+        if self._class is not None:
+            role = SOURCE if issubclass(self._class, SourceConnector) else SINK
+        self._common = COMMON + role
+        self.validation.add("Common", self._common)
+        self._predicates = self._named("predicates", self._predicate)
+        self._steps = self._named("transforms", self._step)
+        self._converters = {name: self._converter(name) for name in CONVERTER_KEYS}
+        self._connector = self._make_connector()
+        self._check_topics()
+
+    def made(self) -> ConnectorConfig:
+        assert self._connector is not None
+        key_, value, header = (self._converters[name] for name in CONVERTER_KEYS)
+        assert key_ is not None
+        assert value is not None
+        assert header is not None
+        settings = self._common.settings(self.given)
+        return ConnectorConfig(
+            settings["name"],
+            dict(self.given),
+            self._connector,
+            Chain(tuple(self._steps.values())),
+            Conversion(key_, value, header),
+            ErrorPolicy.of(settings),
+            settings,
+        )
+
+    # ----------------------------------------------------------------------------- connector
+
+    def _connector_class(self) -> type[Connector] | None:
+        name = self.given.get("connector.class", "").strip()
+        if not name:
+            return None
+        try:
+            return connector_class(name)
+        except ValueError as error:
+            self.validation.fail("connector.class", str(error))
+            return None
+
+    def _make_connector(self) -> Connector | None:
+        if self._class is None:
+            return None
+        definition = self._class.definition
+        self.validation.add(self._class.__name__, definition)
+        if any(each.name in self.validation.errors for each in definition):
+            return None
+        settings = definition.settings(self.given)
+        return self._make("connector.class", lambda: self._class_of(settings))
+
+    def _class_of(self, settings: Mapping[str, Any]) -> Connector:
+        assert self._class is not None
+        return self._class(settings)
+
+    def _check_topics(self) -> None:
+        if self._class is None or not issubclass(self._class, SinkConnector):
+            return
+        topics = self.given.get("topics", "").strip()
+        regex = self.given.get("topics.regex", "").strip()
+        if bool(topics) == bool(regex):
+            said = "are exclusive: set one of them" if topics else "are both missing: set one"
+            for name in ("topics", "topics.regex"):
+                self.validation.fail(name, f"The properties topics and topics.regex {said}.")
+        queue = self.given.get("errors.deadletterqueue.topic.name", "").strip()
+        if queue and queue in [each.strip() for each in topics.split(",")]:
+            self.validation.fail(
+                "errors.deadletterqueue.topic.name",
+                f"The dead letter queue {queue} is one of the topics that are read.",
+            )
+
+    # ------------------------------------------------------------------------------- plugins
+
+    def _converter(self, name: str) -> Converter | None:
+        """The connector's own with its properties, or the worker's with the worker's."""
+        source = self.given if self.given.get(name, "").strip() else self._worker
+        fallback = "SimpleHeaderConverter" if name == "header.converter" else ""
+        class_name = source.get(name) or fallback
+        if not class_name:
+            self.validation.fail(name, f"Neither the connector nor the worker has {name}.")
+            return None
+        try:
+            found = converter_class(class_name)
+        except ValueError as error:
+            self.validation.fail(name, str(error))
+            return None
+        own = with_prefix(source, f"{name}.")
+        if source is self.given:
+            self.validation.add(f"Converter: {name}", found.definition, f"{name}.")
+        problems = found.definition.problems(own)
+        if problems:
+            if source is not self.given:
+                for each in problems.values():
+                    self.validation.fail(name, f"The worker's {name}: {each}")
+            return None
+        return found(found.definition.settings(own), is_key=name == "key.converter")
+
+    def _named(self, kind: str, make: Any) -> dict[str, Any]:
+        """What `transforms` or `predicates` list, by name; those that can be made."""
+        made = {}
+        for name in self._names(kind):
+            found = make(name, f"{kind}.{name}.")
+            if found is not None:
+                made[name] = found
+        return made
+
+    def _names(self, kind: str) -> list[str]:
+        parsed = COMMON.table[kind].parse(self.given.get(kind, ""))
+        assert isinstance(parsed, list)
+        return [name for name in parsed if name]
+
+    def _predicate(self, name: str, prefix: str) -> Predicate | None:
+        try:
+            found = predicate_class(self._type(prefix))
+        except ValueError as error:
+            self.validation.fail(f"{prefix}type", str(error))
+            return None
+        self.validation.add(f"Predicates: {name}", _TYPE + found.definition, prefix)
+        if self.validation.failed_under(prefix):
+            return None
+        settings = found.definition.settings(with_prefix(self.given, prefix))
+        return self._make(f"{prefix}type", lambda: found(settings))
+
+    def _step(self, name: str, prefix: str) -> Step | None:
+        try:
+            found, part = transform_class(self._type(prefix))
+        except ValueError as error:
+            self.validation.fail(f"{prefix}type", str(error))
+            return None
+        self.validation.add(f"Transforms: {name}", _STEP + found.definition, prefix)
+        if self.validation.failed_under(prefix):
+            return None
+        own = with_prefix(self.given, prefix)
+        transform = self._make(f"{prefix}type", lambda: found(found.definition.settings(own), part))
+        if transform is None:
+            return None
+        settings = _STEP.settings(own)
+        wanted = settings["predicate"]
+        if wanted and wanted not in self._predicates:
+            if not self.validation.failed_under(f"predicates.{wanted}."):
+                self.validation.fail(
+                    f"{prefix}predicate",
+                    f"{prefix}predicate names {wanted}, which predicates does not list.",
+                )
+            return None
+        return Step(transform, self._predicates.get(wanted), settings["negate"])
+
+    def _type(self, prefix: str) -> str:
+        found = self.given.get(f"{prefix}type", "").strip()
+        if not found:
+            raise ValueError(
+                f'Missing required configuration "{prefix}type" which has no default value.'
+            )
+        return found
+
+    def _make(self, name: str, make: Callable[[], Made]) -> Made | None:
+        try:
+            return make()
+        except (ValueError, ConfigError) as error:
+            self.validation.fail(name, _sentence(str(error)))
+            return None
+
+
+_TYPE = Definition([key("type", STRING, None, "Its class.", NonEmpty())], required=["type"])
+_STEP = _TYPE + Definition([
+    key("predicate", STRING, "", "Only records that this predicate holds for."),
+    key("negate", BOOLEAN, False, "Only records that it does not hold for."),
+])  # fmt: skip
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."

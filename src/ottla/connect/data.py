@@ -1,0 +1,252 @@
+"""What flows between connectors and topics: schemas, values and records, as Kafka Connect has them.
+
+A value goes with its schema; a schema may be None, and the value is then whatever JSON can say. A
+struct is a dict; it has the keys of its schema's fields. Logical types are schemas with a name:
+
+    org.apache.kafka.connect.data.Decimal    bytes, parameter scale    decimal.Decimal
+    org.apache.kafka.connect.data.Date       int32, days               datetime.date
+    org.apache.kafka.connect.data.Time       int32, ms of the day      datetime.time
+    org.apache.kafka.connect.data.Timestamp  int64, ms                 datetime.datetime (UTC)"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+DATE = "org.apache.kafka.connect.data.Date"
+TIME = "org.apache.kafka.connect.data.Time"
+TIMESTAMP = "org.apache.kafka.connect.data.Timestamp"
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MS = datetime.timedelta(milliseconds=1)
+
+
+class DataError(Exception):
+    """A record that cannot be what it should be, as one sentence. It fails alone."""
+
+
+class Type(Enum):
+    """Kafka's names of them in JSON."""
+
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT32 = "float"
+    FLOAT64 = "double"
+    BOOLEAN = "boolean"
+    STRING = "string"
+    BYTES = "bytes"
+    ARRAY = "array"
+    MAP = "map"
+    STRUCT = "struct"
+
+
+INTEGER_BITS = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    type: Type
+    optional: bool = False
+    name: str | None = None
+    version: int | None = None
+    doc: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    default: Any = None
+    fields: tuple[Field, ...] = ()
+    key_schema: Schema | None = None
+    value_schema: Schema | None = None
+    """Of a map's values or an array's items."""
+
+    def field(self, name: str) -> Field | None:
+        return next((each for each in self.fields if each.name == name), None)
+
+    def as_optional(self) -> Schema:
+        return self if self.optional else replace(self, optional=True)
+
+
+STRING = Schema(Type.STRING)
+OPTIONAL_STRING = Schema(Type.STRING, optional=True)
+BYTES = Schema(Type.BYTES)
+OPTIONAL_BYTES = Schema(Type.BYTES, optional=True)
+INT32 = Schema(Type.INT32)
+INT64 = Schema(Type.INT64)
+BOOLEAN = Schema(Type.BOOLEAN)
+FLOAT64 = Schema(Type.FLOAT64)
+TIMESTAMP_SCHEMA = Schema(Type.INT64, name=TIMESTAMP, version=1)
+DATE_SCHEMA = Schema(Type.INT32, name=DATE, version=1)
+TIME_SCHEMA = Schema(Type.INT32, name=TIME, version=1)
+
+
+def decimal_schema(scale: int, *, optional: bool = False) -> Schema:
+    parameters = {"scale": str(scale)}
+    return Schema(Type.BYTES, optional, DECIMAL, 1, parameters=parameters)
+
+
+def struct_schema(
+    *fields: tuple[str, Schema], name: str | None = None, optional: bool = False
+) -> Schema:
+    return Schema(Type.STRUCT, optional, name, fields=tuple(Field(*each) for each in fields))
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    key: str
+    schema: Schema | None
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One message on its way. `partition` None: by the key. `timestamp_ms` None: now.
+
+    `offset` is where it was in its topic, if it comes from one."""
+
+    topic: str
+    value: Any = None
+    value_schema: Schema | None = None
+    key: Any = None
+    key_schema: Schema | None = None
+    partition: int | None = None
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    headers: tuple[Header, ...] = ()
+
+    def with_(self, **changes: Any) -> Record:
+        return replace(self, **changes)
+
+
+# ------------------------------------------------------------------------------- logical values
+
+
+def to_ms(value: datetime.datetime) -> int:
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=datetime.UTC)
+    return (value - EPOCH) // _MS
+
+
+def from_ms(ms: int) -> datetime.datetime:
+    try:
+        return EPOCH + ms * _MS
+    except OverflowError:
+        raise DataError(f"{ms} ms is no time between the years 1 and 9999") from None
+
+
+def encode_logical(schema: Schema | None, value: Any) -> Any:
+    """The plain value behind a logical one: days, milliseconds, unscaled bytes."""
+    name = schema.name if schema is not None else None
+    if isinstance(value, datetime.datetime) and name in (None, TIMESTAMP):
+        return to_ms(value)
+    if isinstance(value, datetime.date) and name in (None, DATE):
+        return (value - EPOCH.date()).days
+    if isinstance(value, datetime.time) and name in (None, TIME):
+        seconds = (value.hour * 60 + value.minute) * 60 + value.second
+        return seconds * 1000 + value.microsecond // 1000
+    if isinstance(value, decimal.Decimal) and schema is not None and name == DECIMAL:
+        return unscaled_bytes(value, scale_of(schema))
+    return value
+
+
+def decode_logical(schema: Schema, value: Any) -> Any:
+    """The logical value of a plain one."""
+    if value is None:
+        return None
+    if schema.name == TIMESTAMP and isinstance(value, int):
+        return from_ms(value)
+    if schema.name == DATE and isinstance(value, int):
+        return from_ms(value * 86_400_000).date()
+    if schema.name == TIME and isinstance(value, int):
+        return from_ms(value % 86_400_000).time()
+    if schema.name == DECIMAL and isinstance(value, bytes):
+        return decimal.Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale_of(schema))
+    return value
+
+
+def scale_of(schema: Schema) -> int:
+    try:
+        return int(schema.parameters["scale"])
+    except (KeyError, ValueError):
+        raise DataError("a Decimal schema needs a number as its parameter scale") from None
+
+
+def unscaled_bytes(value: decimal.Decimal, scale: int) -> bytes:
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise DataError(f"{value} is no decimal number")
+    if -exponent > scale:
+        raise DataError(f"{value} has more than {scale} digits after the point")
+    number: int = int("".join(map(str, digits)) or "0") * 10 ** (scale + exponent)
+    number = -number if sign else number
+    # Two's complement in as few bytes as hold it, as Java's BigInteger writes it.
+    size = (number if number >= 0 else number + 1).bit_length() // 8 + 1
+    return number.to_bytes(size, "big", signed=True)
+
+
+def infer_schema(value: Any) -> Schema | None:
+    """The schema of a plain value, as headers and casts are given one."""
+    kinds: tuple[tuple[type, Schema], ...] = (
+        (bool, BOOLEAN), (int, INT64), (float, FLOAT64), (str, STRING), (bytes, BYTES),
+        (datetime.datetime, TIMESTAMP_SCHEMA), (datetime.date, DATE_SCHEMA),
+        (datetime.time, TIME_SCHEMA),
+    )  # fmt: skip
+    return next((schema for kind, schema in kinds if isinstance(value, kind)), None)
+
+
+def check(schema: Schema, value: Any, where: str = "the value") -> None:
+    """Raises DataError unless the value is what the schema says."""
+    if value is None:
+        if not schema.optional and schema.default is None:
+            raise DataError(f"{where} must not be null")
+        return
+    plain: Any = encode_logical(schema, value)
+    accepts = _ACCEPTED[schema.type]
+    if not isinstance(plain, accepts) or (isinstance(plain, bool) and bool not in accepts):
+        raise DataError(f"{where} must be {schema.type.value}, not {type(value).__name__}")
+    if schema.type in INTEGER_BITS and isinstance(plain, int):
+        bits = INTEGER_BITS[schema.type]
+        if not -(1 << (bits - 1)) <= plain < 1 << (bits - 1):
+            raise DataError(f"{where}: {plain} does not fit into {schema.type.value}")
+    _check_inside(schema, value, where)
+
+
+def _check_inside(schema: Schema, value: Any, where: str) -> None:
+    if schema.type is Type.STRUCT:
+        for each in schema.fields:
+            check(each.schema, value.get(each.name, each.schema.default), f"{where}.{each.name}")
+        for name in value:
+            if schema.field(name) is None:
+                raise DataError(f"{where} has a field {name} that its schema does not have")
+    elif schema.type is Type.ARRAY and schema.value_schema is not None:
+        for index, item in enumerate(value):
+            check(schema.value_schema, item, f"{where}[{index}]")
+    elif schema.type is Type.MAP and schema.value_schema is not None:
+        for key, item in value.items():
+            check(schema.value_schema, item, f"{where}[{key}]")
+
+
+_ACCEPTED: dict[Type, tuple[type, ...]] = {
+    Type.INT8: (int,),
+    Type.INT16: (int,),
+    Type.INT32: (int,),
+    Type.INT64: (int,),
+    Type.FLOAT32: (float, int),
+    Type.FLOAT64: (float, int),
+    Type.BOOLEAN: (bool,),
+    Type.STRING: (str,),
+    Type.BYTES: (bytes, bytearray, memoryview),
+    Type.ARRAY: (list, tuple),
+    Type.MAP: (dict,),
+    Type.STRUCT: (dict,),
+}

@@ -1,0 +1,74 @@
+"""What a plugin says of its properties: a table of base's keys, and which must be set.
+
+`Settings` are the values of one instance: what was given, else the default. What is wrong is found
+all at once (`problems`), as `PUT …/config/validate` shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ottla.base.config.definition import ConfigError, ConfigKey, ConfigTable, ConfigType, Importance
+from ottla.base.config.validator import Validator, Value
+
+Settings = Mapping[str, Any]
+
+
+def key(
+    name: str,
+    type_: ConfigType,
+    default: Value,
+    doc: str,
+    validator: Validator | None = None,
+    importance: Importance = Importance.MEDIUM,
+) -> ConfigKey:
+    return ConfigKey(name, type_, default, doc, validator, importance)
+
+
+class Definition:
+    """The properties of one plugin."""
+
+    def __init__(self, keys: Iterable[ConfigKey] = (), required: Iterable[str] = ()) -> None:
+        self.table = ConfigTable("connect", keys)
+        self.required = frozenset(required)
+
+    def __iter__(self) -> Iterator[ConfigKey]:
+        return iter(self.table)
+
+    def __add__(self, other: Definition) -> Definition:
+        """Both; a property that is in both is the second's."""
+        mine = [each for each in self if each.name not in other.table]
+        return Definition([*mine, *other], self.required | other.required)
+
+    def problems(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Property -> what is wrong with it, one sentence."""
+        found = {}
+        for each in self:
+            text = given.get(each.name)
+            if text is None or (not text.strip() and each.name in self.required):
+                if each.name in self.required:
+                    found[each.name] = (
+                        f'Missing required configuration "{each.name}" which has no default value.'
+                    )
+                continue
+            try:
+                each.parse(text)
+            except ConfigError as error:
+                found[each.name] = str(error)
+        return found
+
+    def settings(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """Values by name; ConfigError at the first wrong one."""
+        return {
+            each.name: each.parse(given[each.name]) if each.name in given else each.default
+            for each in self
+        }
+
+
+def with_prefix(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Those properties that begin with it, without it."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in properties.items()
+        if name.startswith(prefix)
+    }

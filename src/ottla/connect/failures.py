@@ -1,0 +1,38 @@
+"""Why a query ended, in a sentence, and when it is started again. Pure."""
+
+from __future__ import annotations
+
+import re
+
+_RAISED = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*): ?(.*)", re.MULTILINE)
+_SPARK_CODE = re.compile(r"\s*SQLSTATE: \w+")
+MAX_CHARS = 2_000
+
+
+def reason_of(text: str) -> str:
+    """The last thing that Python raised, in what Spark makes of it; else Spark's own first line."""
+    text = _SPARK_CODE.sub("", text)
+    traceback = text.rfind("Traceback (most recent call last)")
+    if traceback >= 0:
+        raised = list(_RAISED.finditer(text, traceback))
+        if raised:
+            last = raised[-1]
+            message = _until_java(text[last.start(2) :])
+            name = last[1]
+            plain = name in ("UserError", "InvalidConfig", "InvalidConnector")
+            return (message if plain and message else f"{name}: {message}")[:MAX_CHARS]
+    return _until_java(text.strip())[:MAX_CHARS] or "it ended without a reason"
+
+
+def _until_java(text: str) -> str:
+    lines = []
+    for line in text.strip().splitlines():
+        if line.lstrip().startswith(("at ", "=== ", "JVM stacktrace")):
+            break
+        lines.append(line)
+    return "\n".join(lines).strip()
+
+
+def restart_delay_ms(failures: int, first_ms: int, longest_ms: int) -> int:
+    """After so many failures in a row."""
+    return min(first_ms << min(max(failures - 1, 0), 30), longest_ms)

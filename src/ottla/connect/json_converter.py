@@ -1,0 +1,293 @@
+"""Kafka Connect's JSON, with and without schemas.
+
+With `schemas.enable` (the default) every key and value is an envelope:
+
+    {"schema": {"type": "struct", "optional": false, "name": "order",
+                "fields": [{"field": "id", "type": "int32", "optional": false}, …]},
+     "payload": {"id": 7}}
+
+Without it only the payload is there, and reading gives values without a schema. Bytes are base64;
+a map whose keys are strings is an object, another an array of [key, value] pairs; Decimal is
+base64 of its unscaled bytes, or a number with `decimal.format=NUMERIC`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import decimal
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.base.config.definition import ConfigType
+from ottla.base.config.validator import AtLeast, OneOf
+from ottla.connect.converters import Converter
+from ottla.connect.data import (
+    DECIMAL,
+    DataError,
+    Field,
+    Schema,
+    Type,
+    check,
+    decode_logical,
+    encode_logical,
+    infer_schema,
+    scale_of,
+)
+from ottla.connect.definition import Definition, Settings, key
+
+MAX_DEPTH = 100
+"""Of schemas and values that somebody else wrote."""
+
+_NUMBER = f"{uuid.uuid4().hex}:"
+"""json knows no decimals; a text that begins like this becomes a number with all its digits."""
+_QUOTED_NUMBER = re.compile(f'"{_NUMBER}([-+.0-9E]+)"')
+
+
+class JsonConverter(Converter):
+    definition = Definition([
+        key("schemas.enable", ConfigType.BOOLEAN, True, "Whether the schema goes with the value."),
+        key("schemas.cache.size", ConfigType.INT, 1000, "How many schemas are remembered.",
+            AtLeast(0)),
+        key("decimal.format", ConfigType.STRING, "BASE64", "How decimals are written.",
+            OneOf(("BASE64", "NUMERIC"), ignore_case=True)),
+        key("replace.null.with.default", ConfigType.BOOLEAN, True,
+            "Whether a field's default stands for null."),
+    ])  # fmt: skip
+
+    def __init__(self, settings: Settings, *, is_key: bool = False) -> None:
+        super().__init__(settings, is_key=is_key)
+        self._schemas = bool(settings.get("schemas.enable", True))
+        self._numeric = str(settings.get("decimal.format", "BASE64")).upper() == "NUMERIC"
+        self._defaults = bool(settings.get("replace.null.with.default", True))
+        self._cache_size = int(settings.get("schemas.cache.size", 1000))
+        self._read: dict[str, Schema | None] = {}
+
+    # ------------------------------------------------------------------------------- writing
+
+    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+        if schema is None and value is None:
+            return None
+        if schema is not None:
+            check(schema, value)
+        payload = self._to_json(schema, value)
+        if self._schemas:
+            payload = {"schema": schema_to_json(schema), "payload": payload}
+        try:
+            text = json.dumps(payload, separators=(",", ":"), ensure_ascii=False)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"a value cannot be written as JSON: {error}") from None
+        return _QUOTED_NUMBER.sub(r"\1", text).encode()
+
+    def _to_json(self, schema: Schema | None, value: Any, depth: int = 0) -> Any:
+        if depth > MAX_DEPTH:
+            raise DataError(f"a value is nested more than {MAX_DEPTH} deep")
+        if value is None:
+            if schema is None or schema.default is None or not self._defaults:
+                return None
+            value = schema.default
+        if schema is None:
+            schema = infer_schema(value)
+        if isinstance(value, decimal.Decimal):
+            if self._numeric or schema is None:
+                return f"{_NUMBER}{value}"
+            value = encode_logical(schema, value)
+        if isinstance(value, bytes | bytearray | memoryview):
+            return base64.b64encode(value).decode()
+        if isinstance(value, dict):
+            return self._object_to_json(schema, value, depth)
+        if isinstance(value, list | tuple):
+            items = schema.value_schema if schema is not None else None
+            return [self._to_json(items, item, depth + 1) for item in value]
+        return encode_logical(schema, value)
+
+    def _object_to_json(self, schema: Schema | None, value: dict[Any, Any], depth: int) -> Any:
+        if schema is not None and schema.type is Type.STRUCT:
+            return {
+                each.name: self._to_json(each.schema, value.get(each.name), depth + 1)
+                for each in schema.fields
+            }
+        keys = schema.key_schema if schema is not None else None
+        items = schema.value_schema if schema is not None else None
+        pairs = [
+            (self._to_json(keys, name, depth + 1), self._to_json(items, item, depth + 1))
+            for name, item in value.items()
+        ]
+        texts = keys.type is Type.STRING if keys is not None else all(
+            isinstance(name, str) for name in value
+        )  # fmt: skip
+        return dict(pairs) if texts else [list(pair) for pair in pairs]
+
+    # ------------------------------------------------------------------------------- reading
+
+    def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
+        if data is None:
+            return None, None
+        try:
+            told = json.loads(data, parse_float=decimal.Decimal if self._numeric else None)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"a record is no JSON: {error}") from None
+        if not self._schemas:
+            return None, _floats(told)
+        if not isinstance(told, dict) or told.keys() != {"schema", "payload"}:
+            raise DataError(
+                'JsonConverter with schemas.enable requires "schema" and "payload" fields and may '
+                "not contain additional fields; for plain JSON set schemas.enable=false"
+            )
+        schema = self._schema(told["schema"])
+        payload = told["payload"]
+        return schema, _floats(payload) if schema is None else self._from_json(schema, payload)
+
+    def _schema(self, told: Any) -> Schema | None:
+        text = json.dumps(told, sort_keys=True, default=str)
+        if text not in self._read:
+            schema = schema_from_json(told)
+            if len(self._read) >= self._cache_size:
+                self._read.clear()
+            self._read[text] = schema
+        return self._read[text]
+
+    def _from_json(self, schema: Schema, value: Any, where: str = "payload") -> Any:
+        if value is None:
+            if schema.default is not None and self._defaults:
+                return schema.default
+            if schema.optional:
+                return None
+            raise DataError(f"{where} is null, and its schema is not optional")
+        if schema.type is Type.BYTES:
+            return self._bytes(schema, value, where)
+        if schema.type is Type.STRUCT:
+            if not isinstance(value, dict):
+                raise DataError(f"{where} must be an object")
+            return {
+                each.name: self._from_json(
+                    each.schema, value.get(each.name), f"{where}.{each.name}"
+                )
+                for each in schema.fields
+            }
+        if schema.type is Type.ARRAY:
+            if not isinstance(value, list):
+                raise DataError(f"{where} must be an array")
+            assert schema.value_schema is not None
+            return [self._from_json(schema.value_schema, each, f"{where}[]") for each in value]
+        if schema.type is Type.MAP:
+            return self._map(schema, value, where)
+        value = _floats(value)
+        if schema.type in (Type.FLOAT32, Type.FLOAT64) and isinstance(value, int):
+            value = float(value)
+        check(Schema(schema.type), value, where)
+        return decode_logical(schema, value)
+
+    def _bytes(self, schema: Schema, value: Any, where: str) -> Any:
+        if schema.name == DECIMAL and isinstance(value, int | float | decimal.Decimal):
+            return decimal.Decimal(str(value)).quantize(
+                decimal.Decimal(1).scaleb(-scale_of(schema))
+            )
+        try:
+            data = base64.b64decode(value, validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            raise DataError(f"{where} must be base64") from None
+        return decode_logical(schema, data)
+
+    def _map(self, schema: Schema, value: Any, where: str) -> dict[Any, Any]:
+        keys, items = schema.key_schema, schema.value_schema
+        assert keys is not None
+        assert items is not None
+        pairs = value.items() if isinstance(value, dict) else value
+        try:
+            return {
+                self._from_json(keys, name, where): self._from_json(items, item, f"{where}[{name}]")
+                for name, item in pairs
+            }
+        except (TypeError, ValueError):
+            raise DataError(f"{where} must be an object, or an array of pairs") from None
+
+
+def _floats(value: Any) -> Any:
+    """Decimals that only `decimal.format=NUMERIC` made of a JSON number, as floats again."""
+    if isinstance(value, decimal.Decimal):
+        return float(value)
+    if isinstance(value, dict):
+        return {name: _floats(each) for name, each in value.items()}
+    return [_floats(each) for each in value] if isinstance(value, list) else value
+
+
+# ------------------------------------------------------------------------------------- schemas
+
+
+def schema_to_json(schema: Schema | None) -> dict[str, Any] | None:
+    if schema is None:
+        return None
+    told: dict[str, Any] = {"type": schema.type.value}
+    if schema.type is Type.ARRAY:
+        told["items"] = schema_to_json(schema.value_schema)
+    elif schema.type is Type.MAP:
+        told["keys"] = schema_to_json(schema.key_schema)
+        told["values"] = schema_to_json(schema.value_schema)
+    elif schema.type is Type.STRUCT:
+        told["fields"] = [
+            {**(schema_to_json(each.schema) or {}), "field": each.name} for each in schema.fields
+        ]
+    told["optional"] = schema.optional
+    texts = {"name": schema.name, "version": schema.version, "doc": schema.doc}
+    told |= {name: value for name, value in texts.items() if value is not None}
+    if schema.parameters:
+        told["parameters"] = dict(schema.parameters)
+    if schema.default is not None:
+        told["default"] = JsonConverter({})._to_json(schema, schema.default)
+    return told
+
+
+def schema_from_json(told: Any, depth: int = 0) -> Schema | None:
+    if told is None:
+        return None
+    if not isinstance(told, Mapping) or depth > MAX_DEPTH:
+        raise DataError("a schema must be an object")
+    try:
+        kind = Type(told.get("type"))
+    except ValueError:
+        raise DataError(f"there is no schema type {told.get('type')!r}") from None
+    fields: tuple[Field, ...] = ()
+    keys = values = None
+    if kind is Type.STRUCT:
+        fields = tuple(_field(each, depth) for each in _listed(told, "fields"))
+    elif kind is Type.ARRAY:
+        values = _inner(told, "items", depth)
+    elif kind is Type.MAP:
+        keys, values = _inner(told, "keys", depth), _inner(told, "values", depth)
+    parameters = told.get("parameters") or {}
+    if not isinstance(parameters, Mapping):
+        raise DataError("a schema's parameters must be an object")
+    made = Schema(
+        kind, bool(told.get("optional", False)), told.get("name"), told.get("version"),
+        told.get("doc"), {str(name): str(value) for name, value in parameters.items()},
+        None, fields, keys, values,
+    )  # fmt: skip
+    if told.get("default") is None:
+        return made
+    from dataclasses import replace
+
+    return replace(made, default=JsonConverter({})._from_json(made, told["default"], "default"))
+
+
+def _listed(told: Mapping[str, Any], name: str) -> list[Any]:
+    found = told.get(name)
+    if not isinstance(found, list):
+        raise DataError(f"the schema of a struct needs an array {name}")
+    return found
+
+
+def _field(told: Any, depth: int) -> Field:
+    schema = schema_from_json(told, depth + 1)
+    if schema is None or not isinstance(told.get("field"), str):
+        raise DataError("each field of a schema needs its name as field")
+    return Field(told["field"], schema)
+
+
+def _inner(told: Mapping[str, Any], name: str, depth: int) -> Schema:
+    found = schema_from_json(told.get(name), depth + 1)
+    if found is None:
+        raise DataError(f"a schema of type {told.get('type')} needs {name}")
+    return found

@@ -1,0 +1,176 @@
+"""Where connectors are: `offset.storage.file.filename`, and what Spark keeps beside it.
+
+The file is JSON, replaced as a whole:
+
+    {"version": 1,
+     "connectors": {"local-file-source": {"generation": "5f1c…",
+                                          "offsets": [{"partition": {…}, "offset": {…}}]}}}
+
+What makes a restart exact is Spark's own log of batches, in
+`FILENAME.checkpoints/CONNECTOR/GENERATION/`; the offsets in the file are a copy that people can
+read, written every `offset.flush.interval.ms`. A connector goes on from its checkpoint; where that
+is gone, from the file's offsets (then records since the last flush may come twice). Whoever removes
+the file begins anew: its generations are not found again. New offsets by REST are a new one, too.
+
+One worker at a time: the file's lock is held (`FILENAME.lock`)."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import shutil
+import threading
+import urllib.parse
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from ottla.base.errors import UserError
+from ottla.connect.api import Json, Offsets
+from ottla.connect.atomic_file import replace_file
+
+VERSION = 1
+
+
+@dataclass
+class Entry:
+    generation: str
+    offsets: Offsets = field(default_factory=list)
+
+
+def canonical(partition: Json) -> str:
+    return json.dumps(partition, sort_keys=True)
+
+
+def merged(old: Offsets, new: Offsets) -> Offsets:
+    """The old ones with the new ones in their places."""
+    found = {canonical(partition): (partition, offset) for partition, offset in [*old, *new]}
+    return list(found.values())
+
+
+def to_json(offsets: Offsets) -> list[Json]:
+    return [{"partition": partition, "offset": offset} for partition, offset in offsets]
+
+
+def from_json(told: Any) -> Offsets:
+    """Raises ValueError, a sentence."""
+    if not isinstance(told, list):
+        raise ValueError("offsets must be an array")
+    found: Offsets = []
+    for each in told:
+        if not isinstance(each, dict) or not isinstance(each.get("partition"), dict):
+            raise ValueError("each of the offsets must have a partition, an object")
+        offset = each.get("offset")
+        if offset is not None and not isinstance(offset, dict):
+            raise ValueError("an offset must be an object, or null")
+        found.append((each["partition"], offset or {}))
+    return found
+
+
+class OffsetStore:
+    def __init__(self, filename: str) -> None:
+        self._path = Path(filename).absolute()
+        self._lock = threading.Lock()
+        self._entries: dict[str, Entry] = {}
+        self._is_dirty = False
+        self._held: IO[str] | None = None
+
+    def open(self) -> None:
+        """Raises UserError if the file cannot be had."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._held = open(f"{self._path}.lock", "w")  # noqa: SIM115
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"Another worker uses the offsets in {self._path}.") from None
+        except OSError as error:
+            reason = (error.strerror or "it cannot be written").lower()
+            raise UserError(f"Cannot keep offsets in {self._path}: {reason}.") from error
+        self._entries = self._load()
+
+    def close(self) -> None:
+        self.flush()
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    def _load(self) -> dict[str, Entry]:
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return {}
+        if not data.strip():
+            return {}
+        try:
+            told = json.loads(data)
+            if told["version"] != VERSION:
+                raise ValueError
+            return {
+                name: Entry(each["generation"], from_json(each["offsets"]))
+                for name, each in told["connectors"].items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UserError(
+                f"{self._path} does not hold offsets of Ottla: name another file as "
+                "offset.storage.file.filename, or remove it to begin anew."
+            ) from None
+
+    def entry(self, name: str) -> Entry:
+        with self._lock:
+            if name not in self._entries:
+                self._entries[name] = Entry(_generation())
+                self._write()
+            return self._entries[name]
+
+    def directory(self, name: str) -> Path:
+        """Of the connector's generation; Spark's checkpoint is in it."""
+        safe = urllib.parse.quote(name, safe="").replace(".", "%2E")
+        return Path(f"{self._path}.checkpoints", safe, self.entry(name).generation)
+
+    @property
+    def identity(self) -> str:
+        """A short name of this file, for names that must not meet those of other workers."""
+        return uuid.uuid5(uuid.NAMESPACE_URL, self._path.as_uri()).hex[:8]
+
+    def update(self, name: str, offsets: Offsets) -> None:
+        """What was delivered; written at the next flush."""
+        with self._lock:
+            entry = self._entries.get(name)
+            if entry is not None and entry.offsets != offsets:
+                entry.offsets = offsets
+                self._is_dirty = True
+
+    def replace(self, name: str, offsets: Offsets) -> None:
+        """Begin anew from other offsets."""
+        old = self.directory(name)
+        with self._lock:
+            self._entries[name] = Entry(_generation(), offsets)
+            self._write()
+        with contextlib.suppress(OSError):
+            shutil.rmtree(old)
+
+    def flush(self) -> None:
+        with self._lock:
+            if self._is_dirty:
+                self._write()
+
+    def _write(self) -> None:
+        told = {
+            "version": VERSION,
+            "connectors": {
+                name: {"generation": each.generation, "offsets": to_json(each.offsets)}
+                for name, each in sorted(self._entries.items())
+            },
+        }
+        try:
+            replace_file(self._path, json.dumps(told, indent=1).encode())
+        except OSError as error:
+            reason = (error.strerror or "it cannot be written").lower()
+            raise UserError(f"Cannot keep offsets in {self._path}: {reason}.") from error
+        self._is_dirty = False
+
+
+def _generation() -> str:
+    return uuid.uuid4().hex[:12]

@@ -1,0 +1,172 @@
+"""From a task's records to a topic's rows and back: transforms, converters, and what fails.
+
+A source's record goes through the transforms, then the converters; a sink's row the other way. A
+failure names its stage in Kafka's words, for the log and the dead letter queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ottla.connect.converters import Converter
+from ottla.connect.data import DataError, Header, Record
+from ottla.connect.transforms.contract import Predicate, Transform
+
+ERROR_PREFIX = "__connect.errors."
+
+
+class Row(NamedTuple):
+    """A record as topics have it."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int | None
+    offset: int | None = None
+
+
+class StageFailed(DataError):
+    """One record failed, at a stage, in a class."""
+
+    def __init__(self, stage: str, plugin: object, error: Exception) -> None:
+        super().__init__(str(error))
+        self.stage = stage
+        self.class_name = type(plugin).__name__
+        self.error = error
+
+
+class Step(NamedTuple):
+    transform: Transform
+    predicate: Predicate | None = None
+    negate: bool = False
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The transforms of a connector."""
+
+    steps: tuple[Step, ...] = ()
+
+    def apply(self, record: Record) -> Record | None:
+        for step in self.steps:
+            try:
+                if step.predicate is not None and step.predicate.test(record) == step.negate:
+                    continue
+                done = step.transform.apply(record)
+            except Exception as error:
+                # A user's own transform may raise anything, and it concerns this record.
+                raise StageFailed("TRANSFORMATION", step.transform, error) from error
+            if done is None:
+                return None
+            record = done
+        return record
+
+
+@dataclass(frozen=True)
+class Conversion:
+    key: Converter
+    value: Converter
+    header: Converter
+
+    def to_row(self, record: Record) -> Row:
+        topic = record.topic
+        return Row(
+            topic,
+            record.partition,
+            _write("KEY_CONVERTER", self.key, topic, record.key_schema, record.key),
+            _write("VALUE_CONVERTER", self.value, topic, record.value_schema, record.value),
+            tuple(
+                (
+                    each.key,
+                    _write("HEADER_CONVERTER", self.header, topic, each.schema, each.value),
+                )
+                for each in record.headers
+            ),
+            record.timestamp_ms,
+        )
+
+    def to_record(self, row: Row) -> Record:
+        key_schema, key = _read("KEY_CONVERTER", self.key, row.topic, row.key)
+        value_schema, value = _read("VALUE_CONVERTER", self.value, row.topic, row.value)
+        headers = tuple(
+            Header(name, *_read("HEADER_CONVERTER", self.header, row.topic, data))
+            for name, data in row.headers
+        )
+        return Record(
+            row.topic, value, value_schema, key, key_schema, row.partition, row.offset,
+            row.timestamp_ms, headers,
+        )  # fmt: skip
+
+
+def _write(stage: str, converter: Converter, topic: str, schema: Any, value: Any) -> bytes | None:
+    try:
+        return converter.from_connect(topic, schema, value)
+    except Exception as error:
+        raise StageFailed(stage, converter, error) from error
+
+
+def _read(stage: str, converter: Converter, topic: str, data: bytes | None) -> tuple[Any, Any]:
+    try:
+        return converter.to_connect(topic, data)
+    except Exception as error:
+        raise StageFailed(stage, converter, error) from error
+
+
+@dataclass(frozen=True)
+class ErrorPolicy:
+    """`errors.*` of a connector."""
+
+    tolerates: bool = False
+    logs: bool = False
+    logs_messages: bool = False
+    retry_timeout_ms: int = 0
+    retry_delay_max_ms: int = 60_000
+    queue: str = ""
+    queue_replication: int = 3
+    queue_headers: bool = False
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> ErrorPolicy:
+        queue = "errors.deadletterqueue."
+        return cls(
+            settings["errors.tolerance"] == "all",
+            settings["errors.log.enable"],
+            settings["errors.log.include.messages"],
+            settings["errors.retry.timeout"],
+            settings["errors.retry.delay.max.ms"],
+            settings.get(f"{queue}topic.name", ""),
+            settings.get(f"{queue}topic.replication.factor", 3),
+            settings.get(f"{queue}context.headers.enable", False),
+        )
+
+    def describe(self, connector: str, failure: StageFailed, row: Row | Record) -> str:
+        """What the log says of a tolerated failure."""
+        where = f"{row.topic}-{row.partition}@{row.offset}" if row.offset is not None else row.topic
+        said = (
+            f"connector {connector}: a record of {where} failed at {failure.stage} "
+            f"in {failure.class_name}: {failure}"
+        )
+        return f"{said}; key {row.key!r}, value {row.value!r}" if self.logs_messages else said
+
+
+def context_headers(
+    connector: str, task: int, failure: StageFailed, row: Row
+) -> Iterable[tuple[str, bytes]]:
+    """Kafka's headers of a dead letter."""
+    error = failure.error
+    told = {
+        "topic": row.topic,
+        "partition": row.partition,
+        "offset": row.offset,
+        "connector.name": connector,
+        "task.id": task,
+        "stage": failure.stage,
+        "class.name": failure.class_name,
+        "exception.class.name": type(error).__name__,
+        "exception.message": str(error),
+        "exception.stacktrace": f"{type(error).__name__}: {error}",
+    }
+    return [(ERROR_PREFIX + name, str(value).encode()) for name, value in told.items()]

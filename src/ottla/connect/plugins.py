@@ -1,0 +1,168 @@
+"""Which class a name means.
+
+Java's full names, their short forms (`FileStreamSource`, `JsonConverter`, `InsertField$Value`) and
+our own are one; a connector's may end in Connector or not. `package.module.Class` and
+`package.module:Class` are a user's own class; packages offer connectors by short names as entry
+points of the group `ottla.connectors`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from ottla.connect.api import Connector, SourceConnector
+from ottla.connect.converters import Converter
+from ottla.connect.transforms.contract import Predicate, Transform
+
+ENTRY_POINTS = "ottla.connectors"
+JAVA_PACKAGES = (
+    "org.apache.kafka.connect.file.", "org.apache.kafka.connect.json.",
+    "org.apache.kafka.connect.storage.", "org.apache.kafka.connect.converters.",
+    "org.apache.kafka.connect.transforms.predicates.", "org.apache.kafka.connect.transforms.",
+)  # fmt: skip
+_OURS = "ottla.connect."
+
+CONNECTORS = {
+    "FileStreamSource": "connectors.file:FileStreamSource",
+    "FileStreamSink": "connectors.file:FileStreamSink",
+}
+CONVERTERS = {
+    "JsonConverter": "json_converter:JsonConverter",
+    **{
+        name: f"converters:{name}"
+        for name in (
+            "StringConverter", "ByteArrayConverter", "ShortConverter", "IntegerConverter",
+            "LongConverter", "FloatConverter", "DoubleConverter", "BooleanConverter",
+            "SimpleHeaderConverter",
+        )
+    },
+}  # fmt: skip
+TRANSFORMS = {
+    name: f"transforms.{module}:{name}"
+    for module, names in {
+        "fields": ("InsertField", "ReplaceField", "MaskField", "HoistField", "ExtractField",
+                   "ValueToKey"),
+        "shape": ("Flatten", "Cast", "SetSchemaMetadata"),
+        "timestamps": ("TimestampConverter",),
+        "routing": ("RegexRouter", "TimestampRouter", "Filter"),
+        "headers": ("HeaderFrom", "InsertHeader", "DropHeaders"),
+    }.items()
+    for name in names
+}  # fmt: skip
+PREDICATES = {
+    name: f"transforms.predicates:{name}"
+    for name in ("TopicNameMatches", "HasHeaderKey", "RecordIsTombstone")
+}
+
+
+class UnknownPlugin(ValueError):
+    """A name that means no class, as one sentence."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """For /connector-plugins."""
+
+    name: str
+    kind: str
+    version: str
+    guarantee: str = ""
+
+
+def connector_class(name: str) -> type[Connector]:
+    found: type[Connector] = _find("connector", name, _connectors(), Connector)
+    return found
+
+
+def converter_class(name: str) -> type[Converter]:
+    found: type[Converter] = _find("converter", name, _own(CONVERTERS), Converter)
+    return found
+
+
+def transform_class(name: str) -> tuple[type[Transform], str]:
+    """The class, and the part it works on."""
+    plain, dollar, part = name.strip().partition("$")
+    found = _find("transform", plain, _own(TRANSFORMS), Transform)
+    if not found.has_parts:
+        if dollar:
+            raise UnknownPlugin(f"{found.__name__} has no {part}: name it without ${part}.")
+        return found, "value"
+    if part not in ("Key", "Value"):
+        raise UnknownPlugin(
+            f"{name} works on the key or the value: name it {plain}$Key or {plain}$Value."
+        )
+    return found, part.lower()
+
+
+def predicate_class(name: str) -> type[Predicate]:
+    found: type[Predicate] = _find("predicate", name, _own(PREDICATES), Predicate)
+    return found
+
+
+def connector_plugins() -> list[Plugin]:
+    found = []
+    for name in sorted(_connectors()):
+        made = connector_class(name)
+        kind = "source" if issubclass(made, SourceConnector) else "sink"
+        found.append(Plugin(name, kind, version_of(made), made.guarantee.value))
+    return found
+
+
+def version_of(plugin: type[Connector]) -> str:
+    from ottla import __version__
+
+    return plugin.version or __version__
+
+
+def short_name(kind: str, name: str) -> str:
+    """A name without Java's package, as our tables have it."""
+    for package in JAVA_PACKAGES:
+        name = name.removeprefix(package)
+    return name.removesuffix("Connector") if kind == "connector" else name
+
+
+def _own(table: Mapping[str, str]) -> dict[str, str]:
+    return {name: _OURS + place for name, place in table.items()}
+
+
+@cache
+def _connectors() -> dict[str, str]:
+    offered = {each.name: each.value for each in entry_points(group=ENTRY_POINTS)}
+    return offered | _own(CONNECTORS)
+
+
+def _find(kind: str, name: str, table: Mapping[str, str], base: type) -> Any:
+    name = name.strip()
+    short = short_name(kind, name)
+    place = table.get(short) or table.get(name)
+    if place is None and ("." in name or ":" in name):
+        place = name if ":" in name else ":".join(name.rsplit(".", 1))
+    if place is None:
+        raise UnknownPlugin(_unknown(kind, name, short, table))
+    module, _, attribute = place.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        # The class may be there, and want something that is not.
+        if error.name is not None and not f"{module}.".startswith(f"{error.name}."):
+            raise UnknownPlugin(f"The {kind} {name} needs the package {error.name}.") from None
+        raise UnknownPlugin(_unknown(kind, name, short, table)) from None
+    except (AttributeError, ImportError, ValueError):
+        raise UnknownPlugin(_unknown(kind, name, short, table)) from None
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise UnknownPlugin(f"{name} is no {kind}: it must derive from {base.__name__}.")
+    return found
+
+
+def _unknown(kind: str, name: str, short: str, table: Mapping[str, str]) -> str:
+    last = short.rpartition(".")[2].removesuffix("Connector" if kind == "connector" else "")
+    nearest = difflib.get_close_matches(last, table, n=1, cutoff=0.5)
+    said = (
+        f"; did you mean {nearest[0]}?" if nearest else f"; there are {', '.join(sorted(table))}."
+    )
+    return f"There is no {kind} {name}{said}"

@@ -1,0 +1,115 @@
+"""Plugins and their properties, as `/connector-plugins` shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.base.config.definition import ConfigKey, format_value
+from ottla.connect.api import SourceConnector
+from ottla.connect.config import COMMON, SINK, SOURCE, Validation, validate
+from ottla.connect.definition import Definition
+from ottla.connect.plugins import (
+    CONVERTERS,
+    PREDICATES,
+    TRANSFORMS,
+    connector_class,
+    connector_plugins,
+    converter_class,
+    predicate_class,
+)
+
+
+def plugins(*, connectors_only: bool) -> list[dict[str, Any]]:
+    """`guarantee` is ours."""
+    found: list[dict[str, Any]] = [
+        {"class": each.name, "type": each.kind, "version": each.version,
+         "guarantee": each.guarantee}
+        for each in connector_plugins()
+    ]  # fmt: skip
+    if connectors_only:
+        return found
+    for kind, names in (
+        ("converter", CONVERTERS), ("transformation", TRANSFORMS), ("predicate", PREDICATES),
+    ):  # fmt: skip
+        found += [{"class": name, "type": kind} for name in sorted(names)]
+    return found
+
+
+def plugin_config(name: str) -> list[dict[str, Any]]:
+    """Raises ValueError for a name that means no plugin."""
+    definition = _definition(name)
+    return [
+        _key(each, "Common", order, each.name in definition.required)
+        for order, each in enumerate(definition, 1)
+    ]
+
+
+def _definition(name: str) -> Definition:
+    try:
+        found = connector_class(name)
+    except ValueError as error:
+        for lookup in (converter_class, predicate_class):
+            try:
+                return lookup(name).definition
+            except ValueError:
+                continue
+        raise error from None
+    role = SOURCE if issubclass(found, SourceConnector) else SINK
+    return COMMON + role + found.definition
+
+
+def validated(given: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, Any]:
+    """The answer of `PUT /connector-plugins/…/config/validate`."""
+    found = validate(given, worker)
+    return {
+        "name": given.get("connector.class", ""),
+        "error_count": sum(map(len, found.errors.values())),
+        "groups": [group for group, _ in found.groups],
+        "configs": _configs(found),
+    }
+
+
+def _configs(found: Validation) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
+    shown = set()
+    for group, definition in found.groups:
+        for order, each in enumerate(definition, 1):
+            shown.add(each.name)
+            told.append({
+                "definition": _key(each, group, order, each.name in definition.required),
+                "value": _value(each.name, found, format_value(each.default)),
+            })  # fmt: skip
+    # Errors of what has no definition, as the type of an unknown transform.
+    told += [
+        {"definition": None, "value": _value(name, found, None)}
+        for name in found.errors
+        if name not in shown
+    ]
+    return told
+
+
+def _value(name: str, found: Validation, default: str | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": found.given.get(name, default),
+        "recommended_values": [],
+        "errors": found.errors.get(name, []),
+        "visible": True,
+    }
+
+
+def _key(each: ConfigKey, group: str, order: int, required: bool) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "type": each.type.name,
+        "required": required,
+        "default_value": format_value(each.default),
+        "importance": each.importance.name,
+        "documentation": each.doc,
+        "group": group,
+        "width": "MEDIUM",
+        "display_name": each.name,
+        "dependents": [],
+        "order": order,
+    }

@@ -1,0 +1,91 @@
+"""The sockets of REST: Python's own HTTP server, a thread for each connection."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from ottla.base.errors import UserError
+from ottla.connect.rest import Request, answer
+from ottla.connect.worker import Worker
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 8 * 1024 * 1024
+IDLE_S = 60
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "ottla-connect"
+    timeout = IDLE_S
+    worker: Worker
+
+    def _serve(self) -> None:
+        text = self.headers.get("Content-Length") or "0"
+        if not text.isdecimal() or int(text) > MAX_BODY_BYTES:
+            self.close_connection = True
+            self._send(413, {"error_code": 413, "message": "The body is too large"})
+            return
+        body = self.rfile.read(int(text))
+        address = urlsplit(self.path)
+        request = Request(self.worker, parse_qs(address.query), body)
+        found = answer(request, self.command, unquote(address.path))
+        self._send(found.status, found.body, found.location)
+
+    def _send(self, status: int, body: Any, location: str | None = None) -> None:
+        data = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        if location is not None:
+            self.send_header("Location", location)
+        if data:
+            self.send_header("Content-Type", "application/json")
+        if status != 204:
+            self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815
+
+    def log_message(self, format: str, *args: Any) -> None:
+        logger.debug(format, *args)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+
+class RestServer:
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._servers: list[_Server] = []
+
+    @property
+    def ports(self) -> list[int]:
+        return [int(each.server_address[1]) for each in self._servers]
+
+    def start(self) -> None:
+        """Raises UserError for an address that cannot be had."""
+        handler = type("Handler", (_Handler,), {"worker": self._worker})
+        for host, port in self._worker.config.listeners:
+            try:
+                made = _Server((host, port), handler)
+            except OSError as error:
+                self.close()
+                reason = (error.strerror or "it cannot be had").lower()
+                raise UserError(
+                    f"Cannot listen on {host or '*'}:{port} for REST: {reason}. Set listeners."
+                ) from error
+            self._servers.append(made)
+            threading.Thread(target=made.serve_forever, daemon=True, name="rest").start()
+            logger.info("REST listens on http://%s:%d", host or "localhost", made.server_port)
+
+    def close(self) -> None:
+        for each in self._servers:
+            each.shutdown()
+            each.server_close()
+        self._servers = []

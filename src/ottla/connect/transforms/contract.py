@@ -1,0 +1,63 @@
+"""What a transform is: a record in, a record or nothing out.
+
+Transforms are pure: the same record gives the same result, however often. A batch that is run again
+after a crash depends on it. One that fails raises DataError: see `errors.tolerance`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from ottla.connect.data import DataError, Record, Schema, Type
+from ottla.connect.definition import Definition, Settings
+
+KEY, VALUE = "key", "value"
+
+
+class Transform(ABC):
+    definition: ClassVar[Definition] = Definition()
+    has_parts: ClassVar[bool] = False
+    """Whether it is named with $Key or $Value."""
+
+    def __init__(self, settings: Settings, part: str = VALUE) -> None:
+        """Raises ValueError, a sentence, for settings that exclude each other."""
+        self.settings = settings
+        self.part = part
+
+    @abstractmethod
+    def apply(self, record: Record) -> Record | None:
+        """None: the record is dropped."""
+
+
+class PartTransform(Transform):
+    """Works on the key or on the value."""
+
+    has_parts = True
+
+    def get(self, record: Record) -> tuple[Schema | None, Any]:
+        if self.part == KEY:
+            return record.key_schema, record.key
+        return record.value_schema, record.value
+
+    def put(self, record: Record, schema: Schema | None, value: Any) -> Record:
+        if self.part == KEY:
+            return record.with_(key_schema=schema, key=value)
+        return record.with_(value_schema=schema, value=value)
+
+    def struct(self, schema: Schema | None, value: Any) -> dict[str, Any]:
+        """The value, which must be a struct or, without a schema, a map."""
+        is_struct = schema is None or schema.type is Type.STRUCT
+        if not is_struct or not isinstance(value, dict):
+            kind = schema.type.value if schema is not None else type(value).__name__
+            raise DataError(f"{type(self).__name__} needs fields, and the {self.part} is {kind}")
+        return value
+
+
+class Predicate(ABC):
+    definition: ClassVar[Definition] = Definition()
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @abstractmethod
+    def test(self, record: Record) -> bool: ...

@@ -1,0 +1,42 @@
+"""Which records a transform applies to."""
+
+from __future__ import annotations
+
+import re
+
+from ottla.base.config.definition import ConfigType
+from ottla.base.config.validator import NonEmpty
+from ottla.connect.data import Record
+from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.transforms.contract import Predicate
+
+
+class TopicNameMatches(Predicate):
+    definition = Definition(
+        [key("pattern", ConfigType.STRING, None, "A pattern for the whole name of the topic.")],
+        required=["pattern"],
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        try:
+            self._pattern = re.compile(settings["pattern"])
+        except re.error as error:
+            raise ValueError(f"pattern is no regular expression: {error}") from None
+
+    def test(self, record: Record) -> bool:
+        return self._pattern.fullmatch(record.topic) is not None
+
+
+class HasHeaderKey(Predicate):
+    definition = Definition(
+        [key("name", ConfigType.STRING, None, "The header's name.", NonEmpty())], required=["name"]
+    )
+
+    def test(self, record: Record) -> bool:
+        return any(each.key == self.settings["name"] for each in record.headers)
+
+
+class RecordIsTombstone(Predicate):
+    def test(self, record: Record) -> bool:
+        return record.value is None

@@ -1,0 +1,86 @@
+"""Where records go: RegexRouter, TimestampRouter, Filter."""
+
+from __future__ import annotations
+
+import re
+
+from ottla.base.config.definition import ConfigType
+from ottla.connect.data import DataError, Record, from_ms
+from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.java_dates import JavaDatePattern
+from ottla.connect.transforms.contract import Transform
+
+_JAVA_GROUP = re.compile(r"\\(.)|\$(?:(\d)|\{(\w+)\})")
+
+
+class RegexRouter(Transform):
+    """The topic's name, if the whole of it matches, becomes the replacement ($1: first group)."""
+
+    definition = Definition(
+        [
+            key("regex", ConfigType.STRING, None, "A pattern for the whole name of the topic."),
+            key("replacement", ConfigType.STRING, None, "The new name; $1 is the first group."),
+        ],
+        required=["regex", "replacement"],
+    )
+
+    def __init__(self, settings: Settings, part: str = "value") -> None:
+        super().__init__(settings, part)
+        try:
+            self._regex = re.compile(_java_groups(settings["regex"]))
+            self._replacement = _python_replacement(settings["replacement"])
+            template_groups = re.findall(r"\\g<(\w+)>", self._replacement)
+        except re.error as error:
+            raise ValueError(f"regex is no regular expression: {error}") from None
+        for each in template_groups:
+            if each.isdecimal() and int(each) > self._regex.groups:
+                raise ValueError(f"replacement names a group {each} that regex does not have")
+
+    def apply(self, record: Record) -> Record:
+        match = self._regex.fullmatch(record.topic)
+        return record if match is None else record.with_(topic=match.expand(self._replacement))
+
+
+def _java_groups(regex: str) -> str:
+    return re.sub(r"\(\?<(?![=!])", "(?P<", regex)
+
+
+def _python_replacement(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return match[1].replace("\\", "\\\\")
+        return f"\\g<{match[2] or match[3]}>"
+
+    return _JAVA_GROUP.sub(one, text)
+
+
+class TimestampRouter(Transform):
+    """The topic's name with the record's time in it."""
+
+    definition = Definition([
+        key("topic.format", ConfigType.STRING, "${topic}-${timestamp}",
+            "The new name, of ${topic} and ${timestamp}."),
+        key("timestamp.format", ConfigType.STRING, "yyyyMMdd", "Java's pattern for the time."),
+    ])  # fmt: skip
+
+    def __init__(self, settings: Settings, part: str = "value") -> None:
+        super().__init__(settings, part)
+        self._pattern = JavaDatePattern(settings["timestamp.format"])
+
+    def apply(self, record: Record) -> Record:
+        if record.timestamp_ms is None:
+            raise DataError(
+                f"TimestampRouter needs a time, and a record of {record.topic} has none"
+            )
+        time = self._pattern.format(from_ms(record.timestamp_ms))
+        name = str(self.settings["topic.format"])
+        return record.with_(
+            topic=name.replace("${topic}", record.topic).replace("${timestamp}", time)
+        )
+
+
+class Filter(Transform):
+    """Drops the records that its predicate holds for."""
+
+    def apply(self, record: Record) -> None:
+        return None

@@ -1,0 +1,209 @@
+"""Flatten, Cast, SetSchemaMetadata."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import struct
+from dataclasses import replace
+from typing import Any
+
+from ottla.base.config.definition import ConfigType
+from ottla.base.config.validator import AtLeast, NonEmpty
+from ottla.connect.converters import as_text
+from ottla.connect.data import (
+    INTEGER_BITS,
+    DataError,
+    Field,
+    Record,
+    Schema,
+    Type,
+    encode_logical,
+)
+from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.transforms.contract import PartTransform
+
+
+class Flatten(PartTransform):
+    """Fields of fields become fields, with their path as their name."""
+
+    definition = Definition([
+        key("delimiter", ConfigType.STRING, ".", "Between the names of a path."),
+    ])  # fmt: skip
+
+    def apply(self, record: Record) -> Record:
+        schema, value = self.get(record)
+        if value is None:
+            return record
+        self.struct(schema, value)
+        flat: dict[str, Any] = {}
+        self._flatten("", schema, value, flat)
+        if schema is not None:
+            fields = tuple(self._fields("", schema, optional=False))
+            schema = replace(schema, fields=fields)
+        return self.put(record, schema, flat)
+
+    def _name(self, prefix: str, name: str) -> str:
+        return f"{prefix}{self.settings['delimiter']}{name}" if prefix else name
+
+    def _flatten(
+        self, prefix: str, schema: Schema | None, value: Any, flat: dict[str, Any]
+    ) -> None:
+        names = [each.name for each in schema.fields] if schema is not None else list(value or {})
+        for name in names:
+            inner = value.get(name) if value is not None else None
+            known = schema.field(name) if schema is not None else None
+            inner_schema = known.schema if known is not None else None
+            is_struct = (
+                inner_schema.type is Type.STRUCT if inner_schema is not None
+                else schema is None and isinstance(inner, dict)
+            )  # fmt: skip
+            if is_struct:
+                self._flatten(self._name(prefix, name), inner_schema, inner, flat)
+            else:
+                flat[self._name(prefix, name)] = inner
+
+    def _fields(self, prefix: str, schema: Schema, *, optional: bool) -> list[Field]:
+        found = []
+        for each in schema.fields:
+            name = self._name(prefix, each.name)
+            may_be_null = optional or each.schema.optional
+            if each.schema.type is Type.STRUCT:
+                found += self._fields(name, each.schema, optional=may_be_null)
+            else:
+                found.append(Field(name, replace(each.schema, optional=may_be_null)))
+        return found
+
+
+_CAST = {
+    "int8": Type.INT8, "int16": Type.INT16, "int32": Type.INT32, "int64": Type.INT64,
+    "float32": Type.FLOAT32, "float64": Type.FLOAT64, "boolean": Type.BOOLEAN,
+    "string": Type.STRING,
+}  # fmt: skip
+
+
+class Cast(PartTransform):
+    """`spec` is field:type, …, or one type for the whole."""
+
+    definition = Definition(
+        [
+            key("spec", ConfigType.LIST, None,
+                "field:type pairs, or one type: int8, int16, int32, int64, float32, float64, "
+                "boolean, string.", NonEmpty()),
+            key("replace.null.with.default", ConfigType.BOOLEAN, True,
+                "Whether a field's default stands for null."),
+        ],
+        required=["spec"],
+    )  # fmt: skip
+
+    def __init__(self, settings: Settings, part: str = "value") -> None:
+        super().__init__(settings, part)
+        self._whole: Type | None = None
+        self._fields: dict[str, Type] = {}
+        for each in settings["spec"]:
+            name, colon, kind = each.rpartition(":")
+            wanted = _CAST.get(kind.strip().lower())
+            if wanted is None:
+                raise ValueError(
+                    f"spec names the type {kind.strip()!r}; there are {', '.join(_CAST)}"
+                )
+            if colon:
+                self._fields[name.strip()] = wanted
+            else:
+                self._whole = wanted
+        if self._whole is not None and len(settings["spec"]) > 1:
+            raise ValueError("spec is one type for the whole, or field:type pairs, not both")
+
+    def apply(self, record: Record) -> Record:
+        schema, value = self.get(record)
+        if value is None and schema is None:
+            return record
+        if self._whole is not None:
+            new = _cast_schema(schema, self._whole) if schema is not None else None
+            return self.put(record, new, cast(schema, value, self._whole))
+        if value is None:
+            return record
+        fields = self.struct(schema, value)
+        done = {}
+        for name, each in fields.items():
+            known = schema.field(name) if schema is not None else None
+            wanted = self._fields.get(name)
+            inner = known.schema if known is not None else None
+            done[name] = each if wanted is None else cast(inner, each, wanted)
+        if schema is not None:
+            kept = tuple(
+                Field(each.name, _cast_schema(each.schema, self._fields[each.name]))
+                if each.name in self._fields
+                else each
+                for each in schema.fields
+            )
+            schema = replace(schema, fields=kept)
+        return self.put(record, schema, done)
+
+
+def _cast_schema(schema: Schema, wanted: Type) -> Schema:
+    default = cast(schema, schema.default, wanted)
+    return Schema(wanted, schema.optional, doc=schema.doc, default=default)
+
+
+def cast(schema: Schema | None, value: Any, wanted: Type) -> Any:
+    """As Java casts: numbers are cut to their width, a time is its milliseconds or days."""
+    if value is None:
+        return None
+    if wanted is Type.STRING:
+        return as_text(schema, value)
+    if isinstance(value, datetime.date | datetime.time):
+        value = encode_logical(schema, value)
+    if isinstance(value, decimal.Decimal):
+        value = float(value) if wanted in (Type.FLOAT32, Type.FLOAT64) else int(value)
+    if not isinstance(value, bool | int | float | str):
+        raise DataError(f"Cast cannot make {wanted.value} of a {type(value).__name__}")
+    try:
+        return _number(value, wanted)
+    except (ValueError, OverflowError):
+        raise DataError(f"Cast cannot make {wanted.value} of {value!r}") from None
+
+
+def _number(value: bool | int | float | str, wanted: Type) -> Any:
+    if wanted is Type.BOOLEAN:
+        return value.strip().lower() == "true" if isinstance(value, str) else bool(value)
+    if wanted is Type.FLOAT64:
+        return float(value)
+    if wanted is Type.FLOAT32:
+        return struct.unpack(">f", struct.pack(">f", float(value)))[0]
+    bits = INTEGER_BITS[wanted]
+    if isinstance(value, str):
+        number = int(value)
+        if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+            raise ValueError
+        return number
+    number = int(value) & ((1 << bits) - 1)
+    return number - (1 << bits) if number >> (bits - 1) else number
+
+
+class SetSchemaMetadata(PartTransform):
+    definition = Definition([
+        key("schema.name", ConfigType.STRING, None, "The schema's new name."),
+        key("schema.version", ConfigType.INT, None, "The schema's new version.", AtLeast(0)),
+        key("replace.null.with.default", ConfigType.BOOLEAN, True,
+            "Whether a field's default stands for null."),
+    ])  # fmt: skip
+
+    def __init__(self, settings: Settings, part: str = "value") -> None:
+        super().__init__(settings, part)
+        if settings["schema.name"] is None and settings["schema.version"] is None:
+            raise ValueError("SetSchemaMetadata needs schema.name or schema.version")
+
+    def apply(self, record: Record) -> Record:
+        schema, value = self.get(record)
+        if schema is None:
+            if value is None:
+                return record
+            raise DataError(f"SetSchemaMetadata: the {self.part} has no schema")
+        name, version = self.settings["schema.name"], self.settings["schema.version"]
+        schema = replace(
+            schema,
+            name=schema.name if name is None else name,
+            version=schema.version if version is None else version,
+        )
+        return self.put(record, schema, value)

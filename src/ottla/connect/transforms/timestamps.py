@@ -1,0 +1,113 @@
+"""TimestampConverter: times as text, as numbers since 1970, and as Connect's logical types."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from typing import Any
+
+from ottla.base.config.definition import ConfigType
+from ottla.base.config.validator import OneOf
+from ottla.connect.data import (
+    DATE_SCHEMA,
+    EPOCH,
+    INT64,
+    STRING,
+    TIME_SCHEMA,
+    TIMESTAMP_SCHEMA,
+    DataError,
+    Field,
+    Record,
+    Schema,
+    from_ms,
+    to_ms,
+)
+from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.java_dates import JavaDatePattern
+from ottla.connect.transforms.contract import PartTransform
+
+_PER_SECOND = {
+    "seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000,
+}  # fmt: skip
+_SCHEMAS: dict[str, Schema] = {
+    "string": STRING,
+    "unix": INT64,
+    "Date": DATE_SCHEMA,
+    "Time": TIME_SCHEMA,
+    "Timestamp": TIMESTAMP_SCHEMA,
+}
+
+
+class TimestampConverter(PartTransform):
+    definition = Definition(
+        [
+            key("field", ConfigType.STRING, "", "The field; empty: the whole."),
+            key("target.type", ConfigType.STRING, None, "What it becomes.", OneOf(tuple(_SCHEMAS))),
+            key("format", ConfigType.STRING, "", "Java's pattern for texts."),
+            key("unix.precision", ConfigType.STRING, "milliseconds", "The unit of numbers.",
+                OneOf(tuple(_PER_SECOND))),
+            key("replace.null.with.default", ConfigType.BOOLEAN, True,
+                "Whether a field's default stands for null."),
+        ],
+        required=["target.type"],
+    )  # fmt: skip
+
+    def __init__(self, settings: Settings, part: str = "value") -> None:
+        super().__init__(settings, part)
+        text = settings["format"]
+        if settings["target.type"] == "string" and not text.strip():
+            raise ValueError("target.type=string needs format")
+        self._pattern = JavaDatePattern(text) if text.strip() else None
+        self._per_second = _PER_SECOND[settings["unix.precision"]]
+
+    def apply(self, record: Record) -> Record:
+        schema, value = self.get(record)
+        name, target = self.settings["field"], self.settings["target.type"]
+        if value is None:
+            return record
+        if not name:
+            new = None if schema is None else _like(schema, _SCHEMAS[target])
+            return self.put(record, new, self._convert(value))
+        struct = self.struct(schema, value)
+        if schema is not None:
+            fields = tuple(
+                Field(name, _like(each.schema, _SCHEMAS[target])) if each.name == name else each
+                for each in schema.fields
+            )
+            schema = replace(schema, fields=fields)
+        if name not in struct:
+            return record
+        return self.put(record, schema, {**struct, name: self._convert(struct[name])})
+
+    def _convert(self, value: Any) -> Any:
+        if value is None:
+            return None
+        time = self._time(value)
+        target = self.settings["target.type"]
+        if target == "string":
+            assert self._pattern is not None
+            return self._pattern.format(time)
+        if target == "unix":
+            return to_ms(time) * self._per_second // 1000
+        if target == "Date":
+            return time.date()
+        return time.time() if target == "Time" else time
+
+    def _time(self, value: Any) -> datetime.datetime:
+        if isinstance(value, datetime.datetime):
+            return value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
+        if isinstance(value, datetime.date):
+            return datetime.datetime(value.year, value.month, value.day, tzinfo=datetime.UTC)
+        if isinstance(value, datetime.time):
+            return datetime.datetime.combine(EPOCH.date(), value, tzinfo=datetime.UTC)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return from_ms(value * 1000 // self._per_second)
+        if isinstance(value, str):
+            if self._pattern is None:
+                raise DataError("TimestampConverter needs format to read texts")
+            return self._pattern.parse(value)
+        raise DataError(f"TimestampConverter cannot read a time from a {type(value).__name__}")
+
+
+def _like(old: Schema, new: Schema) -> Schema:
+    return new.as_optional() if old.optional else new
