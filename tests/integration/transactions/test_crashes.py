@@ -229,3 +229,42 @@ def test_the_last_stable_offset_waits_until_the_marker_is_on_disk(tmp_path: Path
             client.close()
 
     asyncio.run(asyncio.wait_for(run(), TIMEOUT_S))
+
+
+def test_a_late_answer_of_an_older_coordinator_epoch_completes_nothing(tmp_path: Path) -> None:
+    """In version 1 the next transaction of the producer has the same epoch: answers to markers of
+    the one before, asked for before the coordinator moved away and came back, look like its own."""
+    late: list[tuple[TopicPartition, OnWritten]] = []
+
+    class Kept:
+        def write(self, partition: TopicPartition, _: Marker, on_written: OnWritten) -> None:
+            late.append((partition, on_written))
+
+    def decide(client: RawClient) -> None:
+        client.create_topic("t")
+        producer = TransactionalProducer(client, "id").begin()
+        assert producer.add("t", 0) is E.NONE
+        assert producer.produce("t", b"v", version=11) is E.NONE
+        assert producer.end(version=3) is E.NONE
+
+    def state(client: RawClient) -> str:
+        found: str = TransactionalProducer(client, "id").state().transaction_state
+        return found
+
+    async def run() -> None:
+        async with EmbeddedBroker(tmp_path) as embedded:
+            coordinator = embedded.broker.transaction_coordinator
+            coordinator._markers = Kept()
+            await in_thread(embedded, decide)
+            ((key, on_written),) = late
+            partition = embedded.broker.partitions[
+                TRANSACTION_TOPIC, coordinator.partition_for("id") or 0
+            ]
+            partition.leader_epoch += 1
+            on_written(key, None)
+            assert await in_thread(embedded, state) == "PrepareCommit"
+            partition.leader_epoch -= 1
+            on_written(key, None)
+            assert await in_thread(embedded, state) == "CompleteCommit"
+
+    asyncio.run(asyncio.wait_for(run(), TIMEOUT_S))

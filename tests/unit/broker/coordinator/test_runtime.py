@@ -110,6 +110,17 @@ def test_an_append_that_fails_changes_nothing_and_is_told() -> None:
     with_bed(scenario)
 
 
+def test_what_is_decided_in_the_turn_in_which_the_leadership_is_lost_is_not_written() -> None:
+    async def scenario(bed: Bed) -> None:
+        failed = bed.add("k", 1)
+        bed.partition.is_leader = False
+        bed.runtime.partition_closed(0)
+        assert failed.value is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert bed.partition.batches == []
+
+    with_bed(scenario)
+
+
 def test_what_failed_is_put_right() -> None:
     async def scenario(bed: Bed) -> None:
         put_right = Added("sorry", 0)
