@@ -71,8 +71,8 @@ class Load:
         if error is not None:
             self.failures.append(error)
             return
-        self.acknowledged[message.partition()].append(int(message.value()))
         self.acknowledged_at[message.partition()].append(time.monotonic())
+        self.acknowledged[message.partition()].append(int(message.value()))
 
     # ----------------------------------------------------------------------------- asserting
 
@@ -83,6 +83,19 @@ class Load:
             times = self.acknowledged_at[partition]
             if times and times[-1] > after:
                 return next(each for each in times if each > after) - after
+            assert time.monotonic() < deadline, f"no acknowledgement for {timeout_s} s"
+            time.sleep(0.01)
+
+    def first_acknowledgement_from(
+        self, partition: int, number: int, timeout_s: float = 60.0
+    ) -> float:
+        """When a record that was sent as this number or later was acknowledged."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            numbers = self.acknowledged[partition]
+            if numbers and numbers[-1] >= number:
+                index = next(at for at, each in enumerate(numbers) if each >= number)
+                return self.acknowledged_at[partition][index]
             assert time.monotonic() < deadline, f"no acknowledgement for {timeout_s} s"
             time.sleep(0.01)
 
