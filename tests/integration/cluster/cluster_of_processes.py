@@ -165,7 +165,7 @@ class ClusterOfProcesses:
         """Values by partition, in the order of their offsets, up to the ends of the logs."""
         with consumer_of(self.bootstrap) as consumer:
             ends = {
-                index: consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=20)[1]
+                index: _end_offset(consumer, TopicPartition(topic, index))
                 for index in self.partitions(topic)
             }
             consumer.assign([TopicPartition(topic, index, 0) for index in ends])
@@ -217,6 +217,14 @@ def wait_for(look: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S) -
             return seen
         assert time.monotonic() < deadline, f"no {what} after {timeout_s:g} s ({failure})"
         time.sleep(POLL_S)
+
+
+def _end_offset(consumer: Consumer, partition: TopicPartition) -> int:
+    """Leaders may still be moving, and this client does not ask again."""
+    offsets = wait_for(
+        lambda: consumer.get_watermark_offsets(partition, timeout=10), "answer of a leader"
+    )
+    return int(offsets[1])
 
 
 def _positive(view: PartitionView | None) -> PartitionView | None:
