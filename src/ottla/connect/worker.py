@@ -27,7 +27,6 @@ SPARK_SETTINGS = {
     "spark.sql.streaming.stopTimeout": "30s",
     # A busy machine takes its time to start a Python.
     "spark.python.authenticate.socketTimeout": "60s",
-    "spark.python.daemon.module": "ottla.connect.spark_daemon",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
 }

@@ -11,7 +11,6 @@ from ottla.base.errors import UserError
 from ottla.connect.failures import reason_of, restart_delay_ms
 from ottla.connect.offsets import OffsetStore, merged
 from ottla.connect.pipeline import Row
-from ottla.connect.spark_daemon import HUNG_UP, quiet
 from ottla.connect.spool import Spool, from_arrow
 
 AT_FOUR = [({"filename": "f"}, {"position": 4})]
@@ -116,11 +115,3 @@ def test_pauses_double_up_to_the_longest() -> None:
     assert [restart_delay_ms(n, 1000, 5000) for n in (1, 2, 3, 4, 99)] == [
         1000, 2000, 4000, 5000, 5000,
     ]  # fmt: skip
-
-
-def test_a_worker_whose_spark_hung_up_ends_without_a_word() -> None:
-    def hung_up(sock: object, authenticated: bool) -> int:
-        raise BrokenPipeError
-
-    assert quiet(hung_up)(None, True) == HUNG_UP
-    assert quiet(lambda sock, authenticated: 0)(None, True) == 0

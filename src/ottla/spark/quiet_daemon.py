@@ -2,7 +2,8 @@
 
 Spark asks a Python of its own to commit each batch of a Python sink, and hangs up as soon as it has
 the answer. The daemon prints a traceback then, for each batch; there is nothing in it for anybody.
-`spark.python.daemon.module` names this module."""
+Sessions on one machine run it instead of `pyspark.daemon`: Spark has a setting for that
+(`spark.python.daemon.module`), and does not look at it for these Pythons."""
 
 from __future__ import annotations
 
