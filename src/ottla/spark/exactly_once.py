@@ -24,6 +24,7 @@ import asyncio
 import logging
 import os
 import re
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -38,9 +39,10 @@ from ottla.client.producer.config import ProducerConfig
 from ottla.spark.decisions import Decision, DecisionLog, Staged
 from ottla.spark.fetch import fetch_partition
 from ottla.spark.options import SinkOptions
-from ottla.spark.record_writer import RecordWriter
+from ottla.spark.record_writer import Outgoing, RecordWriter
 from ottla.spark.shared_client import SharedClient, shared_client
 from ottla.spark.transactions import Ended, Producer, end_transaction, init_producer
+from ottla.wire.records.builder import build_batch
 
 logger = logging.getLogger(__name__)
 
@@ -219,17 +221,18 @@ async def end_all(cluster: Cluster, decision: Decision, staged: list[Staged]) ->
 def _stage_decision(
     client: SharedClient, options: SinkOptions, driver: Producer, decision: Decision
 ) -> None:
-    import pyarrow as pa
-
-    from ottla.wire.records.columnar.columns import RecordColumns
-
+    """By hand, for the kernels would take longer to load than this to write."""
     tp = client.run(_commit_partition(client.cluster, options))
-    columns = RecordColumns(
-        key=pa.array([_name(options).encode()], pa.binary()),
-        value=pa.array([decision.to_bytes()], pa.binary()),
+    now_ms = time.time_ns() // 1_000_000
+    batch = build_batch(
+        [(_name(options).encode(), decision.to_bytes(), (), now_ms)],
+        producer_id=driver.producer_id,
+        producer_epoch=driver.producer_epoch,
+        base_sequence=0,
+        transactional=True,
     )
     writer = RecordWriter(client, options.config(), driver)
-    writer.write(tp.topic, columns, [tp.partition])
+    writer.send(Outgoing(tp, memoryview(batch), 0))
     writer.finish()
 
 

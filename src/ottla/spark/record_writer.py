@@ -93,7 +93,7 @@ class RecordWriter:
         for partition in groups.partitions:
             tp = TopicPartition(topic, partition)
             for data, sequence in self._encoded(tp, columns, groups.rows(partition)):
-                self._add(Outgoing(tp, data, sequence))
+                self.send(Outgoing(tp, data, sequence))
 
     def _encoded(self, tp: TopicPartition, columns: Any, rows: Any) -> Iterator[tuple[Any, int]]:
         from ottla.wire.records.columnar.encode import encode_batches
@@ -125,7 +125,8 @@ class RecordWriter:
                 code=error.code, topic=tp.topic,
             ) from error  # fmt: skip
 
-    def _add(self, outgoing: Outgoing) -> None:
+    def send(self, outgoing: Outgoing) -> None:
+        """A batch that is made already, in its turn."""
         self._window.append(outgoing)
         self._window_bytes += len(outgoing.data)
         if self._window_bytes >= WINDOW_BYTES:
