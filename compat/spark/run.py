@@ -225,7 +225,8 @@ def _create(bootstrap: str, topic: str, partitions: int) -> None:
     from ottla import Admin, NewTopic
 
     with Admin(bootstrap) as admin:
-        admin.create_topics(NewTopic(topic, partitions))
+        # Records of the past must stay.
+        admin.create_topics(NewTopic(topic, partitions, configs={"retention.ms": "-1"}))
 
 
 def _fill(bootstrap: str, topic: str) -> None:
