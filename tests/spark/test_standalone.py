@@ -46,6 +46,7 @@ class Daemon:
         environment = {
             **os.environ,
             "SPARK_HOME": str(spark_home),
+            "SPARK_SCALA_VERSION": "2.13",
             "PYTHONPATH": SOURCE,
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_WORKER_DIR": str(home / name),
