@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.base.cluster import BrokerRegistration
@@ -70,6 +70,9 @@ class Cluster:
     @property
     def brokers(self) -> Brokers:
         return self.controller.brokers
+
+    def dead_brokers(self) -> Collection[int]:
+        return self.controller.expired_leases().keys()
 
     async def ask_to_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
         return await self.forwarding.create_topics(requested)

@@ -18,11 +18,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from ottla.base.cluster import TopicImage
+from ottla.base.cluster import ClusterView, TopicImage
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.metadata import Check, Create, MetadataStore, Op, Replace, TxnConflict
@@ -58,6 +58,7 @@ from ottla.core.controller.elect_leaders import (
 )
 from ottla.core.controller.elections import Brokers
 from ottla.core.controller.internal_topics import internal_topic
+from ottla.core.controller.living import LivingView
 from ottla.core.controller.reassignment import (
     ReassignmentDecision,
     ReassignmentRequest,
@@ -109,6 +110,9 @@ class ControllerOfCluster(Protocol):
     def brokers(self) -> Brokers:
         """As elections see them."""
 
+    def dead_brokers(self) -> Collection[int]:
+        """Those whose lease is over."""
+
     async def ask_to_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
         """Have the controller create topics. Raises KafkaError."""
 
@@ -150,7 +154,7 @@ class Controller:
         self, requested: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
     ) -> list[TopicDecision]:
         async def change() -> list[TopicDecision]:
-            decisions = decide_create_topics(self._broker.image, requested, self._inputs())
+            decisions = decide_create_topics(self._living(), requested, self._inputs())
             if validate_only:
                 return decisions
             return await self._commit_all(decisions, _create_topic_ops)
@@ -186,7 +190,7 @@ class Controller:
         timeout_ms: int = 0,
     ) -> list[PartitionsDecision]:
         async def change() -> list[PartitionsDecision]:
-            decisions = decide_create_partitions(self._broker.image, requested)
+            decisions = decide_create_partitions(self._living(), requested)
             if validate_only:
                 return decisions
             return await self._commit_all(decisions, _add_partitions_ops)
@@ -333,6 +337,11 @@ class Controller:
         if name in self._broker.image.broker_configs:
             return [Replace(path, value)], []
         return [Create(path, value)], []
+
+    def _living(self) -> ClusterView:
+        """The image, but that brokers known to be dead are fenced in it."""
+        image = self._broker.image
+        return image if self._cluster is None else LivingView(image, self._cluster.dead_brokers())
 
     def _inputs(self) -> Inputs:
         return Inputs(self._broker.config, self._new_id, self._draw)
