@@ -72,7 +72,7 @@ class Cluster:
         return self.controller.brokers
 
     def dead_brokers(self) -> Collection[int]:
-        return self.controller.expired_leases().keys()
+        return self.controller.dead().keys()
 
     async def ask_to_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
         return await self.forwarding.create_topics(requested)

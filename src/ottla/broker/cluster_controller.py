@@ -98,7 +98,7 @@ class ClusterController:
         self._leases.begin_anew(self._broker.clock.monotonic())
         self._something.set()
 
-    def _dead(self) -> dict[int, int]:
+    def dead(self) -> dict[int, int]:
         """As `expired_leases`, but whoever is cut off itself judges nobody."""
         return self.expired_leases() if self._has_lease() else {}
 
@@ -156,7 +156,7 @@ class ClusterController:
 
     async def _once(self) -> None:
         image, node_id = self._broker.image, self._broker.node_id
-        expired = self._dead()
+        expired = self.dead()
         if image.controller_id == NO_CONTROLLER or (
             image.controller_id in expired and image.controller_id != node_id
         ):
@@ -244,7 +244,7 @@ class ClusterController:
         return Brokers(image.brokers, leasing, alive, frozenset(image.draining))
 
     async def _elect_leaders(self) -> None:
-        expired = self._dead()
+        expired = self.dead()
         brokers = self._brokers(expired)
         topics = list(self._broker.image.topics.values())
         changes = decide_leaders(topics, brokers, self._allows_unclean)
@@ -256,10 +256,10 @@ class ClusterController:
     @property
     def brokers(self) -> Brokers:
         """As elections see them now."""
-        return self._brokers(self._dead())
+        return self._brokers(self.dead())
 
     async def _complete_reassignments(self) -> None:
-        expired = self._dead()
+        expired = self.dead()
         topics = self._broker.image.topics.values()
         changes = decide_completions(topics, self._brokers(expired))
         if changes:
@@ -282,7 +282,7 @@ class ClusterController:
         self._balance_at = None
         if not self._broker.config.auto_leader_rebalance_enable:
             return
-        expired = self._dead()
+        expired = self.dead()
         brokers = self._brokers(expired)
         changes = [
             LeadershipChange(topic, index, better)
