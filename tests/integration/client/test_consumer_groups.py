@@ -285,7 +285,7 @@ def test_a_consumer_that_does_not_poll_leaves_the_group_and_comes_back(
     client.create_topic(topic, 1)
     produce(client, topic, 1)
     heard = Heard()
-    options = {**FAST, "group_id": group, "max_poll_interval_ms": 300}
+    options = {**FAST, "group_id": group, "max_poll_interval_ms": 1_500}
     with Consumer(broker.bootstrap, **options) as consumer:
         consumer.subscribe([topic], listener=heard)
         assert len(poll_until(consumer, consumer.assignment)) <= 1
@@ -293,7 +293,7 @@ def test_a_consumer_that_does_not_poll_leaves_the_group_and_comes_back(
         with pytest.raises(CommitFailed):
             consumer.commit({TopicPartition(topic, 0): 1})
         poll_until(consumer, lambda: ("lost", [0]) in heard.events)
-        poll_until(consumer, lambda: len(heard.events) == 3)
+        poll_until(consumer, lambda: len(heard.events) >= 3)
         assert heard.events == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
         consumer.poll(0)
         consumer.commit()
