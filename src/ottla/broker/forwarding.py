@@ -2,7 +2,10 @@
 
 Clients send many of them to any broker. The request goes on in the version it came in, and the
 controller's answer back, untouched. If there is no controller, or it cannot be reached, the client
-is told NOT_CONTROLLER in the words of each API: it asks for metadata and tries again."""
+is told NOT_CONTROLLER in the words of each API: it asks for metadata and tries again.
+
+What a broker has passed on is not passed on again: two brokers that each take the other for the
+controller would send it to and fro."""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, Handler, RequestContext, Response
-from ottla.broker.peers import Peers
+from ottla.broker.peers import Peers, is_peer
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
 from ottla.net.errors import ClientError
 from ottla.wire.compile import Message
@@ -81,7 +84,7 @@ def forwarding(handle: Handler) -> Handler:
 
     def handle_or_forward(broker: Any, context: RequestContext, request: Any) -> Response:
         cluster = broker.cluster
-        if cluster is None or cluster.is_controller:
+        if cluster is None or cluster.is_controller or is_peer(context.client_id):
             return handle(broker, context, request)
         return _forward_or_refuse(broker, context, request, handle)
 

@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 CONNECT_TIMEOUT_S = 5.0
+_CLIENT_ID = "broker-"
+
+
+def peer_client_id(broker_id: int) -> str:
+    return f"{_CLIENT_ID}{broker_id}"
+
+
+def is_peer(client_id: str | None) -> bool:
+    """Whether a request says that it comes from a broker. Anybody can say so."""
+    return client_id is not None and client_id.startswith(_CLIENT_ID)
 
 
 class Peers:
@@ -49,7 +59,7 @@ class Peers:
             connection = await Connection.open(
                 host,
                 port,
-                client_id=f"broker-{self._broker.node_id}",
+                client_id=peer_client_id(self._broker.node_id),
                 timeout_s=CONNECT_TIMEOUT_S,
             )
             self._connections[broker_id] = connection

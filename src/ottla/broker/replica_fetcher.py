@@ -4,8 +4,9 @@ Kafka's own Fetch, with the replica's id and incarnation. Each partition asks fr
 log, naming the epoch of its last record; the leader answers with records, or with where the logs
 part (core.replication.divergence), and then the follower cuts its log and asks again.
 
-A partition that fails is left alone for `replica.fetch.backoff.ms`; the others go on. Truncation is
-rare and may wait for the disk, so it is done in a thread, while nobody else writes to that log."""
+A partition that fails is left alone for `replica.fetch.backoff.ms`; the others go on. Before a log
+is cut, its lower recovery point is written down, which takes a while; if the partition has another
+role by then, possibly the leader's, it is not cut any more."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.partition import Partition
+from ottla.broker.peers import peer_client_id
 from ottla.core.replication.divergence import EpochEnd, truncation_offset
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
@@ -175,7 +177,7 @@ class ReplicaFetcher:
                 offset = truncation_offset(
                     end, log.epochs, log.log_end_offset, partition.high_watermark
                 )
-                await self._truncate(partition, offset)
+                await self._truncate(followed, epoch, offset)
             else:
                 self._append(partition, told)
         except KafkaError as error:
@@ -227,10 +229,10 @@ class ReplicaFetcher:
             return
         log_end = partition.log.log_end_offset
         if end < log_end:
-            await self._truncate(partition, end)
+            await self._truncate(followed, epoch, end)
         elif start > log_end:
             logger.info("%s: begins anew at %d, with its leader's log", partition.key, start)
-            await self._truncate_fully(partition, start)
+            await self._truncate_fully(followed, epoch, start)
         else:
             self._leave_alone(followed)
 
@@ -253,23 +255,27 @@ class ReplicaFetcher:
         offset: int = told.offset
         return offset
 
-    async def _truncate(self, partition: Partition, offset: int) -> None:
-        log = partition.log
+    async def _truncate(self, followed: _Followed, epoch: int, offset: int) -> None:
+        partition, log = followed.partition, followed.partition.log
         if offset >= log.log_end_offset:
             # An epoch in which we led and wrote nothing: the leader has never heard of it.
             log.epochs.truncate_from_end(offset)
             return
         logger.info("%s: cut from %d to %d", partition.key, log.log_end_offset, offset)
-        now_ms = self._broker.clock.time_ms()
         # What a power cut leaves of a truncation is checked only behind the recovery point.
         log.recovery_point = min(log.recovery_point, log.kept_below(offset))
         await self._broker.logs.write_checkpoints()
-        log.truncate_to(offset, now_ms)
+        if not self._still_follows(followed, epoch):
+            return
+        log.truncate_to(offset, self._broker.clock.time_ms())
         partition.truncated()
 
-    async def _truncate_fully(self, partition: Partition, offset: int) -> None:
+    async def _truncate_fully(self, followed: _Followed, epoch: int, offset: int) -> None:
+        partition = followed.partition
         partition.log.recovery_point = 0
         await self._broker.logs.write_checkpoints()
+        if not self._still_follows(followed, epoch):
+            return
         partition.log.truncate_fully(offset, self._broker.clock.time_ms())
         partition.truncated()
         partition.high_watermark = offset
@@ -285,7 +291,7 @@ class ReplicaFetcher:
             return self._connection
         host, port = self._broker.peer_endpoint(self._leader)
         self._connection = await Connection.open(
-            host, port, client_id=f"broker-{self._broker.node_id}", timeout_s=CONNECT_TIMEOUT_S
+            host, port, client_id=peer_client_id(self._broker.node_id), timeout_s=CONNECT_TIMEOUT_S
         )
         return self._connection
 
