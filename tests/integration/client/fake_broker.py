@@ -159,11 +159,12 @@ class FakeBroker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # closing alone does not wake accept()
         self._listener.close()
         for connection in self._open:
             try:
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
-        for thread in self._threads[1:]:
+        for thread in self._threads:
             thread.join(10)

@@ -45,6 +45,7 @@ class TlsProxy:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # closing alone does not wake accept()
         self._listener.close()
 
 

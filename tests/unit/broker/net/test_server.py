@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import resource
 import socket
 import struct
-import sys
 
 import pytest
 from tests.unit.broker.net.harness import (
@@ -167,70 +164,6 @@ async def test_connections_that_wait_for_their_turn_are_closed_with_the_server()
     assert await client.rest() == b""
     assert service.ids() == []
 
-
-@on_a_loop
-async def test_running_out_of_files_sheds_load_and_recovers() -> None:
-    async with running() as (_, _, port):
-        friend = await Client.connect(port)
-        await settled(friend)
-        before = resource.getrlimit(resource.RLIMIT_NOFILE)
-        visitors = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            VISITORS,
-            str(port),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert visitors.stdin
-        assert visitors.stdout
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit_that_leaves(30), before[1]))
-            visitors.stdin.write(b"\n")
-            served = int(await visitors.stdout.readline())
-            assert 5 < served < 100
-            await settled(friend)
-            visitors.stdin.write(b"\n")
-            assert await visitors.stdout.readline() == b"1\n"
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, before)
-            visitors.kill()
-            await visitors.wait()
-
-
-def limit_that_leaves(count: int) -> int:
-    """The limit on open files under which just so many more can be opened."""
-    taken = set(map(int, os.listdir("/proc/self/fd")))
-    limit = 0
-    while count:
-        count -= limit not in taken
-        limit += 1
-    return limit
-
-
-VISITORS = f"""
-import socket, sys
-def ask(visitor):
-    try:
-        visitor.sendall({frame_of(HEARTBEAT, 1)!r})
-        return bool(visitor.recv(1))
-    except OSError:
-        return False
-def visit():
-    visitor = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
-    visitor.settimeout(10)
-    return visitor
-sys.stdin.readline()
-visitors = [visit() for _ in range(100)]
-print(sum(map(ask, visitors)), flush=True)
-sys.stdin.readline()
-for visitor in visitors:
-    visitor.close()
-last = False
-while not last:
-    last = ask(visit())
-print(int(last), flush=True)
-"""
 
 # ------------------------------------------------------------------------------------ the sweep
 
