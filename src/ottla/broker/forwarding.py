@@ -1,14 +1,17 @@
 """Requests that only the controller decides, passed on to it by every other broker.
 
 Clients send many of them to any broker. The request goes on in the version it came in, and the
-controller's answer back, untouched. If there is no controller, or it cannot be reached, the client
-is told NOT_CONTROLLER in the words of each API: it asks for metadata and tries again.
+controller's answer back, untouched. While there is no controller, or the one asked is not it any
+more, the broker asks again until the request's time is over: clients expect of brokers that forward
+that they find the controller (KIP-590). Only then is the client told NOT_CONTROLLER, in the words
+of each API.
 
 What a broker has passed on is not passed on again: two brokers that each take the other for the
 controller would send it to and fro."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,6 +35,8 @@ CREATE_TOPICS = 19
 CREATE_TOPICS_VERSION = 7
 CREATION_TIMEOUT_MS = 10_000
 ANSWER_TIMEOUT_S = 40.0
+LONGEST_SEARCH_MS = 30_000
+SEARCH_PAUSE_S = 0.05
 
 
 class Forwarding:
@@ -83,26 +88,54 @@ def forwarding(handle: Handler) -> Handler:
     """The handler, but that a broker which is not the controller passes the request on."""
 
     def handle_or_forward(broker: Any, context: RequestContext, request: Any) -> Response:
-        cluster = broker.cluster
-        if cluster is None or cluster.is_controller or is_peer(context.client_id):
+        if broker.cluster is None or is_peer(context.client_id):
             return handle(broker, context, request)
-        return _forward_or_refuse(broker, context, request, handle)
+        return _until_a_controller_decides(broker, context, request, handle)
 
     return handle_or_forward
 
 
-async def _forward_or_refuse(
+async def _until_a_controller_decides(
     broker: Any, context: RequestContext, request: Any, handle: Handler
 ) -> Body | None:
-    try:
-        answer: Body = await broker.cluster.forwarding.forward(
-            context.api_key, context.api_version, as_dict(request)
-        )
-    except KafkaError:
-        # Our own controller knows how each API says that it is not the controller.
-        response = handle(broker, context, request)
-        return response if response is None or isinstance(response, dict) else await response
-    return answer
+    time = asyncio.get_running_loop().time
+    limit_ms = min(getattr(request, "timeout_ms", LONGEST_SEARCH_MS), LONGEST_SEARCH_MS)
+    deadline = time() + limit_ms / 1000
+    while True:
+        answer = await _decide_or_forward(broker, context, request, handle)
+        if answer is None or not is_refused(answer) or time() >= deadline:
+            return answer
+        await asyncio.sleep(SEARCH_PAUSE_S)
+
+
+async def _decide_or_forward(
+    broker: Any, context: RequestContext, request: Any, handle: Handler
+) -> Body | None:
+    if not broker.cluster.is_controller:
+        try:
+            answer: Body = await broker.cluster.forwarding.forward(
+                context.api_key, context.api_version, as_dict(request)
+            )
+        except KafkaError:
+            pass  # our own controller knows how each API says that it is not the controller
+        else:
+            return answer
+    response = handle(broker, context, request)
+    return response if response is None or isinstance(response, dict) else await response
+
+
+def is_refused(answer: Body) -> bool:
+    """Nothing of the request has been decided, since whoever was asked is not the controller."""
+    if answer.get("error_code") == ErrorCode.NOT_CONTROLLER:
+        return True
+    codes = [
+        part["error_code"]
+        for parts in answer.values()
+        if isinstance(parts, list)
+        for part in parts
+        if "error_code" in part
+    ]
+    return bool(codes) and set(codes) == {ErrorCode.NOT_CONTROLLER}
 
 
 def _error(code: int, message: str | None) -> KafkaError | None:

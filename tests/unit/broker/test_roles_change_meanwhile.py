@@ -82,3 +82,43 @@ def test_what_a_broker_has_passed_on_is_not_passed_on_again() -> None:
     assert asyncio.run(ask("app")) == {"by": "the controller"}
     assert asyncio.run(ask("broker-2")) == {"by": "this broker"}
     assert len(passed_on) == 1
+
+
+NOT_CONTROLLER = {"topics": [{"name": "t", "error_code": 41}]}
+CREATED = {"topics": [{"name": "t", "error_code": 0}]}
+IN_PART = {"topics": [{"name": "t", "error_code": 41}, {"name": "u", "error_code": 0}]}
+
+
+@pytest.mark.parametrize("is_controller", [True, False])
+@pytest.mark.parametrize(
+    ("answers", "timeout_ms", "told"),
+    [
+        ([NOT_CONTROLLER, {"error_code": 41}, CREATED], 30_000, CREATED),
+        ([IN_PART], 30_000, IN_PART),
+        ([NOT_CONTROLLER], 0, NOT_CONTROLLER),
+    ],
+)
+def test_the_controller_is_looked_for_until_the_time_of_the_request_is_over(
+    is_controller: bool, answers: list[dict[str, Any]], timeout_ms: int, told: dict[str, Any]
+) -> None:
+    left = list(answers)
+
+    async def answer(*_: object) -> dict[str, Any]:
+        return left.pop(0)
+
+    async def never(*_: object) -> dict[str, Any]:
+        pytest.fail("the wrong one was asked")
+
+    forward, handle = (never, answer) if is_controller else (answer, never)
+    forwarder = SimpleNamespace(forward=forward)
+    broker = SimpleNamespace(
+        cluster=SimpleNamespace(is_controller=is_controller, forwarding=forwarder)
+    )
+    request = SimpleNamespace(timeout_ms=timeout_ms)
+    context = RequestContext(19, 7, 1, "app", "PLAINTEXT", "h")
+
+    async def ask() -> Any:
+        return await forwarding(handle)(broker, context, request)  # type: ignore[arg-type, misc]
+
+    assert asyncio.run(ask()) == told
+    assert not left
