@@ -2,8 +2,9 @@
 
 The same for all: acks=all, idempotent where the client can, batches of at most 16 KB and 5 ms, one
 topic with a few partitions, values of 100 bytes without key. Each client runs in a process of its
-own; rounds are interleaved, because the machine is noisy, and the best round of each counts. Its
-CPU time per record, all threads together, says the same with less noise."""
+own and sends a quarter more before it is timed (what a producer needs once, its buffers above all,
+is not what is asked here). Rounds are interleaved, because the machine is noisy, and the best round
+of each counts. Its CPU time per record, all threads together, says the same with less noise."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def ours(bootstrap: str, _: int) -> Rate:
     from ottla import Producer
 
     with Producer(bootstrap) as producer:
-        producer.send(TOPIC, VALUE).result(30)
+        for _ in range(RECORDS // 4):
+            producer.send(TOPIC, VALUE)
+        producer.flush()
         watch = Watch()
         for _ in range(RECORDS):
             producer.send(TOPIC, VALUE)
@@ -60,7 +63,9 @@ def ours_async(bootstrap: str, _: int) -> Rate:
 
     async def run() -> Rate:
         async with AsyncProducer(bootstrap) as producer:
-            await (await producer.send(TOPIC, VALUE))
+            for _ in range(RECORDS // 4):
+                await producer.send(TOPIC, VALUE)
+            await producer.flush()
             watch = Watch()
             for _ in range(RECORDS):
                 await producer.send(TOPIC, VALUE)
@@ -77,7 +82,7 @@ def ours_table(bootstrap: str, _: int) -> Rate:
 
     table = pa.table({"value": pa.array([VALUE] * TABLE_RECORDS)})
     with Producer(bootstrap) as producer:
-        producer.send_table(TOPIC, table.slice(0, 1000), value="value").result(60)
+        producer.send_table(TOPIC, table.slice(0, TABLE_RECORDS // 4), value="value").result(60)
         watch = Watch(TABLE_RECORDS)
         producer.send_table(TOPIC, table, value="value").result(60)
         return watch.rate()
@@ -89,7 +94,9 @@ def kafka_python(bootstrap: str, _: int) -> Rate:
     producer = KafkaProducer(
         bootstrap_servers=bootstrap, acks="all", linger_ms=LINGER_MS, batch_size=BATCH_BYTES
     )
-    producer.send(TOPIC, VALUE).get(30)
+    for _ in range(RECORDS // 4):
+        producer.send(TOPIC, VALUE)
+    producer.flush()
     watch = Watch()
     for _ in range(RECORDS):
         producer.send(TOPIC, VALUE)
@@ -109,7 +116,9 @@ def aiokafka(bootstrap: str, _: int) -> Rate:
             linger_ms=LINGER_MS,
             max_batch_size=BATCH_BYTES,
         ) as producer:
-            await producer.send_and_wait(TOPIC, VALUE)
+            for _ in range(RECORDS // 4):
+                await producer.send(TOPIC, VALUE)
+            await producer.flush()
             watch = Watch()
             for _ in range(RECORDS):
                 await producer.send(TOPIC, VALUE)
@@ -131,7 +140,8 @@ def confluent(bootstrap: str, _: int) -> Rate:
             "queue.buffering.max.messages": 1_000_000,
         }
     )
-    producer.produce(TOPIC, VALUE)
+    for _ in range(RECORDS // 4):
+        producer.produce(TOPIC, VALUE)
     producer.flush(30)
     watch = Watch()
     for number in range(RECORDS):
