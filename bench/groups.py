@@ -22,10 +22,11 @@ from ottla.wire import codec
 
 GROUPS, MEMBERS = 200, 5
 CLASSIC_INTERVAL_S, CONSUMER_INTERVAL_S = 3.0, 5.0
-MEASURED_S = 10.0
+MEASURED_S = 5.0
 COMMITTERS, COMMITS = 4, 1_000
 ROUNDS = 5
-"""Of commits and restarts; the best counts, for what else the machine does is not the broker's."""
+"""Of heartbeats, commits and restarts; the best counts, for what else the machine does is not the
+broker's."""
 MANY = 10_000
 MADE_AT_ONCE, JOINED_AT_ONCE = 64, 25
 """How many groups are made at a time, of one member and of many."""
@@ -208,14 +209,19 @@ async def _heartbeats_and_commits(
         for index, each in enumerate(members)
     ]
     await asyncio.sleep(2 * interval_s)
-    began, before = time.monotonic(), cpu_seconds(broker.pid)
-    await asyncio.sleep(MEASURED_S)
-    share = (cpu_seconds(broker.pid) - before) / (time.monotonic() - began)
+    share = min([await _share_of_a_core(broker) for _ in range(ROUNDS)])
     rounds = [await asyncio.to_thread(_commit_p99_s, broker.port) for _ in range(ROUNDS)]
     for task in tasks:
         assert not task.done(), "no heartbeat has failed"
         task.cancel()
     return share, min(rounds) * 1_000
+
+
+async def _share_of_a_core(broker: BrokerProcess) -> float:
+    """In a time in which every member sends one heartbeat or so."""
+    began, before = time.monotonic(), cpu_seconds(broker.pid)
+    await asyncio.sleep(MEASURED_S)
+    return (cpu_seconds(broker.pid) - before) / (time.monotonic() - began)
 
 
 async def _beat_on(beat: Callable[[], Awaitable[None]], first: float, interval_s: float) -> None:
