@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -20,8 +21,6 @@ import pytest
 
 from ottla.testing.broker_thread import BrokerThread
 
-pytest.importorskip("pyspark")
-
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "connect"
 FILES = (
@@ -31,6 +30,7 @@ FILES = (
 )
 COMMAND = "from ottla.cli.connect_standalone import main; main()"
 PATIENCE_S = 200.0
+LATENCY_S = 1.0
 
 
 class Pipeline:
@@ -96,6 +96,17 @@ def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
         made.kill()
 
 
+def latencies_s(pipeline: Pipeline, count: int) -> list[float]:
+    """From an appended line to the sink."""
+    taken = []
+    for n in range(count):
+        began = time.monotonic()
+        pipeline.append(f"line {n}\n")
+        pipeline.wait_for_sink()
+        taken.append(time.monotonic() - began)
+    return taken
+
+
 @pytest.mark.timeout(600)
 def test_lines_added_to_the_file_move_through_the_pipeline(pipeline: Pipeline) -> None:
     pipeline.source.write_text("foo\nbar\nhalf a ")
@@ -108,6 +119,7 @@ def test_lines_added_to_the_file_move_through_the_pipeline(pipeline: Pipeline) -
         "local-file-source": "RUNNING",
         "local-file-sink": "RUNNING",
     }
+    assert statistics.median(latencies_s(pipeline, 15)) < LATENCY_S
     pipeline.kill()
     pipeline.append("while nobody looked\n")
     pipeline.start()
@@ -127,7 +139,7 @@ def test_the_sink_is_the_source_after_kills_at_any_moment(pipeline: Pipeline) ->
     chance = random.Random(9)
     for turn in range(20):
         pipeline.start()
-        until = time.monotonic() + chance.uniform(4, 20)
+        until = time.monotonic() + chance.uniform(0.5, 6)
         while time.monotonic() < until:
             pipeline.append("".join(f"{turn} {chance.random()}\n" for _ in range(50)))
             time.sleep(0.05)

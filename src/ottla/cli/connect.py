@@ -1,4 +1,4 @@
-"""`ottla connect …`: import and export. `connect-standalone` is one of its actions."""
+"""`ottla connect …`: import and export, as `connect-standalone` and `connect-distributed` do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import click
 
 from ottla.cli.tool import ToolGroup
 
-ACTIONS = {"standalone": "ottla.cli.connect_standalone:connect_standalone"}
+ACTIONS = {
+    "distributed": "ottla.cli.connect_distributed:connect_distributed",
+    "standalone": "ottla.cli.connect_standalone:connect_standalone",
+}
 
 
 @click.group(cls=ToolGroup, modules=ACTIONS)

@@ -22,7 +22,7 @@ connect-standalone worker.properties file-source.properties file-sink.properties
 def connect_standalone(
     worker_file: str, connector_files: tuple[str, ...], daemon: bool, log_level: str
 ) -> int:
-    """Run connectors in this process, on Spark, until it is told to stop.
+    """Run connectors in this process until it is told to stop.
 
     The first file is the worker's; each other one is a connector's, in properties or in JSON.
     """

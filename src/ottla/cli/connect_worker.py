@@ -1,4 +1,4 @@
-"""Running a standalone worker: from files to a process. What is wrong in any of the files is told
+"""Running a worker of Connect: from files to a process. What is wrong in any of the files is told
 before anything is started."""
 
 from __future__ import annotations
@@ -6,11 +6,15 @@ from __future__ import annotations
 import json
 import logging
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.config.properties import load_properties
 from ottla.base.errors import UserError
 from ottla.cli.start import LOG_FORMAT
+
+if TYPE_CHECKING:
+    from ottla.connect.worker_config import WorkerConfig
 
 logger = logging.getLogger(__name__)
 
@@ -41,15 +45,36 @@ def _text(value: object) -> str:
 def run_standalone(
     worker_file: str, connector_files: Iterable[str], log_level: str, *, daemon: bool = False
 ) -> int:
-    from ottla.connect.config import ConnectorConfig
-    from ottla.connect.rest_server import RestServer
-    from ottla.connect.worker import Worker
+    from ottla.connect.standalone import StandaloneHerder
     from ottla.connect.worker_config import WorkerConfig
 
     config = WorkerConfig.of(load_properties(worker_file))
-    connectors = [load_connector(path) for path in connector_files]
+    connectors = _load_connectors(list(connector_files), config)
+
+    def begin(herder: StandaloneHerder) -> None:
+        for given in connectors:
+            herder.put(given)
+        logger.info("Kafka Connect standalone worker started, %d connectors", len(connectors))
+
+    _prepare(log_level, daemon=daemon)
+    return _run(StandaloneHerder(config), begin)
+
+
+def run_distributed(worker_file: str, log_level: str, *, daemon: bool = False) -> int:
+    from ottla.connect.distributed.herder import DistributedHerder
+    from ottla.connect.worker_config import DISTRIBUTED, WorkerConfig
+
+    config = WorkerConfig.of(load_properties(worker_file), DISTRIBUTED)
+    _prepare(log_level, daemon=daemon)
+    return _run(DistributedHerder(config), lambda herder: None)
+
+
+def _load_connectors(files: list[str], config: WorkerConfig) -> list[dict[str, str]]:
+    from ottla.connect.config import ConnectorConfig
+
+    connectors = [load_connector(path) for path in files]
     names: dict[str, str] = {}
-    for given, path in zip(connectors, connector_files, strict=True):
+    for given, path in zip(connectors, files, strict=True):
         try:
             name = ConnectorConfig.of(given, config.given).name
         except UserError as error:
@@ -57,25 +82,32 @@ def run_standalone(
         if name in names:
             raise UserError(f"{path} and {names[name]} both name their connector {name}.")
         names[name] = path
+    return connectors
+
+
+def _prepare(log_level: str, *, daemon: bool) -> None:
     if daemon:
         from ottla.cli.daemon import go_to_background
 
         go_to_background()
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    worker = Worker(config)
+
+
+def _run(herder: Any, begin: Callable[[Any], None]) -> int:
+    """Until a signal says so."""
+    from ottla.connect.rest_server import RestServer
+
     for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, lambda *_: worker.request_stop())
-    rest = RestServer(worker)
+        signal.signal(each, lambda *_: herder.request_stop())
+    rest = RestServer(herder)
     try:
         rest.start()
-        worker.start()
-        for given in connectors:
-            worker.put(given)
-        logger.info("Kafka Connect standalone worker started, %d connectors", len(connectors))
-        worker.run()
+        herder.start()
+        begin(herder)
+        herder.run()
         logger.info("the worker stops")
     finally:
         rest.close()
-        worker.close()
+        herder.close()
     return 0

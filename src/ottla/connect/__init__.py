@@ -1,4 +1,4 @@
-"""Import and export with no code: Kafka Connect's model, property files and REST, on Spark.
+"""Import and export with no code: Kafka Connect's model, property files and REST.
 
 data         schemas and records: what flows between connectors and topics
 api          what a connector is; the contract of resuming
@@ -7,8 +7,10 @@ plugins      which class a name means: ours, Java's, or a user's own
 converters   records to bytes and back; `json_converter` has Kafka's JSON with schemas
 transforms/  Kafka's single message transforms and predicates
 pipeline     transforms and converters in a row, and what becomes of a record that fails
-offsets      where connectors are: `offset.storage.file.filename`
-source_query, sink_query   a connector as a Structured Streaming query
-worker       the connectors of one process; their states, failures and restarts
-rest, rest_server          Kafka Connect's REST contract; `routes` maps it to the worker
+ledger       where connectors are: records of a topic, written with theirs
+source_task, sink_task     a task at work; `task_thread` starts it again when it fails
+worker       the tasks of one process; `session` has its Spark session
+herder       what REST asks of a worker; `standalone` and `distributed/` answer
+offsets      what a standalone worker remembers: `offset.storage.file.filename`
+rest, rest_…, rest_server  Kafka Connect's REST contract
 connectors/  file"""

@@ -2,17 +2,22 @@
 
 **Resuming, sources.** A task is started with the offsets that were delivered last: everything
 before them is in topics, nothing after them is. `poll` hands out what comes next, with the offsets
-after it. What it handed out is kept on disk before it counts as taken, so a task never has to give
-the same twice; it is asked again from older offsets only if the worker died before that. `commit`
-tells what is in topics for good: a slot may be advanced, a file removed. Records and offsets are
-one batch of a Spark query and one transaction: exactly once, without the task's help.
+after it; records and offsets are written in one transaction: exactly once, without the task's help.
+A task that is started again is asked from those offsets on, so it must be able to go back to them;
+`commit` tells what is in topics for good, and will not be asked for again: a slot may be advanced,
+a file removed.
 
 **Resuming, sinks.** A task gets numbered batches: `begin(batch)`, `put(records)` as often as
 needed, `end()`. A batch that was interrupted at any point comes again, with the same number and
 the same records; no older one ever does. A task that undoes in `begin` what an interrupted batch of
 that number left behind (or records the number beside the data, in one transaction) is exactly-once;
 any other is at-least-once and says so in `guarantee`. `directory` is the task's own, and lasts as
-long as its offsets.
+long as its offsets. Where several workers share it, another may take over a task whose worker only
+seems to be dead: `is_takeover` is set then, and `epoch` is higher than the other's. A task that can
+lock the other out of its target does so in `start`.
+
+**Threads.** A task lives in one thread of the worker's process; `ottla.connect.session` has the
+worker's Spark session, for those that need it.
 
 An error that may pass (a database away) is a RetriableError: it is tried again for
 `errors.retry.timeout`. DataError concerns one record. Anything else fails the task; its message is
@@ -56,8 +61,6 @@ class Polled:
 
 
 class SourceTask(ABC):
-    """Lives in one thread."""
-
     @abstractmethod
     def start(self, offsets: Offsets) -> None:
         """Empty offsets: from the beginning."""
@@ -75,6 +78,11 @@ class SourceTask(ABC):
 
 
 class SinkTask(ABC):
+    epoch: int = 0
+    """How often this task was started, in any worker. Set before `start`."""
+    is_takeover: bool = False
+    """Another worker had it last."""
+
     @abstractmethod
     def start(self, directory: Path) -> None: ...
 
@@ -120,5 +128,9 @@ class SourceConnector(Connector):
 
 
 class SinkConnector(Connector):
+    shares_partitions: ClassVar[bool] = False
+    """Whether several tasks may write at once, each the partitions that are its own. Their batches
+    are numbered each by itself, and each has a directory."""
+
     @abstractmethod
     def make_task(self, settings: Settings) -> SinkTask: ...

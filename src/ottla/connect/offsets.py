@@ -1,4 +1,4 @@
-"""Where connectors are: `offset.storage.file.filename`, and what Spark keeps beside it.
+"""Where the connectors of a standalone worker are: `offset.storage.file.filename`.
 
 The file is JSON, replaced as a whole:
 
@@ -6,11 +6,11 @@ The file is JSON, replaced as a whole:
      "connectors": {"local-file-source": {"generation": "5f1c…",
                                           "offsets": [{"partition": {…}, "offset": {…}}]}}}
 
-What makes a restart exact is Spark's own log of batches, in
-`FILENAME.checkpoints/CONNECTOR/GENERATION/`; the offsets in the file are a copy that people can
-read, written every `offset.flush.interval.ms`. A connector goes on from its checkpoint; where that
-is gone, from the file's offsets (then records since the last flush may come twice). Whoever removes
-the file begins anew: its generations are not found again. New offsets by REST are a new one, too.
+What makes a restart exact is in the cluster (`ledger`), under the connector's name and generation;
+the offsets in the file are a copy that people can read, written every `offset.flush.interval.ms`.
+Where the cluster knows nothing of the generation, the connector begins with the file's offsets.
+Whoever removes the file begins anew: its generations are not found again. New offsets by REST are a
+new generation, too. What tasks keep of their own is in `FILENAME.tasks/CONNECTOR/GENERATION/TASK`.
 
 One worker at a time: the file's lock is held (`FILENAME.lock`)."""
 
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ottla.base.errors import UserError
-from ottla.connect.api import Json, Offsets
+from ottla.connect.api import Connector, Json, Offsets, SourceConnector
 from ottla.connect.atomic_file import replace_file
 
 VERSION = 1
@@ -67,6 +67,23 @@ def from_json(told: Any) -> Offsets:
             raise ValueError("an offset must be an object, or null")
         found.append((each["partition"], offset or {}))
     return found
+
+
+def checked(told: Any, connector: Connector) -> Offsets:
+    """What somebody wants to be a connector's offsets. Raises ValueError, a sentence."""
+    offsets = from_json(told)
+    if not offsets:
+        raise ValueError("Partitions / offsets need to be provided for an alter offsets request")
+    if isinstance(connector, SourceConnector):
+        for partition, offset in offsets:
+            if offset:
+                connector.check_offset(partition, offset)
+    return offsets
+
+
+def safe_name(name: str) -> str:
+    """A connector's name as one of a directory."""
+    return urllib.parse.quote(name, safe="").replace(".", "%2E")
 
 
 class OffsetStore:
@@ -125,21 +142,18 @@ class OffsetStore:
             return self._entries[name]
 
     def directory(self, name: str) -> Path:
-        """Of the connector's generation; Spark's checkpoint is in it."""
-        safe = urllib.parse.quote(name, safe="").replace(".", "%2E")
-        return Path(f"{self._path}.checkpoints", safe, self.entry(name).generation)
+        """Of the connector's generation."""
+        return Path(f"{self._path}.tasks", safe_name(name), self.entry(name).generation)
 
-    @property
-    def identity(self) -> str:
-        """A short name of this file, for names that must not meet those of other workers."""
-        return uuid.uuid5(uuid.NAMESPACE_URL, self._path.as_uri()).hex[:8]
-
-    def update(self, name: str, offsets: Offsets) -> None:
+    def update(self, name: str, generation: str, offsets: Offsets) -> None:
         """What was delivered; written at the next flush."""
         with self._lock:
             entry = self._entries.get(name)
-            if entry is not None and entry.offsets != offsets:
-                entry.offsets = offsets
+            if entry is None or entry.generation != generation:
+                return
+            changed = merged(entry.offsets, offsets)
+            if entry.offsets != changed:
+                entry.offsets = changed
                 self._is_dirty = True
 
     def replace(self, name: str, offsets: Offsets) -> None:

@@ -17,7 +17,10 @@ from ottla.connect.plugins import (
     connector_plugins,
     converter_class,
     predicate_class,
+    short_name,
 )
+from ottla.connect.rest import Answer, Request, RestError
+from ottla.connect.rest_connectors import texts
 
 
 def plugins(*, connectors_only: bool) -> list[dict[str, Any]]:
@@ -113,3 +116,33 @@ def _key(each: ConfigKey, group: str, order: int, required: bool) -> dict[str, A
         "dependents": [],
         "order": order,
     }
+
+
+# ------------------------------------------------------------------------------------- routes
+
+
+def _plugins(request: Request) -> Answer:
+    return Answer(200, plugins(connectors_only=request.flag("connectorsOnly", "true")))
+
+
+def _plugin_config(request: Request, name: str) -> Answer:
+    try:
+        return Answer(200, plugin_config(name))
+    except ValueError as error:
+        raise RestError(404, str(error)) from None
+
+
+def _validate(request: Request, name: str) -> Answer:
+    given = texts(request.json())
+    named = given.setdefault("connector.class", name)
+    if short_name("connector", named) != short_name("connector", name):
+        raise RestError(400, f"Included connector type {named} does not match request type {name}")
+    return Answer(200, validated(given, request.herder.config.given))
+
+
+_P = r"/connector-plugins/([^/]+)"
+ROUTES = (
+    ("GET", "/connector-plugins", _plugins),
+    ("GET", f"{_P}/config", _plugin_config),
+    ("PUT", f"{_P}/config/validate", _validate),
+)

@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from ottla.base.errors import UserError
+from ottla.connect.herder import Herder
 from ottla.connect.rest import Request, answer
-from ottla.connect.worker import Worker
+from ottla.connect.rest_forward import FORWARDED
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "ottla-connect"
     timeout = IDLE_S
-    worker: Worker
+    herder: Herder
 
     def _serve(self) -> None:
         text = self.headers.get("Content-Length") or "0"
@@ -33,7 +34,13 @@ class _Handler(BaseHTTPRequestHandler):
             return
         body = self.rfile.read(int(text))
         address = urlsplit(self.path)
-        request = Request(self.worker, parse_qs(address.query), body)
+        request = Request(
+            self.herder,
+            parse_qs(address.query),
+            body,
+            self.path,
+            is_forwarded=self.headers.get(FORWARDED) is not None,
+        )
         found = answer(request, self.command, unquote(address.path))
         self._send(found.status, found.body, found.location)
 
@@ -60,8 +67,8 @@ class _Server(ThreadingHTTPServer):
 
 
 class RestServer:
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+    def __init__(self, herder: Herder) -> None:
+        self._herder = herder
         self._servers: list[_Server] = []
 
     @property
@@ -70,8 +77,8 @@ class RestServer:
 
     def start(self) -> None:
         """Raises UserError for an address that cannot be had."""
-        handler = type("Handler", (_Handler,), {"worker": self._worker})
-        for host, port in self._worker.config.listeners:
+        handler = type("Handler", (_Handler,), {"herder": self._herder})
+        for host, port in self._herder.config.listeners:
             try:
                 made = _Server((host, port), handler)
             except OSError as error:

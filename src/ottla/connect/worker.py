@@ -1,156 +1,89 @@
-"""A standalone worker: the connectors of one process, on one Spark session.
+"""A worker: tasks of connectors in one process, whoever decides which.
 
-Threads: the one that runs the worker looks after connectors; REST's threads ask and change. All of
-it is done under one lock, so a connector sees one at a time. Nothing that a connector does ends the
-worker: it fails, says why, and is started again."""
+Nothing that a task does ends the worker: it fails, says why, and is started again. The herders
+(`standalone`, `distributed.herder`) say what is to run here."""
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from ottla.base.errors import UserError
-from ottla.connect.config import ConnectorConfig, validate
-from ottla.connect.offsets import OffsetStore
-from ottla.connect.running import RunningConnector, State
+from ottla.connect import session
+from ottla.connect.api import SinkConnector, SourceConnector
+from ottla.connect.config import ConnectorConfig
+from ottla.connect.definition import Settings
+from ottla.connect.sink_task import SinkRun
+from ottla.connect.source_task import SourceRun
+from ottla.connect.states import State, TaskId
+from ottla.connect.task_context import TaskContext
+from ottla.connect.task_thread import TaskThread
 from ottla.connect.worker_config import WorkerConfig
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.2
-SPARK_SETTINGS = {
-    # An idle sink asks brokers so often; the source's own waiting is in `source_query`.
-    "spark.sql.streaming.pollingDelay": "50ms",
-    "spark.sql.streaming.stopTimeout": "30s",
-    # A busy machine takes its time to start a Python.
-    "spark.python.authenticate.socketTimeout": "60s",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.driver.memory": "1g",
-}
+MAX_TASKS = 64
 
 
-class NoSuchConnector(UserError):
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Connector {name} not found")
+def task_settings(config: ConnectorConfig) -> list[Settings]:
+    """One for each task of a connector. A source may ask the system that it reads from."""
+    connector, limit = config.connector, min(config.settings["tasks.max"], MAX_TASKS)
+    if isinstance(connector, SourceConnector):
+        return connector.task_settings(limit)[:limit]
+    assert isinstance(connector, SinkConnector)
+    return [connector.settings] * (limit if connector.shares_partitions else 1)
 
 
+@dataclass
 class Worker:
-    def __init__(self, config: WorkerConfig) -> None:
-        self.config = config
-        self.store = OffsetStore(config.settings["offset.storage.file.filename"])
-        self.lock = threading.RLock()
-        self._connectors: dict[str, RunningConnector] = {}
-        self._spark: Any = None
-        self._stopping = threading.Event()
+    config: WorkerConfig
 
-    # ------------------------------------------------------------------------------ its life
+    def __post_init__(self) -> None:
+        session.configure(self.config.spark)
+        self._lock = threading.Lock()
+        self._threads: dict[TaskId, TaskThread] = {}
 
-    def start(self) -> None:
-        """Raises UserError if it cannot be a worker."""
-        for notice in self.config.notices():
-            logger.warning("%s", notice)
-        self.store.open()
-        from ottla.spark import session
+    def start_task(
+        self,
+        context: TaskContext,
+        *,
+        may_start: Callable[[], bool] = lambda: True,
+        on_state: Callable[[TaskId, State, str | None], None] = lambda *_: None,
+    ) -> None:
+        """In a thread of its own; if it runs already, that one is stopped first."""
+        self.stop_tasks([context.id])
+        make_run = SourceRun if context.config.is_source else SinkRun
+        thread = TaskThread(
+            context.id,
+            self.config,
+            lambda: make_run(context),
+            may_start=may_start,
+            on_state=on_state,
+        )
+        with self._lock:
+            self._threads[context.id] = thread
+        logger.info("task %s is started", context.id)
+        thread.start()
 
-        settings = dict(SPARK_SETTINGS) | self.config.spark
-        master = settings.pop("spark.master", None)
-        self._spark = session(master, app_name="ottla-connect", **settings)
-        # What went wrong is in a connector's status, and in our own log.
-        self._spark.sparkContext.setLogLevel("OFF")
+    def stop_tasks(self, ids: Iterable[TaskId]) -> None:
+        """All of them at once; those that do not end in time are left alone."""
+        with self._lock:
+            ending = [self._threads.pop(each) for each in ids if each in self._threads]
+        for thread in ending:
+            thread.request_stop()
+        timeout_s = self.config.settings["task.shutdown.graceful.timeout.ms"] / 1000
+        for thread in ending:
+            thread.join(timeout_s)
 
-    def run(self) -> None:
-        """Until `request_stop`."""
-        interval_s = self.config.settings["offset.flush.interval.ms"] / 1000
-        flush_at = time.monotonic() + interval_s
-        while not self._stopping.wait(LOOK_EVERY_S):
-            with self.lock:
-                for each in list(self._connectors.values()):
-                    self._look_after(each)
-            if time.monotonic() >= flush_at:
-                self._flush()
-                flush_at = time.monotonic() + interval_s
+    def task(self, id: TaskId) -> TaskThread | None:
+        with self._lock:
+            return self._threads.get(id)
 
-    def _look_after(self, connector: RunningConnector) -> None:
-        try:
-            connector.look_after(self._spark)
-        except Exception as error:
-            # Whatever a connector does, the others go on.
-            logger.exception("connector %s: %s", connector.name, error)
-
-    def _flush(self) -> None:
-        try:
-            self.store.flush()
-        except UserError as error:
-            # The checkpoints are what counts; the next flush may do.
-            logger.error("%s", error)
-
-    def request_stop(self) -> None:
-        self._stopping.set()
+    def running(self) -> list[TaskId]:
+        with self._lock:
+            return sorted(self._threads)
 
     def close(self) -> None:
-        with self.lock:
-            for each in self._connectors.values():
-                each.end_query()
-            self.store.close()
-            if self._spark is not None:
-                self._spark.stop()
-
-    # ---------------------------------------------------------------------------- connectors
-
-    def names(self) -> list[str]:
-        with self.lock:
-            return sorted(self._connectors)
-
-    def connector(self, name: str) -> RunningConnector:
-        with self.lock:
-            found = self._connectors.get(name)
-            if found is None:
-                raise NoSuchConnector(name)
-            return found
-
-    def check(self, given: Mapping[str, str]) -> ConnectorConfig:
-        """Raises InvalidConnector with all that is wrong; warns of what nothing reads."""
-        config = ConnectorConfig.of(given, self.config.given)
-        for sentence in validate(given, self.config.given).unknown():
-            logger.warning("connector %s: %s", config.name, sentence)
-        return config
-
-    def put(self, given: Mapping[str, str], state: State = State.RUNNING) -> bool:
-        """Make a connector, or give it another configuration; whether it is new."""
-        config = self.check(given)
-        with self.lock:
-            old = self._connectors.get(config.name)
-            if old is not None:
-                old.end_query()
-                state = old.state if old.state in (State.PAUSED, State.STOPPED) else state
-            made = RunningConnector(config, self.config, self.store)
-            self._connectors[config.name] = made
-            self._bring(made, state)
-            return old is None
-
-    def delete(self, name: str) -> None:
-        with self.lock:
-            self.connector(name).end_query()
-            del self._connectors[name]
-
-    def bring(self, name: str, state: State) -> None:
-        """Into the state that was asked for."""
-        with self.lock:
-            self._bring(self.connector(name), state)
-
-    def restart(self, name: str) -> None:
-        with self.lock:
-            found = self.connector(name)
-            if found.state not in (State.PAUSED, State.STOPPED):
-                found.start(self._spark)
-
-    def _bring(self, connector: RunningConnector, state: State) -> None:
-        if state is State.PAUSED:
-            connector.pause()
-        elif state is State.STOPPED:
-            connector.stop()
-        elif connector.state is not State.RUNNING:
-            connector.start(self._spark)
+        self.stop_tasks(self.running())
+        session.stop()

@@ -7,6 +7,7 @@ once; a name that nobody knows is a warning that names the nearest, as files are
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,26 +18,60 @@ from ottla.base.errors import UserError
 from ottla.client.config import CommonConfig, table_of
 from ottla.connect.definition import Definition, key, with_prefix
 
-STRING, INT, LIST, BOOLEAN = ConfigType.STRING, ConfigType.INT, ConfigType.LIST, ConfigType.BOOLEAN
+STRING, INT, LIST, LONG = ConfigType.STRING, ConfigType.INT, ConfigType.LIST, ConfigType.LONG
+SHORT = ConfigType.SHORT
 
-WORKER = Definition(
+COMMON = Definition(
     [
         key("bootstrap.servers", LIST, ["localhost:9092"], "Brokers to ask first.", NonEmpty()),
         key("key.converter", STRING, None, "How keys become bytes.", NonEmpty()),
         key("value.converter", STRING, None, "How values become bytes.", NonEmpty()),
         key("header.converter", STRING, "SimpleHeaderConverter", "How headers become bytes."),
-        key("offset.storage.file.filename", STRING, None,
-            "Where offsets are kept; what Spark needs to resume is beside it.", NonEmpty()),
         key("offset.flush.interval.ms", INT, 60_000, "How often that file is written.", AtLeast(1)),
         key("listeners", LIST, ["http://:8083"], "Where REST listens."),
+        key("rest.advertised.host.name", STRING, "", "The host that other workers find REST at."),
+        key("rest.advertised.port", INT, 0, "The port of that; 0: as listeners.", AtLeast(0)),
+        key("task.shutdown.graceful.timeout.ms", LONG, 5_000,
+            "How long a task may take to end.", AtLeast(0)),
         key("task.restart.backoff.ms", INT, 1_000,
-            "Pause before a failed connector is started again; doubles each time.", AtLeast(0)),
+            "Pause before a failed task is started again; doubles each time.", AtLeast(0)),
         key("task.restart.backoff.max.ms", INT, 60_000, "The longest such pause.", AtLeast(0)),
         key("task.restart.max.attempts", INT, -1,
             "So many starts without success, then it stays failed; 0: never; -1: no end.",
             AtLeast(-1)),
     ],
-    required=["key.converter", "value.converter", "offset.storage.file.filename"],
+    required=["key.converter", "value.converter"],
+)  # fmt: skip
+STANDALONE = COMMON + Definition(
+    [
+        key("offset.storage.file.filename", STRING, None,
+            "Which connectors there were, and where they are.", NonEmpty()),
+        key("offset.storage.topic", STRING, "connect-standalone-offsets",
+            "Where offsets are kept, with the records.", NonEmpty()),
+    ],
+    required=["offset.storage.file.filename"],
+)  # fmt: skip
+DISTRIBUTED = COMMON + Definition(
+    [
+        key("group.id", STRING, None, "Workers of one group share connectors.", NonEmpty()),
+        key("config.storage.topic", STRING, None, "Where configurations are kept.", NonEmpty()),
+        key("config.storage.replication.factor", SHORT, -1, "Of that topic; -1: the brokers'."),
+        key("offset.storage.topic", STRING, None, "Where offsets are kept.", NonEmpty()),
+        key("offset.storage.replication.factor", SHORT, -1, "Of that topic; -1: the brokers'."),
+        key("offset.storage.partitions", INT, 25, "Of that topic."),
+        key("status.storage.topic", STRING, None, "Where states are kept.", NonEmpty()),
+        key("status.storage.replication.factor", SHORT, -1, "Of that topic; -1: the brokers'."),
+        key("status.storage.partitions", INT, 5, "Of that topic."),
+        key("session.timeout.ms", INT, 10_000, "Silent for so long, a worker is dead.", AtLeast(1)),
+        key("heartbeat.interval.ms", INT, 1_000, "Between two signs of life.", AtLeast(1)),
+        key("rebalance.timeout.ms", INT, 60_000,
+            "How long a worker may take to give back its tasks.", AtLeast(1)),
+        key("scheduled.rebalance.max.delay.ms", INT, 2_000,
+            "How long a dead worker's connectors wait for it to come back.", AtLeast(0)),
+        key("state.dir", STRING, "/tmp/kafka-connect",
+            "Where tasks keep what is their own; for sinks of files that move, one for all."),
+    ],
+    required=["group.id", "config.storage.topic", "offset.storage.topic", "status.storage.topic"],
 )  # fmt: skip
 
 PREFIXES = ("key.converter.", "value.converter.", "header.converter.", "producer.", "consumer.",
@@ -44,8 +79,10 @@ PREFIXES = ("key.converter.", "value.converter.", "header.converter.", "producer
 NOT_HONOURED = {
     "plugin.path": "connectors are Python packages, found by their entry points",
     "plugin.discovery": "connectors are Python packages, found by their entry points",
-    "offset.flush.timeout.ms": "offsets are part of each batch",
+    "offset.flush.timeout.ms": "offsets are written with the records",
     "exactly.once.source.support": "sources are always exactly-once",
+    "connect.protocol": "workers share out connectors incrementally",
+    "inter.worker.key.generation.algorithm": "workers do not sign what they pass on",
     "connector.client.config.override.policy": "all overrides are allowed",
 }
 _LISTENER = re.compile(r"http://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d{1,5})/?", re.IGNORECASE)
@@ -56,14 +93,15 @@ class WorkerConfig:
     settings: Mapping[str, Any]
     given: Mapping[str, str]
     """As it was written."""
+    definition: Definition = STANDALONE
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> WorkerConfig:
+    def of(cls, given: Mapping[str, str], definition: Definition = STANDALONE) -> WorkerConfig:
         """Raises UserError with all that is wrong."""
-        problems = WORKER.problems(given)
+        problems = definition.problems(given)
         if problems:
             raise UserError("\n".join(problems.values()))
-        made = cls(WORKER.settings(given), dict(given))
+        made = cls(definition.settings(given), dict(given), definition)
         made.listeners  # noqa: B018 - raises for those that cannot be
         return made
 
@@ -74,8 +112,8 @@ class WorkerConfig:
         for name in self.given:
             if name in NOT_HONOURED:
                 found.append(f"{name} has no effect here: {NOT_HONOURED[name]}.")
-            elif name not in WORKER.table and name not in common and not name.startswith(PREFIXES):
-                nearest = WORKER.table.nearest(name) or common.nearest(name)
+            elif not (name in self.definition.table or name in common or name.startswith(PREFIXES)):
+                nearest = self.definition.table.nearest(name) or common.nearest(name)
                 instead = f"; did you mean {nearest}?" if nearest else "."
                 found.append(f"There is no worker property {name}{instead}")
         return found
@@ -90,6 +128,16 @@ class WorkerConfig:
                 raise UserError(f"{each!r} in listeners must look like http://host:port.")
             found.append((match["host"].strip("[]"), int(match["port"])))
         return found
+
+    @property
+    def worker_id(self) -> str:
+        """host:port, as states name a worker."""
+        listeners = self.listeners
+        host, port = listeners[0] if listeners else ("", 0)
+        host = self.settings["rest.advertised.host.name"] or host
+        if host in ("", "0.0.0.0", "::"):
+            host = "localhost" if self.definition is STANDALONE else socket.gethostname()
+        return f"{host}:{self.settings['rest.advertised.port'] or port}"
 
     def client(self, kind: str) -> dict[str, str]:
         """Properties of the worker's clients; `kind`: producer, consumer or admin."""

@@ -1,4 +1,4 @@
-"""The file of offsets, and the spool."""
+"""The file of offsets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import pytest
 from ottla.base.errors import UserError
 from ottla.connect.failures import reason_of, restart_delay_ms
 from ottla.connect.offsets import OffsetStore, merged
-from ottla.connect.pipeline import Row
-from ottla.connect.spool import Spool, from_arrow
 
 AT_FOUR = [({"filename": "f"}, {"position": 4})]
 
@@ -25,7 +23,7 @@ def opened(path: Path) -> OffsetStore:
 def test_offsets_and_generations_outlive_the_worker(tmp_path: Path) -> None:
     store = opened(tmp_path / "o")
     directory = store.directory("c")
-    store.update("c", AT_FOUR)
+    store.update("c", store.entry("c").generation, AT_FOUR)
     store.close()
     again = opened(tmp_path / "o")
     assert again.entry("c").offsets == AT_FOUR
@@ -71,29 +69,13 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path, text: str) -> No
 @pytest.mark.parametrize("name", ["a/b", "..", "ä", "a.b"])
 def test_any_name_is_a_directory_of_its_own(tmp_path: Path, name: str) -> None:
     directory = opened(tmp_path / "o").directory(name)
-    assert directory.parent.parent == tmp_path / "o.checkpoints"
+    assert directory.parent.parent == tmp_path / "o.tasks"
     assert directory.parent.name not in ("", ".", "..")
 
 
 def test_merged_offsets_have_one_for_each_partition() -> None:
     new = [({"filename": "g"}, {"position": 1}), ({"filename": "f"}, {"position": 9})]
     assert merged(AT_FOUR, new) == [new[1], new[0]]
-
-
-def test_spooled_rows_come_back_and_go(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    spool = Spool(str(tmp_path / "s"))
-    row = Row("t", None, b"k", None, (("h", b"v"),), 5)
-    spool.write(1, 0, [row])
-    spool.write(2, 1, [row, row])
-    assert [len(spool.read(number, 2)) for number in (1, 2, 3)] == [1, 1, 0]
-    (batch,) = from_arrow(spool.read(1, 2)[0])
-    assert batch.to_pylist() == [
-        {"topic": "t", "partition": None, "key": b"k", "value": None,
-         "headers": [{"key": "h", "value": b"v"}], "timestamp": 5}
-    ]  # fmt: skip
-    spool.remove_until(1)
-    assert [len(spool.read(number, 2)) for number in (1, 2)] == [0, 1]
 
 
 def test_the_reason_of_a_failed_query_is_what_python_raised_last() -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -272,7 +273,10 @@ class FileStreamSink(SinkConnector):
 class LinesToFile(SinkTask):
     """Appends to the file, and remembers its length before the batch under way:
 
-    {"batch": 7, "inode": …, "length": 1234}"""
+        {"batch": 7, "inode": …, "length": 1234, "epoch": 3}
+
+    A worker that takes over from another, which may only be asleep, continues in a copy of the file
+    under the same name: what the other may still write goes to a file without a name."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -281,6 +285,8 @@ class LinesToFile(SinkTask):
 
     def start(self, directory: Path) -> None:
         self._state = directory / STATE_FILE
+        if self.is_takeover:
+            self._take_over()
         self._reopen()
 
     def stop(self) -> None:
@@ -292,14 +298,17 @@ class LinesToFile(SinkTask):
         file = self._reopen()
         status = os.fstat(file.fileno())
         before = self._recorded()
+        if before.get("epoch", 0) > self.epoch:
+            raise UserError(f"Another worker writes {self._path} by now.")
         if before.get("batch") == batch:
             length = int(before["length"])
             if before["inode"] == status.st_ino and status.st_size >= length:
                 file.truncate(length)
+                self._record({**before, "epoch": self.epoch})
                 return
             logger.warning("%s is another file than before: lines may be twice", self._path)
-        told = {"batch": batch, "inode": status.st_ino, "length": status.st_size}
-        replace_file(self._state, json.dumps(told).encode())
+        self._record({"batch": batch, "inode": status.st_ino, "length": status.st_size,
+                      "epoch": self.epoch})  # fmt: skip
 
     def put(self, records: Sequence[Record]) -> None:
         assert self._file is not None
@@ -315,6 +324,25 @@ class LinesToFile(SinkTask):
     def end(self) -> None:
         assert self._file is not None
         os.fsync(self._file.fileno())
+
+    def _take_over(self) -> None:
+        before = self._recorded()
+        # First of all, whoever is between two batches learns that he is too late.
+        self._record({**before, "epoch": self.epoch})
+        try:
+            size = os.stat(self._path).st_size
+            copy = f"{self._path}.{self.epoch}.new"
+            shutil.copyfile(self._path, copy)
+            shutil.copymode(self._path, copy)
+            if before.get("inode") == os.stat(self._path).st_ino:
+                self._record({**before, "epoch": self.epoch, "inode": os.stat(copy).st_ino})
+            os.replace(copy, self._path)
+        except FileNotFoundError:
+            return
+        logger.info("%s is taken over from another worker, %d bytes", self._path, size)
+
+    def _record(self, told: Mapping[str, Any]) -> None:
+        replace_file(self._state, json.dumps(told).encode())
 
     def _recorded(self) -> dict[str, Any]:
         try:

@@ -1,0 +1,239 @@
+"""Changes that the leader makes for all: configurations, target states, offsets.
+
+Each writes to the config topic, and returns when this worker has read it back; the others follow.
+`share_into_tasks` is done by the leader as well, where Kafka asks the worker that has the
+connector: what a connector's tasks are is told by its configuration."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.connect.api import SourceConnector
+from ottla.connect.config import ConnectorConfig
+from ottla.connect.distributed.config_state import (
+    ConfigState,
+    ConnectorEntry,
+    Entry,
+    connector_entry,
+    restart_entry,
+    target_entry,
+    task_entries,
+)
+from ottla.connect.distributed.config_writer import ConfigWriter
+from ottla.connect.failures import restart_delay_ms
+from ottla.connect.herder import BadRequest, Conflict, Herder
+from ottla.connect.ledger import SINK_TASK, Ledger, SinkPosition, encode, offset_key
+from ottla.connect.offsets import checked, to_json
+from ottla.connect.sink_offsets import alter_group_offsets, group_offsets, reset_group_offsets
+from ottla.connect.sink_task import group_id
+from ottla.connect.standalone import ALTERED, MUST_BE_STOPPED, RESET
+from ottla.connect.states import ConnectorStatus, State, Status
+from ottla.connect.task_context import PRODUCER_DEFAULTS
+from ottla.connect.task_thread import sentence
+from ottla.connect.worker import MAX_TASKS, task_settings
+from ottla.connect.worker_config import WorkerConfig
+
+
+class Changes(Herder):
+    configs: ConfigState
+    is_leader = False
+
+    def __init__(self, client: Mapping[str, str], config: WorkerConfig) -> None:
+        settings = config.settings
+        self.client = dict(client)
+        self.ledger = Ledger(
+            settings["offset.storage.topic"],
+            settings["offset.storage.partitions"],
+            settings["offset.storage.replication.factor"],
+        )
+        self._writer = ConfigWriter(client, settings["config.storage.topic"], settings["group.id"])
+        self._troubles: dict[str, tuple[int, float, str]] = {}
+        """Connectors whose tasks could not be made: how often, when again, why."""
+
+    @abstractmethod
+    def entry(self, name: str) -> ConnectorEntry: ...
+
+    @abstractmethod
+    def forget_states(self, name: str, tasks: int) -> None: ...
+
+    def changes_open(self) -> None:
+        """On leading: whoever led before changes nothing more."""
+        self._writer.open()
+
+    def changes_close(self) -> None:
+        self._writer.close()
+
+    def directory_of(self, *parts: str) -> Path:
+        return Path(*parts)
+
+    def _write(self, *entries: Entry) -> None:
+        self._writer.write(entries)
+        self.catch_up()
+
+    # ------------------------------------------------------------------------ configurations
+
+    def put(
+        self, given: Mapping[str, str], state: State | None = None, *, is_new: bool = False
+    ) -> bool:
+        config, _ = self.check(given)
+        name = config.name
+        was_there = name in self.configs.connectors
+        if was_there and is_new:
+            raise Conflict(f"Connector {name} already exists")
+        target = self.configs.target(name) if was_there else state or State.RUNNING
+        entries = [connector_entry(name, given)]
+        if not was_there:
+            entries.append(target_entry(name, target))
+        self._troubles.pop(name, None)
+        self._write(*entries, *self._tasks(config, target))
+        return not was_there
+
+    def _tasks(self, config: ConnectorConfig, target: State) -> list[Entry]:
+        """None if they cannot be told now: the leader's next turns try again."""
+        if target is State.STOPPED:
+            return task_entries(config.name, [])
+        try:
+            count = len(task_settings(config))
+        except Exception as error:
+            # A connector of somebody's own may raise anything, as when its system is away.
+            self._trouble(config.name, sentence(error))
+            return []
+        self._troubles.pop(config.name, None)
+        kind = type(config.connector).__name__
+        return task_entries(config.name, [{**config.given, "task.class": kind}] * count)
+
+    def _trouble(self, name: str, reason: str) -> None:
+        times = self._troubles.get(name, (0, 0.0, ""))[0] + 1
+        settings = self.config.settings
+        pause_ms = restart_delay_ms(
+            times, settings["task.restart.backoff.ms"], settings["task.restart.backoff.max.ms"]
+        )
+        self._troubles[name] = times, time.monotonic() + pause_ms / 1000, reason
+
+    def share_into_tasks(self, name: str) -> None:
+        """If it is time to try."""
+        _, again_at, _ = self._troubles.get(name, (0, 0.0, ""))
+        if time.monotonic() < again_at:
+            return
+        try:
+            config, _ = self.check(self.given(name))
+        except Exception as error:
+            self._trouble(name, sentence(error))
+            return
+        entries = self._tasks(config, self.configs.target(name))
+        if entries:
+            self._write(*entries)
+
+    def trouble_of(self, name: str) -> Status | None:
+        """Why it has no tasks."""
+        trouble = self._troubles.get(name)
+        return trouble and Status(State.FAILED, self.config.worker_id, trouble[2])
+
+    def delete(self, name: str) -> None:
+        tasks = len(self.entry(name).tasks)
+        self._write(connector_entry(name, None), target_entry(name, None), (f"commit-{name}", None))
+        self.forget_states(name, max(tasks, 1))
+
+    # -------------------------------------------------------------------------------- states
+
+    def bring(self, name: str, state: State) -> None:
+        config, _ = self.check(self.given(name))
+        was, entries = self.configs.target(name), [target_entry(name, state)]
+        if State.STOPPED in (was, state) and was is not state:
+            entries += self._tasks(config, state)
+        self._write(*entries)
+
+    def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:
+        self.given(name)
+        self._troubles.pop(name, None)
+        self._write(restart_entry(name, include_tasks=include_tasks, only_failed=only_failed))
+        return self.status(name)
+
+    # ------------------------------------------------------------------------------- offsets
+
+    def offsets(self, name: str) -> list[dict[str, Any]]:
+        config, _ = self.check(self.given(name))
+        if config.is_source:
+            return to_json(self.ledger.offsets(self._cluster_of(config), name))
+        return group_offsets(self._admin(config), group_id(config))
+
+    def alter_offsets(self, name: str, told: Any) -> str:
+        config = self._stopped(name)
+        try:
+            offsets = checked(told, config.connector)
+        except ValueError as error:
+            raise BadRequest(str(error)) from None
+        self._fence(config)
+        if isinstance(config.connector, SourceConnector):
+            self._write_offsets(
+                config, [(partition, offset or None) for partition, offset in offsets]
+            )
+        else:
+            alter_group_offsets(self._admin(config), group_id(config), offsets)
+        return ALTERED
+
+    def reset_offsets(self, name: str) -> str:
+        config = self._stopped(name)
+        self._fence(config)
+        if config.is_source:
+            known = self.ledger.offsets(self._cluster_of(config), name)
+            self._write_offsets(config, [(partition, None) for partition, _ in known])
+            return RESET
+        reset_group_offsets(self._admin(config), group_id(config))
+        # Numbers of batches go on: a task may remember the last one.
+        positions = self.ledger.sink_positions(self._cluster_of(config), name)
+        self._write_offsets(config, [
+            ({SINK_TASK: task}, SinkPosition(each.batch, each.epoch, each.worker).to_json())
+            for task, each in positions.items()
+        ])  # fmt: skip
+        return RESET
+
+    def _stopped(self, name: str) -> ConnectorConfig:
+        config, _ = self.check(self.given(name))
+        if self.configs.target(name) is not State.STOPPED:
+            raise BadRequest(MUST_BE_STOPPED.format(name=name))
+        return config
+
+    def _transactional_id(self, name: str, task: int) -> str:
+        return f"{self.config.settings['group.id']}-{name}-{task}"
+
+    def _fence(self, config: ConnectorConfig) -> None:
+        """Tasks that some worker has not stopped yet write no more."""
+        from ottla.client.admin import Admin
+
+        ids = [self._transactional_id(config.name, task) for task in range(MAX_TASKS)]
+        limit = min(config.settings["tasks.max"], MAX_TASKS)
+        with Admin(profile=self._admin(config)) as admin:
+            try:
+                admin.fence_producers(*ids[:limit])
+            except KafkaError as error:
+                if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    raise
+
+    def _write_offsets(
+        self, config: ConnectorConfig, offsets: list[tuple[dict[str, Any], dict[str, Any] | None]]
+    ) -> None:
+        from ottla.client.producer.blocking import Producer
+
+        if not offsets:
+            return
+        profile = PRODUCER_DEFAULTS | self._cluster_of(config)
+        profile["transactional.id"] = self._transactional_id(config.name, 0)
+        with Producer(profile=profile) as producer, producer.transaction():
+            for partition, offset in offsets:
+                value = None if offset is None else encode(offset)
+                key = offset_key(config.name, partition)
+                producer.send(self.ledger.topic, value, key=key)
+
+    def _admin(self, config: ConnectorConfig) -> dict[str, str]:
+        return self.client | config.client("admin")
+
+    def _cluster_of(self, config: ConnectorConfig) -> dict[str, str]:
+        kind = "producer" if config.is_source else "consumer"
+        own = config.client(kind)
+        return {**self.client, **{name: own[name] for name in own if name == "bootstrap.servers"}}

@@ -1,0 +1,169 @@
+"""What `config.storage.topic` says: connectors, their tasks, and what is asked of them. Kafka's
+form, JSON without schemas:
+
+| key | value |
+|---|---|
+| connector-NAME | {"properties": {…}}; none: deleted |
+| task-NAME-0 | {"properties": {…}} |
+| commit-NAME | {"tasks": 1}: the task records before it are whole, and count |
+| target-state-NAME | {"state": "STARTED" or "PAUSED", "state.v2": also "STOPPED"} |
+| restart-connector-NAME | {"include-tasks": …, "only-failed": …} |
+
+The leader alone writes, each change as one transaction. Keys of other kinds (`session-key`,
+`tasks-fencing-…`, `logger-cluster-…`), as Java's workers write them, are passed over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.connect.distributed.protocol import CONNECTOR
+from ottla.connect.states import State, TaskId
+
+PREFIXES = ("connector-", "commit-", "target-state-", "restart-connector-", "task-")
+_TARGETS = {"STARTED": State.RUNNING, "PAUSED": State.PAUSED, "STOPPED": State.STOPPED}
+_WORDS = {state: word for word, state in _TARGETS.items()}
+
+
+@dataclass(frozen=True)
+class RestartRequest:
+    connector: str
+    include_tasks: bool
+    only_failed: bool
+
+
+@dataclass
+class ConnectorEntry:
+    properties: dict[str, str]
+    version: int
+    """The offset of the record that made it so, or let it run again."""
+    tasks: list[dict[str, str]] = field(default_factory=list)
+    tasks_version: int = -1
+    """Of the commit; older than `version`: the tasks are of a configuration before."""
+
+
+@dataclass
+class ConfigState:
+    """Changed by `apply` alone."""
+
+    connectors: dict[str, ConnectorEntry] = field(default_factory=dict)
+    targets: dict[str, State] = field(default_factory=dict)
+    _pending: dict[str, dict[int, dict[str, str]]] = field(default_factory=dict)
+
+    def apply(self, key: bytes | None, value: bytes | None, offset: int) -> RestartRequest | None:
+        """One record; what it asks for besides. What does not parse counts as not there."""
+        kind, name = _split((key or b"").decode("utf-8", "replace"))
+        try:
+            told = json.loads(value) if value else None
+            told = told if isinstance(told, dict) else None
+            if kind == "connector-":
+                self._connector(name, told, offset)
+            elif kind == "task-":
+                self._task(name, told)
+            elif kind == "commit-":
+                self._commit(name, told, offset)
+            elif kind == "target-state-":
+                self._target(name, told, offset)
+            elif kind == "restart-connector-" and told is not None:
+                return RestartRequest(name, bool(told.get("include-tasks")),
+                                      bool(told.get("only-failed")))  # fmt: skip
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+        return None
+
+    def _connector(self, name: str, told: dict[str, Any] | None, offset: int) -> None:
+        if told is None:
+            self.connectors.pop(name, None)
+            self.targets.pop(name, None)
+            self._pending.pop(name, None)
+            return
+        properties = {str(key): str(text) for key, text in told["properties"].items()}
+        old = self.connectors.get(name)
+        if old is None:
+            self.connectors[name] = ConnectorEntry(properties, offset)
+        else:
+            old.properties, old.version = properties, offset
+
+    def _task(self, name: str, told: dict[str, Any] | None) -> None:
+        connector, _, number = name.rpartition("-")
+        if told is not None:
+            self._pending.setdefault(connector, {})[int(number)] = dict(told["properties"])
+
+    def _commit(self, name: str, told: dict[str, Any] | None, offset: int) -> None:
+        entry, pending = self.connectors.get(name), self._pending.pop(name, {})
+        if entry is None or told is None:
+            return
+        count = int(told["tasks"])
+        whole = [pending.get(number, _at(entry.tasks, number)) for number in range(count)]
+        tasks = [each for each in whole if each is not None]
+        if len(tasks) == count:
+            entry.tasks, entry.tasks_version = tasks, offset
+
+    def _target(self, name: str, told: dict[str, Any] | None, offset: int) -> None:
+        if told is None:
+            self.targets.pop(name, None)
+            return
+        before, entry = self.target(name), self.connectors.get(name)
+        self.targets[name] = _TARGETS[str(told.get("state.v2") or told["state"])]
+        if before is State.STOPPED and self.target(name) is not before and entry is not None:
+            # It had no tasks; those that it has now come after this.
+            entry.version = offset
+
+    # -------------------------------------------------------------------------------- asking
+
+    def target(self, name: str) -> State:
+        return self.targets.get(name, State.RUNNING)
+
+    def units(self) -> frozenset[TaskId]:
+        """All that is to be shared out among workers."""
+        found = set()
+        for name, entry in self.connectors.items():
+            found |= {TaskId(name, task) for task in range(CONNECTOR, len(entry.tasks))}
+        return frozenset(found)
+
+    def lacks_tasks(self, name: str) -> bool:
+        """Whether its tasks are not those of its configuration and state."""
+        entry = self.connectors[name]
+        if self.target(name) is State.STOPPED:
+            return bool(entry.tasks)
+        return entry.tasks_version < entry.version
+
+
+def _at(tasks: list[dict[str, str]], number: int) -> dict[str, str] | None:
+    return tasks[number] if number < len(tasks) else None
+
+
+def _split(key: str) -> tuple[str, str]:
+    for prefix in PREFIXES:
+        if key.startswith(prefix):
+            return prefix, key.removeprefix(prefix)
+    return "", key
+
+
+# ------------------------------------------------------------------------------- what is written
+
+Entry = tuple[str, dict[str, Any] | None]
+
+
+def connector_entry(name: str, given: Mapping[str, str] | None) -> Entry:
+    return f"connector-{name}", None if given is None else {"properties": dict(given)}
+
+
+def task_entries(name: str, tasks: list[dict[str, str]]) -> list[Entry]:
+    entries: list[Entry] = [
+        (f"task-{name}-{number}", {"properties": each}) for number, each in enumerate(tasks)
+    ]
+    return [*entries, (f"commit-{name}", {"tasks": len(tasks)})]
+
+
+def target_entry(name: str, state: State | None) -> Entry:
+    if state is None:
+        return f"target-state-{name}", None
+    old = "STARTED" if state is State.RUNNING else "PAUSED"
+    return f"target-state-{name}", {"state": old, "state.v2": _WORDS[state]}
+
+
+def restart_entry(name: str, *, include_tasks: bool, only_failed: bool) -> Entry:
+    return f"restart-connector-{name}", {"include-tasks": include_tasks, "only-failed": only_failed}

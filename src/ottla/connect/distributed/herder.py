@@ -1,0 +1,417 @@
+"""A worker of a group: what it does with what it is assigned, and with what REST asks.
+
+    config topic ──► ConfigState ─┐
+    group ─────────► assignment ──┼─► what shall run here ─► Worker ─► status topic
+    REST ─► leader ─► config topic┘
+
+One thread (`run`) compares what shall run with what does, and starts and stops tasks; the member's
+threads only hand over assignments. A task runs here if it is assigned, its connector is to run, and
+with the configuration of that moment; whatever changes one of these is seen in the next turn. Tasks
+start only while the group counts on this worker (`Member.is_alive`): one that was asleep does not
+fence those who took over."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.base.errors import KafkaError, UserError
+from ottla.connect.distributed.assignor import Memory, share_out
+from ottla.connect.distributed.changes import Changes
+from ottla.connect.distributed.config_state import ConfigState, ConnectorEntry, RestartRequest
+from ottla.connect.distributed.member import Member, Membership
+from ottla.connect.distributed.protocol import CONNECTOR, Assignment, WorkerMetadata
+from ottla.connect.distributed.status_state import StatusState
+from ottla.connect.distributed.status_writer import StatusWriter
+from ottla.connect.distributed.topic_log import TopicLog
+from ottla.connect.herder import NoSuchConnector
+from ottla.connect.offsets import safe_name
+from ottla.connect.states import AT_REST, ConnectorStatus, State, Status, TaskId
+from ottla.connect.task_context import ADMIN_TIMEOUT_MS, TaskContext
+from ottla.connect.task_thread import sentence
+from ottla.connect.worker import Worker, task_settings
+from ottla.connect.worker_config import WorkerConfig
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.2
+"""Unless something happens before."""
+
+
+class DistributedHerder(Changes, Membership):
+    def __init__(self, config: WorkerConfig) -> None:
+        self.config = config
+        self.worker = Worker(config)
+        self.worker_name = uuid.uuid4().hex[:12]
+        client, settings = config.client("admin"), config.settings
+        client.setdefault("default.api.timeout.ms", ADMIN_TIMEOUT_MS)
+        super().__init__(client, config)
+        self._lock = threading.RLock()
+        self.configs, self.states = ConfigState(), StatusState()
+        self._restarts: list[RestartRequest] = []
+        self._config_log = TopicLog(
+            client,
+            settings["config.storage.topic"],
+            self._on_config,
+            replication=settings["config.storage.replication.factor"],
+        )
+        self._status_log = TopicLog(
+            client,
+            settings["status.storage.topic"],
+            lambda record: self.states.apply(record.key, record.value),
+            partitions=settings["status.storage.partitions"],
+            replication=settings["status.storage.replication.factor"],
+        )
+        self._status_writer = StatusWriter(
+            config.client("producer"), settings["status.storage.topic"]
+        )
+        self._member = Member(config, self)
+        self._owned: frozenset[TaskId] = frozenset()
+        self._must_rejoin = False
+        self._generation = -1
+        self._leader_url = ""
+        self._memory = Memory()
+        self._shared_units: frozenset[TaskId] = frozenset()
+        """As the leader: what was shared out in the last round."""
+        self._versions: dict[TaskId, int] = {}
+        """Of the configurations that tasks were started with."""
+        self._told: dict[TaskId, Status] = {}
+        self._told_troubles: dict[str, Status] = {}
+        self._told_topics: set[tuple[str, str]] = set()
+        self._stopping, self._something = threading.Event(), threading.Event()
+
+    # ------------------------------------------------------------------------------ its life
+
+    def start(self) -> None:
+        """Raises UserError or KafkaError if it cannot be a worker."""
+        for notice in self.config.notices():
+            logger.warning("%s", notice)
+        try:
+            self.ledger.make(self.client)
+            self._config_log.start()
+            self._status_log.start()
+            self._member.start()
+            self.is_ready = True
+        except KafkaError as error:
+            raise UserError(f"The worker cannot start: {error}") from error
+
+    def run(self) -> None:
+        """Until `request_stop`."""
+        logger.info("Kafka Connect distributed worker started: %s", self.config.worker_id)
+        while not self._stopping.is_set():
+            self._something.wait(LOOK_EVERY_S)
+            self._something.clear()
+            try:
+                self._turn()
+            except Exception as error:
+                # What one connector does must not end the worker; the next turn tries again.
+                logger.error("a turn failed: %s", sentence(error), exc_info=error)
+
+    def request_stop(self) -> None:
+        self._stopping.set()
+        self._something.set()
+
+    def close(self) -> None:
+        """First stop all, then leave: whoever takes over finds everything done."""
+        self._stopping.set()
+        self.worker.close()
+        self._member.close()
+        self.changes_close()
+        self._status_writer.close()
+        self._config_log.close()
+        self._status_log.close()
+
+    # ---------------------------------------------------------------------- as a member
+
+    def metadata(self) -> WorkerMetadata:
+        with self._lock:
+            return WorkerMetadata(self.url, self._config_log.offset, self._owned)
+
+    def share_out(
+        self, leader: str, members: Mapping[str, WorkerMetadata]
+    ) -> Mapping[str, Assignment]:
+        if max(each.config_offset for each in members.values()) > self._config_log.offset:
+            self._config_log.read_to_end()
+        with self._lock:
+            units = self.configs.units()
+            shares = share_out(
+                {member: each.owned for member, each in members.items()},
+                units,
+                self._memory,
+                int(time.monotonic() * 1000),
+                self.config.settings["scheduled.rebalance.max.delay.ms"],
+            )
+            self._memory, self._shared_units = shares.memory, units
+            offset = self._config_log.offset
+        return {
+            member: Assignment(
+                leader,
+                members[leader].url,
+                offset,
+                shares.given[member],
+                shares.revoked[member],
+                shares.delay_ms,
+            )
+            for member in members
+        }
+
+    def assigned(self, assignment: Assignment, *, generation: int, is_leader: bool) -> None:
+        with self._lock:
+            self._generation, self.is_leader = generation, is_leader
+            self._leader_url = assignment.leader_url
+            self._owned = (self._owned | assignment.assigned) - assignment.revoked
+            self._must_rejoin = self._must_rejoin or bool(assignment.revoked)
+            if not is_leader:
+                self._memory = Memory()
+            logger.info(
+                "generation %d, leader %s: %d new, %d given back, %d in all",
+                generation, assignment.leader_url, len(assignment.assigned),
+                len(assignment.revoked), len(self._owned),
+            )  # fmt: skip
+        self._something.set()
+
+    def lost(self) -> None:
+        with self._lock:
+            self._owned, self._generation = frozenset(), -1
+            self._leader_url, self.is_leader = "", False
+            self._told.clear()
+        self._something.set()
+
+    # ---------------------------------------------------------------------------- turns
+
+    def _on_config(self, record: Any) -> None:
+        with self._lock:
+            asked = self.configs.apply(record.key, record.value, record.offset)
+            if asked is not None and self._generation >= 0:
+                self._restarts.append(asked)
+        self._something.set()
+
+    def _turn(self) -> None:
+        wanted = self._wanted()
+        running = self.worker.running()
+        ending = [id for id in running if self._versions.get(id) != wanted.get(id)]
+        self.worker.stop_tasks(ending)
+        with self._lock:
+            rejoins, self._must_rejoin = self._must_rejoin, False
+        if rejoins:
+            self._member.request_rejoin()
+        self._serve_restarts()
+        for id, version in sorted(wanted.items()):
+            if self.worker.task(id) is None:
+                self._start(id, version)
+        self._tell_states()
+        if self.is_leader:
+            self.changes_open()
+            self._lead()
+        else:
+            self.changes_close()
+
+    def _wanted(self) -> dict[TaskId, int]:
+        """What shall run here, with which version of its configuration."""
+        with self._lock:
+            found = {}
+            for id in self._owned:
+                entry = self.configs.connectors.get(id.connector)
+                if entry is None or not 0 <= id.task < len(entry.tasks):
+                    continue
+                if self.configs.target(id.connector) is State.RUNNING:
+                    found[id] = entry.tasks_version
+            return found
+
+    def _start(self, id: TaskId, version: int) -> None:
+        with self._lock:
+            entry = self.configs.connectors.get(id.connector)
+            if entry is None or entry.tasks_version != version:
+                return
+            given = dict(entry.tasks[id.task])
+        self._versions[id] = version
+        try:
+            context = self._context(id, given)
+        except Exception as error:
+            # Of a connector's own making, or a class that this worker does not have.
+            logger.error("task %s cannot be started here: %s", id, sentence(error))
+            self._tell(id, Status(State.FAILED, self.config.worker_id, sentence(error)))
+            return
+        self.worker.start_task(
+            context,
+            may_start=lambda: self._member.is_alive and id in self._owned,
+            on_state=lambda *_: self._something.set(),
+        )
+
+    def _context(self, id: TaskId, given: dict[str, str]) -> TaskContext:
+        given.pop("task.class", None)
+        config, _ = self.check(given)
+        settings = task_settings(config)
+        if id.task >= len(settings):
+            raise UserError(f"Connector {id.connector} has {len(settings)} tasks by now.")
+        group, state_dir = self.config.settings["group.id"], self.config.settings["state.dir"]
+        return TaskContext(
+            id,
+            config,
+            settings[id.task],
+            self.config,
+            self.ledger,
+            id.connector,
+            f"{group}-{id.connector}-{id.task}",
+            self.directory_of(state_dir, group, safe_name(id.connector)) / str(id.task),
+            worker_name=self.worker_name,
+            task_count=len(settings),
+            on_topic=lambda topic: self._topic_used(topic, id),
+        )
+
+    def _serve_restarts(self) -> None:
+        with self._lock:
+            asked, self._restarts = self._restarts, []
+        for each in asked:
+            for id in self.worker.running():
+                thread = self.worker.task(id)
+                if id.connector != each.connector or thread is None:
+                    continue
+                if each.only_failed and thread.state is not State.FAILED:
+                    continue
+                if each.include_tasks:
+                    self.worker.stop_tasks([id])
+
+    # ------------------------------------------------------------------------- as the leader
+
+    def _lead(self) -> None:
+        with self._lock:
+            lacking = [name for name in self.configs.connectors if self.configs.lacks_tasks(name)]
+        for name in lacking:
+            self.share_into_tasks(name)
+            trouble = self.trouble_of(name)
+            if trouble is not None and self._told_troubles.get(name) != trouble:
+                self._told_troubles[name] = trouble
+                self._status_writer.status(TaskId(name, CONNECTOR), trouble, self._generation)
+        with self._lock:
+            has_changed = self.configs.units() != self._shared_units
+        if has_changed:
+            self._member.request_rejoin()
+
+    # -------------------------------------------------------------------------------- states
+
+    def _tell_states(self) -> None:
+        """Those that have changed, of what is assigned here."""
+        if not self._member.is_alive:
+            return
+        with self._lock:
+            owned = sorted(self._owned)
+        for id in owned:
+            status = self._status_of(id)
+            if status is not None:
+                self._tell(id, status)
+        for id in [each for each in self._told if each not in self._owned]:
+            del self._told[id]
+
+    def _status_of(self, id: TaskId) -> Status | None:
+        with self._lock:
+            if id.connector not in self.configs.connectors:
+                return None
+            target = self.configs.target(id.connector)
+        if target in AT_REST:
+            return Status(target, self.config.worker_id)
+        if id.task == CONNECTOR:
+            # The leader tells of one that has no tasks yet.
+            is_whole = not self.configs.lacks_tasks(id.connector)
+            return Status(State.RUNNING, self.config.worker_id) if is_whole else None
+        thread = self.worker.task(id)
+        if thread is None:
+            return None
+        return Status(thread.state, self.config.worker_id, thread.trace)
+
+    def _tell(self, id: TaskId, status: Status) -> None:
+        if self._told.get(id) != status:
+            self._told[id] = status
+            self._status_writer.status(id, status, self._generation)
+
+    def forget_states(self, name: str, tasks: int) -> None:
+        for task in range(CONNECTOR, tasks):
+            self._status_writer.status(TaskId(name, task), None, self._generation)
+
+    def _topic_used(self, topic: str, id: TaskId) -> None:
+        if topic not in self.states.topics.get(id.connector, ()):
+            known = (topic, id.connector)
+            if known not in self._told_topics:
+                self._told_topics.add(known)
+                self._status_writer.topic(topic, id)
+
+    def forget_topics(self, name: str) -> None:
+        self.given(name)
+        for topic in self.topics(name):
+            self._told_topics.discard((topic, name))
+            self._status_writer.forget_topic(topic, name)
+
+    # -------------------------------------------------------------------------------- asking
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.config.worker_id}/"
+
+    def leader_place(self) -> str | None:
+        with self._lock:
+            return None if self.is_leader and self._member.is_alive else self._leader_url_now()
+
+    def _leader_url_now(self) -> str:
+        return "" if self._leader_url == self.url else self._leader_url
+
+    def place_of(self, method: str, path: str) -> str | None:
+        """A task is restarted where it runs; all else is the leader's to change."""
+        parts = path.strip("/").split("/")
+        if len(parts) == 5 and parts[2] == "tasks" and parts[4] == "restart":
+            return self._place_of_task(parts[1], parts[3])
+        return self.leader_place()
+
+    def _place_of_task(self, name: str, task: str) -> str | None:
+        if not task.isdecimal():
+            return None
+        worker_id = self.states.of(TaskId(name, int(task))).worker_id
+        is_here = not worker_id or worker_id == self.config.worker_id
+        return None if is_here else f"http://{worker_id}/"
+
+    def catch_up(self) -> None:
+        try:
+            self._config_log.read_to_end(5)
+        except (KafkaError, UserError) as error:
+            logger.info("%s", error)
+
+    def entry(self, name: str) -> ConnectorEntry:
+        found = self.configs.connectors.get(name)
+        if found is None:
+            raise NoSuchConnector(name)
+        return found
+
+    def names(self) -> list[str]:
+        with self._lock:
+            return sorted(self.configs.connectors)
+
+    def given(self, name: str) -> dict[str, str]:
+        with self._lock:
+            return dict(self.entry(name).properties)
+
+    def task_configs(self, name: str) -> list[dict[str, str]]:
+        with self._lock:
+            return [dict(each) for each in self.entry(name).tasks]
+
+    def status(self, name: str) -> ConnectorStatus:
+        with self._lock:
+            count, target = len(self.entry(name).tasks), self.configs.target(name)
+        own = self.states.of(TaskId(name, CONNECTOR))
+        if target in AT_REST:
+            # As asked for; whoever runs it may not have told yet.
+            own = Status(target, own.worker_id)
+        tasks = {task: self.states.of(TaskId(name, task)) for task in range(count)}
+        return ConnectorStatus(own, tasks)
+
+    def topics(self, name: str) -> list[str]:
+        self.given(name)
+        return sorted(self.states.topics.get(name, ()))
+
+    def restart_task(self, name: str, task: int) -> None:
+        """Here; the next turn starts it again."""
+        self.given(name)
+        self.worker.stop_tasks([TaskId(name, task)])
+        self._something.set()

@@ -1,0 +1,252 @@
+"""A worker as a member of its group: joins, syncs, keeps itself alive, leaves.
+
+The group is a classic one of the protocol type `connect`; consumers cannot be in it. All of this is
+done on an event loop in a thread of its own, whatever tasks do. Rounds:
+
+    JoinGroup (what I have) ─► leader: shares out ─► SyncGroup ─► assignment ─► heartbeats …
+                 ▲                                                                  │
+                 └── the group rebalances, or this worker wants to: `request_rejoin`┘
+
+If the group does not know this member any more, all it had is lost: others run it by now."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.client.backoff import Backoff
+from ottla.client.blocking import LoopThread
+from ottla.client.cluster import LOST_COORDINATOR, Cluster
+from ottla.client.config import CommonConfig
+from ottla.client.errors import ConnectionLost, KafkaTimeout, error_for
+from ottla.client.group_requests import GroupRequests
+from ottla.connect.distributed.protocol import (
+    PROTOCOL_TYPE,
+    VERSIONS,
+    Assignment,
+    WorkerMetadata,
+    decode_assignment,
+    decode_metadata,
+    encode_assignment,
+    encode_metadata,
+)
+from ottla.connect.worker_config import WorkerConfig
+
+logger = logging.getLogger(__name__)
+
+JOIN_SLACK_MS = 5_000
+LEAVE_TIMEOUT_MS = 5_000
+CLOSE_TIMEOUT_S = 15.0
+_GONE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
+
+
+class Membership(ABC):
+    """What the member asks of the worker, and tells it. Called on the member's own threads."""
+
+    @abstractmethod
+    def metadata(self) -> WorkerMetadata:
+        """What this worker has, and how much of the configurations it has read."""
+
+    @abstractmethod
+    def share_out(
+        self, leader: str, members: Mapping[str, WorkerMetadata]
+    ) -> Mapping[str, Assignment]:
+        """As the leader."""
+
+    @abstractmethod
+    def assigned(self, assignment: Assignment, *, generation: int, is_leader: bool) -> None: ...
+
+    @abstractmethod
+    def lost(self) -> None: ...
+
+
+class _Unknown(Exception):
+    """The group does not know this member."""
+
+
+class Member:
+    def __init__(self, config: WorkerConfig, membership: Membership) -> None:
+        settings = config.settings
+        self._group_id: str = settings["group.id"]
+        self._session_ms: int = settings["session.timeout.ms"]
+        self._rebalance_ms: int = settings["rebalance.timeout.ms"]
+        self._heartbeat_s: float = settings["heartbeat.interval.ms"] / 1000
+        self._membership = membership
+        self._cluster = Cluster(CommonConfig.of(None, config.client("admin"), {}))
+        self._group = GroupRequests(self._cluster, self._group_id)
+        self._thread = LoopThread("connect-member")
+        self._rejoin = asyncio.Event()
+        self._member_id = ""
+        self._generation = -1
+        self._heard_at = float("-inf")
+        """When the group last acknowledged us."""
+        self._task: asyncio.Task[None] | None = None
+
+    # ------------------------------------------------------------------ from other threads
+
+    def start(self) -> None:
+        """Raises KafkaError if brokers cannot be reached."""
+        self._thread.run(self._start())
+
+    def request_rejoin(self) -> None:
+        self._thread.call_soon(self._rejoin.set)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the group counts on this worker, as far as it can know."""
+        return self._generation >= 0 and time.monotonic() - self._heard_at < self._session_ms / 1000
+
+    def close(self) -> None:
+        if self._thread.is_alive:
+            with contextlib.suppress(TimeoutError, KafkaError):
+                self._thread.start(self._close()).result(CLOSE_TIMEOUT_S)
+            self._thread.close()
+
+    # ------------------------------------------------------------------------- on the loop
+
+    async def _start(self) -> None:
+        await self._cluster.start()
+        self._task = asyncio.create_task(self._live())
+
+    async def _close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._member_id:
+            reason = "the worker is being stopped"
+            with contextlib.suppress(KafkaError):
+                await self._group.leave(self._member_id, reason, timeout_ms=LEAVE_TIMEOUT_MS)
+        await self._cluster.close()
+
+    async def _live(self) -> None:
+        backoff = Backoff(100, 2_000)
+        while True:
+            try:
+                delay_ms = await self._round()
+                backoff.reset()
+                await self._stay(delay_ms)
+            except _Unknown:
+                logger.warning("group %s does not know this worker any more", self._group_id)
+                self._member_id, self._generation = "", -1
+                await asyncio.to_thread(self._membership.lost)
+            except (ConnectionLost, KafkaTimeout) as error:
+                logger.info("group %s: %s", self._group_id, error)
+                await asyncio.sleep(backoff.next_s())
+            except KafkaError as error:
+                log = logger.info if error.retriable else logger.error
+                log("group %s: %s", self._group_id, error)
+                await asyncio.sleep(backoff.next_s())
+            except Exception:
+                # A bug of ours must not end the membership in silence.
+                logger.exception("group %s", self._group_id)
+                await asyncio.sleep(backoff.next_s())
+
+    async def _round(self) -> int:
+        """Join and sync; the delay that the leader asks for."""
+        self._rejoin.clear()
+        joined = await self._join()
+        assignments = []
+        is_leader = joined.leader == joined.member_id
+        version = VERSIONS.get(joined.protocol_name or "", 1)
+        if is_leader:
+            members = {
+                each.member_id: decode_metadata(each.metadata or b"") for each in joined.members
+            }
+            shares = await asyncio.to_thread(self._membership.share_out, joined.member_id, members)
+            assignments = [
+                {"member_id": member, "assignment": encode_assignment(each, version)}
+                for member, each in shares.items()
+            ]
+        body = {
+            "generation_id": self._generation,
+            "member_id": self._member_id,
+            "protocol_type": PROTOCOL_TYPE,
+            "protocol_name": joined.protocol_name,
+            "assignments": assignments,
+        }
+        answer = await self._group.sync(body, timeout_ms=self._rebalance_ms + JOIN_SLACK_MS)
+        self._check(answer.error_code)
+        self._heard_at = time.monotonic()
+        assignment = decode_assignment(answer.assignment) if answer.assignment else Assignment()
+        await asyncio.to_thread(
+            self._membership.assigned,
+            assignment,
+            generation=self._generation,
+            is_leader=is_leader,
+        )
+        return assignment.delay_ms
+
+    async def _join(self) -> Any:
+        while True:
+            told = await asyncio.to_thread(self._membership.metadata)
+            body = {
+                "session_timeout_ms": self._session_ms,
+                "rebalance_timeout_ms": self._rebalance_ms,
+                "member_id": self._member_id,
+                "protocol_type": PROTOCOL_TYPE,
+                "protocols": [
+                    {"name": name, "metadata": encode_metadata(told, version)}
+                    for name, version in VERSIONS.items()
+                ],
+            }
+            answer = await self._group.join(body, timeout_ms=self._rebalance_ms + JOIN_SLACK_MS)
+            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self._member_id = answer.member_id
+                continue
+            self._check(answer.error_code)
+            self._member_id, self._generation = answer.member_id, answer.generation_id
+            self._heard_at = time.monotonic()
+            return answer
+
+    async def _stay(self, delay_ms: int) -> None:
+        """Returns when it is time to join again."""
+        loop = asyncio.get_running_loop()
+        rejoin_at = loop.time() + delay_ms / 1000 if delay_ms else None
+        while not self._rejoin.is_set():
+            pause_s = self._heartbeat_s
+            if rejoin_at is not None:
+                pause_s = min(pause_s, rejoin_at - loop.time())
+                if pause_s <= 0:
+                    return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._rejoin.wait(), pause_s)
+                return
+            if not await self._heartbeat():
+                return
+
+    async def _heartbeat(self) -> bool:
+        """False: the group rebalances."""
+        try:
+            answer = await self._group.heartbeat(
+                self._member_id, self._generation, timeout_ms=self._session_ms
+            )
+        except (ConnectionLost, KafkaTimeout) as error:
+            logger.info("a heartbeat failed: %s", error)
+            return True
+        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._heard_at = time.monotonic()
+            return False
+        try:
+            self._check(answer.error_code)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            logger.info("a heartbeat failed: %s", error)
+            return True
+        self._heard_at = time.monotonic()
+        return True
+
+    def _check(self, code: int) -> None:
+        if not code:
+            return
+        if code in _GONE:
+            raise _Unknown
+        if code in LOST_COORDINATOR:
+            self._group.forget_coordinator()
+        raise error_for(code)

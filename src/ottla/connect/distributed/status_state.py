@@ -1,0 +1,94 @@
+"""What `status.storage.topic` says: states of connectors and tasks, topics in use. Kafka's form,
+JSON without schemas:
+
+| key | value |
+|---|---|
+| status-connector-NAME, status-task-NAME-0 | {"state", "trace", "worker_id", "generation"} |
+| status-topic-TOPIC:connector-NAME | {"topic": {"name", "connector", "task", …}} |
+
+Whoever runs something writes its states, as long as it knows itself to be a member of the group;
+the leader removes those of connectors that are deleted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.connect.distributed.protocol import CONNECTOR
+from ottla.connect.states import State, Status, TaskId
+
+CONNECTOR_PREFIX, TASK_PREFIX, TOPIC_PREFIX = "status-connector-", "status-task-", "status-topic-"
+TOPIC_SEPARATOR = ":connector-"
+
+
+@dataclass
+class StatusState:
+    """Changed by `apply` alone."""
+
+    states: dict[TaskId, Status] = field(default_factory=dict)
+    topics: dict[str, set[str]] = field(default_factory=dict)
+
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
+        """One record; what does not parse counts as not there."""
+        name = (key or b"").decode("utf-8", "replace")
+        try:
+            told = json.loads(value) if value else None
+            if name.startswith(TOPIC_PREFIX):
+                self._topic(name.removeprefix(TOPIC_PREFIX), is_there=told is not None)
+                return
+            id = _id(name)
+            if id is None:
+                return
+            if told is None:
+                self.states.pop(id, None)
+                return
+            trace = told.get("trace")
+            self.states[id] = Status(State(told["state"]), str(told["worker_id"]), trace)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return
+
+    def _topic(self, name: str, *, is_there: bool) -> None:
+        topic, _, connector = name.partition(TOPIC_SEPARATOR)
+        known = self.topics.setdefault(connector, set())
+        if is_there:
+            known.add(topic)
+        else:
+            known.discard(topic)
+
+    def of(self, id: TaskId) -> Status:
+        return self.states.get(id, Status(State.UNASSIGNED, ""))
+
+
+def _id(key: str) -> TaskId | None:
+    if key.startswith(CONNECTOR_PREFIX):
+        return TaskId(key.removeprefix(CONNECTOR_PREFIX), CONNECTOR)
+    if key.startswith(TASK_PREFIX):
+        name, _, number = key.removeprefix(TASK_PREFIX).rpartition("-")
+        return TaskId(name, int(number))
+    return None
+
+
+def status_key(id: TaskId) -> bytes:
+    if id.task == CONNECTOR:
+        return f"{CONNECTOR_PREFIX}{id.connector}".encode()
+    return f"{TASK_PREFIX}{id.connector}-{id.task}".encode()
+
+
+def status_value(status: Status, generation: int) -> bytes:
+    told: dict[str, Any] = {
+        "state": status.state.value,
+        "trace": status.trace,
+        "worker_id": status.worker_id,
+        "generation": generation,
+    }
+    return json.dumps(told).encode()
+
+
+def topic_key(topic: str, connector: str) -> bytes:
+    return f"{TOPIC_PREFIX}{topic}{TOPIC_SEPARATOR}{connector}".encode()
+
+
+def topic_value(topic: str, id: TaskId, now_ms: int) -> bytes:
+    told = {"name": topic, "connector": id.connector, "task": id.task, "discoverTimestamp": now_ms}
+    return json.dumps({"topic": told}).encode()

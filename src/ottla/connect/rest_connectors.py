@@ -1,0 +1,243 @@
+"""Connectors by REST: made, shown, changed, paused, restarted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ottla.connect.api import SourceConnector
+from ottla.connect.herder import NoSuchTask
+from ottla.connect.plugins import connector_class
+from ottla.connect.rest import Answer, Request, RestError
+from ottla.connect.states import State, Status
+
+
+def _list(request: Request) -> Answer:
+    expand = request.query.get("expand", [])
+    names = request.herder.names()
+    if not expand:
+        return Answer(200, names)
+    views: dict[str, Callable[[Request, str], Any]] = {"status": _status_of, "info": _info_of}
+    return Answer(200, {
+        name: {each: views[each](request, name) for each in expand if each in views}
+        for name in names
+    })  # fmt: skip
+
+
+def _create(request: Request) -> Answer:
+    told = request.json()
+    name, config = told.get("name"), told.get("config")
+    if not isinstance(config, dict):
+        raise RestError(400, "The body must have a config, an object")
+    given = texts(config)
+    name = str(name or given.get("name") or "").strip()
+    _check_name(given, name)
+    request.herder.put(given, _initial_state(told), is_new=True)
+    return Answer(201, _info_of(request, name), f"/connectors/{name}")
+
+
+def _check_name(given: dict[str, str], name: str) -> None:
+    if given.setdefault("name", name) != name:
+        raise RestError(
+            400, f"Connector name configuration ({given['name']}) doesn't match connector name "
+            f"in the URL ({name})",
+        )  # fmt: skip
+
+
+def _initial_state(told: Mapping[str, Any]) -> State:
+    text = str(told.get("initial_state") or "RUNNING").upper()
+    if text not in ("RUNNING", "PAUSED", "STOPPED"):
+        raise RestError(400, f"initial_state must be RUNNING, PAUSED or STOPPED, not {text}")
+    return State(text)
+
+
+def texts(config: Mapping[str, Any]) -> dict[str, str]:
+    """A configuration in JSON as properties; null is none."""
+    for name, value in config.items():
+        if isinstance(value, dict | list):
+            raise RestError(400, f"The value of {name} must be a text")
+    return {
+        name: json.dumps(value) if isinstance(value, bool | int | float) else str(value)
+        for name, value in config.items()
+        if value is not None
+    }
+
+
+def _info(request: Request, name: str) -> Answer:
+    return Answer(200, _info_of(request, name))
+
+
+def _delete(request: Request, name: str) -> Answer:
+    request.herder.delete(name)
+    return Answer(204)
+
+
+def _config(request: Request, name: str) -> Answer:
+    return Answer(200, request.herder.given(name))
+
+
+def _put_config(request: Request, name: str) -> Answer:
+    return _configured(request, name, texts(request.json()))
+
+
+def _patch_config(request: Request, name: str) -> Answer:
+    given = request.herder.given(name)
+    for key, value in request.json().items():
+        if value is None:
+            given.pop(key, None)
+        else:
+            given |= texts({key: value})
+    return _configured(request, name, given)
+
+
+def _configured(request: Request, name: str, given: dict[str, str]) -> Answer:
+    _check_name(given, name)
+    is_new = request.herder.put(given)
+    told = _info_of(request, name)
+    return Answer(201 if is_new else 200, told, f"/connectors/{name}" if is_new else None)
+
+
+def _info_of(request: Request, name: str) -> dict[str, Any]:
+    given = request.herder.given(name)
+    return {
+        "name": name,
+        "config": given,
+        "tasks": [
+            {"connector": name, "task": task} for task in sorted(request.herder.status(name).tasks)
+        ],
+        "type": _kind(given),
+    }
+
+
+def _kind(given: Mapping[str, str]) -> str:
+    try:
+        found = connector_class(given.get("connector.class", ""))
+    except ValueError:
+        return "unknown"
+    return "source" if issubclass(found, SourceConnector) else "sink"
+
+
+# -------------------------------------------------------------------------------------- state
+
+
+def _told(status: Status) -> dict[str, Any]:
+    told = {"state": status.state.value, "worker_id": status.worker_id}
+    return told if status.trace is None else {**told, "trace": status.trace}
+
+
+def _status_of(request: Request, name: str) -> dict[str, Any]:
+    status = request.herder.status(name)
+    return {
+        "name": name,
+        "connector": _told(status.connector),
+        "tasks": [{"id": task, **_told(each)} for task, each in sorted(status.tasks.items())],
+        "type": _kind(request.herder.given(name)),
+    }
+
+
+def _status(request: Request, name: str) -> Answer:
+    return Answer(200, _status_of(request, name))
+
+
+def _tasks(request: Request, name: str) -> Answer:
+    configs = request.herder.task_configs(name)
+    return Answer(200, [
+        {"id": {"connector": name, "task": task}, "config": config}
+        for task, config in enumerate(configs)
+    ])  # fmt: skip
+
+
+def _tasks_config(request: Request, name: str) -> Answer:
+    configs = request.herder.task_configs(name)
+    return Answer(200, {f"{name}-{task}": config for task, config in enumerate(configs)})
+
+
+def _task(request: Request, name: str, task: str) -> int:
+    if not task.isdecimal() or int(task) not in request.herder.status(name).tasks:
+        raise NoSuchTask(name, task)
+    return int(task)
+
+
+def _task_status(request: Request, name: str, task: str) -> Answer:
+    number = _task(request, name, task)
+    return Answer(200, {"id": number, **_told(request.herder.status(name).tasks[number])})
+
+
+def _restart(request: Request, name: str) -> Answer:
+    with_tasks, only_failed = request.flag("includeTasks"), request.flag("onlyFailed")
+    request.herder.restart(name, include_tasks=with_tasks, only_failed=only_failed)
+    if with_tasks or only_failed:
+        return Answer(202, _status_of(request, name))
+    return Answer(204)
+
+
+def _restart_task(request: Request, name: str, task: str) -> Answer:
+    request.herder.restart_task(name, _task(request, name, task))
+    return Answer(204)
+
+
+def _pause(request: Request, name: str) -> Answer:
+    request.herder.bring(name, State.PAUSED)
+    return Answer(202)
+
+
+def _resume(request: Request, name: str) -> Answer:
+    request.herder.bring(name, State.RUNNING)
+    return Answer(202)
+
+
+def _stop(request: Request, name: str) -> Answer:
+    request.herder.bring(name, State.STOPPED)
+    return Answer(204)
+
+
+# ------------------------------------------------------------------------- topics and offsets
+
+
+def _topics(request: Request, name: str) -> Answer:
+    return Answer(200, {name: {"topics": request.herder.topics(name)}})
+
+
+def _reset_topics(request: Request, name: str) -> Answer:
+    request.herder.forget_topics(name)
+    return Answer(200)
+
+
+def _offsets(request: Request, name: str) -> Answer:
+    return Answer(200, {"offsets": request.herder.offsets(name)})
+
+
+def _patch_offsets(request: Request, name: str) -> Answer:
+    told = request.json().get("offsets")
+    return Answer(200, {"message": request.herder.alter_offsets(name, told)})
+
+
+def _delete_offsets(request: Request, name: str) -> Answer:
+    return Answer(200, {"message": request.herder.reset_offsets(name)})
+
+
+_C = r"/connectors/([^/]+)"
+ROUTES = (
+    ("GET", "/connectors", _list),
+    ("POST", "/connectors", _create),
+    ("GET", _C, _info),
+    ("DELETE", _C, _delete),
+    ("GET", f"{_C}/config", _config),
+    ("PUT", f"{_C}/config", _put_config),
+    ("PATCH", f"{_C}/config", _patch_config),
+    ("GET", f"{_C}/status", _status),
+    ("GET", f"{_C}/tasks", _tasks),
+    ("GET", f"{_C}/tasks-config", _tasks_config),
+    ("GET", f"{_C}/tasks/([^/]+)/status", _task_status),
+    ("POST", f"{_C}/tasks/([^/]+)/restart", _restart_task),
+    ("POST", f"{_C}/restart", _restart),
+    ("PUT", f"{_C}/pause", _pause),
+    ("PUT", f"{_C}/resume", _resume),
+    ("PUT", f"{_C}/stop", _stop),
+    ("GET", f"{_C}/topics", _topics),
+    ("PUT", f"{_C}/topics/reset", _reset_topics),
+    ("GET", f"{_C}/offsets", _offsets),
+    ("PATCH", f"{_C}/offsets", _patch_offsets),
+    ("DELETE", f"{_C}/offsets", _delete_offsets),
+)

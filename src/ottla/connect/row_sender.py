@@ -1,0 +1,62 @@
+"""Rows of a source into its producer: many at once as columns, few one by one.
+
+Columns are encoded several times as fast. They are for rows like each other: of one topic, without
+headers, partitions or times of their own, none so large that a broker might refuse it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from ottla.client.errors import RecordTooLarge
+from ottla.connect.pipeline import Row
+
+MANY_ROWS = 1_000
+LARGE_BYTES = 256 * 1024
+
+
+def send_rows(
+    producer: Any, rows: Sequence[Row], on_too_large: Callable[[Row, RecordTooLarge], None]
+) -> None:
+    if len(rows) >= MANY_ROWS and _has_arrow() and _are_alike(rows):
+        _send_columns(producer, rows)
+        return
+    for row in rows:
+        try:
+            producer.send(
+                row.topic, row.value, key=row.key, headers=row.headers or None,
+                partition=row.partition, timestamp=row.timestamp_ms,
+            )  # fmt: skip
+        except RecordTooLarge as error:
+            on_too_large(row, error)
+
+
+def _are_alike(rows: Sequence[Row]) -> bool:
+    topic = rows[0].topic
+    return all(
+        row.topic == topic
+        and not row.headers
+        and row.partition is None
+        and row.timestamp_ms is None
+        and len(row.value or b"") + len(row.key or b"") < LARGE_BYTES
+        for row in rows
+    )
+
+
+def _send_columns(producer: Any, rows: Sequence[Row]) -> None:
+    import pyarrow as pa
+
+    values = pa.array([row.value for row in rows], pa.binary())
+    keys = pa.array([row.key for row in rows], pa.binary())
+    if keys.null_count == len(rows):
+        producer.send_table(rows[0].topic, pa.table({"value": values}), value="value")
+        return
+    table = pa.table({"key": keys, "value": values})
+    producer.send_table(rows[0].topic, table, key="key", value="value")
+
+
+@cache
+def _has_arrow() -> bool:
+    return all(importlib.util.find_spec(name) for name in ("pyarrow", "numba"))

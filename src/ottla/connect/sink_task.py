@@ -1,0 +1,293 @@
+"""A sink's task at work: numbered batches of records, each known to the cluster before it begins.
+
+    poll ─► ledger: batch n, from where to where ─► task: begin(n), put …, end ─► … ─► ledger: done
+
+A run that finds a batch begun and not done gives the same records to the task, under the same
+number, before anything else. The entry for a batch also says that the one before is done; only when
+nothing more comes is that written by itself. The group `connect-NAME` has the offsets, so that
+Kafka's tools show the lag; its members are nobody: partitions are shared out among the connector's
+tasks by their numbers, and zombies fail at the transactional id that the next run has taken."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ottla.base.errors import KafkaError, UserError
+from ottla.base.types import TopicPartition
+from ottla.connect.api import SinkConnector, SinkTask
+from ottla.connect.config import ConnectorConfig
+from ottla.connect.data import Record
+from ottla.connect.dead_letters import DeadLetters
+from ottla.connect.ledger import SINK_TASK, SinkPosition, encode, offset_key
+from ottla.connect.pipeline import Row, StageFailed
+from ottla.connect.retrying import retried
+from ottla.connect.task_context import TaskContext
+from ottla.connect.topics import make_topics
+
+logger = logging.getLogger(__name__)
+
+MAX_BATCH_RECORDS = 10_000
+"""Unless consumer.override.max.poll.records says otherwise."""
+PUT_RECORDS = 5_000
+"""The most that `put` is handed at once."""
+IDLE_POLL_S = 0.2
+"""A stop waits so long."""
+DONE_POLL_S = 0.02
+"""If nothing more has come by then, the last batch is noted as done."""
+LOOK_FOR_TOPICS_S = 5.0
+NOTE_DRIFT_S = 0.5
+CONSUMER_DEFAULTS = {
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+    "max.poll.records": str(MAX_BATCH_RECORDS),
+}
+Positions = dict[TopicPartition, int]
+
+
+def group_id(config: ConnectorConfig) -> str:
+    return config.client("consumer").get("group.id") or f"connect-{config.name}"
+
+
+class SinkRun:
+    """From one start to the next failure or stop."""
+
+    def __init__(self, context: TaskContext) -> None:
+        self._context = context
+        self._config = context.config
+        self._letters = DeadLetters(context)
+        self._position = SinkPosition()
+        self._next: Positions = {}
+        """The group's offsets, as soon as the batch under way is done."""
+        self._is_done = True
+        self._assigned: set[TopicPartition] | None = None
+        """None: what the consumer reads is no matter, as for a batch that came again."""
+        self._look_at = self._drift_at = 0.0
+
+    def run(self, stopping: threading.Event, started: Callable[[], None]) -> None:
+        """Until it is told to stop; raises what it cannot go on from."""
+        from ottla.client.consumer.consumer import Consumer
+        from ottla.client.producer.blocking import Producer
+
+        context = self._context
+        context.ledger.make(context.client("admin") | context.ledger_client())
+        topics = self._config.settings["topics"]
+        if topics:
+            make_topics(context.client("admin") | context.ledger_client(), topics)
+        producer = Producer(profile=context.producer())
+        try:
+            with Consumer(profile=self._consumer()) as consumer:
+                self._work(producer, consumer, stopping, started)
+        finally:
+            self._letters.close()
+            producer.close(0)
+
+    def _consumer(self) -> dict[str, str]:
+        always = {"group.id": group_id(self._config), "enable.auto.commit": "false"}
+        return CONSUMER_DEFAULTS | self._context.client("consumer") | always
+
+    def _work(
+        self,
+        producer: Any,
+        consumer: Any,
+        stopping: threading.Event,
+        started: Callable[[], None],
+    ) -> None:
+        context = self._context
+        known = context.ledger.sink_positions(context.ledger_client(), context.namespace)
+        before = known.get(context.id.task, SinkPosition())
+        self._position = replace(before, epoch=before.epoch + 1, worker=context.worker_name)
+        task = self._make_task()
+        task.epoch = self._position.epoch
+        task.is_takeover = bool(before.worker) and before.worker != context.worker_name
+        if task.is_takeover:
+            # Whoever takes over next shall know of this epoch, if this run does not get further.
+            self._note(producer, {})
+        try:
+            context.directory.mkdir(parents=True, exist_ok=True)
+            task.start(context.directory)
+            committed = self._committed(consumer, before.start)
+            if before.is_interrupted(committed):
+                self._again(producer, consumer, task, stopping)
+            self._assign(consumer)
+            started()
+            while not stopping.is_set():
+                self._turn(producer, consumer, task, stopping)
+            self._note_done(producer)
+        finally:
+            task.stop()
+
+    def _make_task(self) -> SinkTask:
+        connector = self._config.connector
+        if not isinstance(connector, SinkConnector):
+            raise UserError(f"Connector {self._config.name} is no sink.")
+        return connector.make_task(self._context.settings)
+
+    # ------------------------------------------------------------------------------- batches
+
+    def _turn(
+        self, producer: Any, consumer: Any, task: SinkTask, stopping: threading.Event
+    ) -> None:
+        records = consumer.poll(IDLE_POLL_S if self._is_done else DONE_POLL_S)
+        if not records:
+            self._note_rest(producer, consumer)
+            if time.monotonic() >= self._look_at:
+                self._assign(consumer)
+            return
+        start: Positions = {}
+        for record in records:
+            tp = TopicPartition(record.topic, record.partition)
+            if tp not in start:
+                start[tp] = self._next.get(tp, record.offset)
+        end = {tp: consumer.position(tp) for tp in start}
+        self._position = replace(
+            self._position, batch=self._position.batch + 1, start=start, end=end
+        )
+        self._note(producer, self._next | start)
+        self._next |= end
+        self._is_done = False
+        self._give(task, records, stopping)
+
+    def _again(
+        self, producer: Any, consumer: Any, task: SinkTask, stopping: threading.Event
+    ) -> None:
+        """The batch that was interrupted."""
+        logger.info("task %s: batch %d comes again", self._context.id, self._position.batch)
+        self._note(producer, dict(self._position.start))
+        wanted = dict(self._position.end)
+        consumer.assign(wanted)
+        for tp, offset in self._position.start.items():
+            consumer.seek(tp, offset)
+        records: list[Any] = []
+        while wanted and not stopping.is_set():
+            records += consumer.poll(IDLE_POLL_S)
+            wanted = {tp: end for tp, end in wanted.items() if consumer.position(tp) < end}
+        if wanted:
+            return
+        ends = self._position.end
+        inside = [
+            each
+            for each in records
+            if each.offset < ends[TopicPartition(each.topic, each.partition)]
+        ]
+        self._next |= ends
+        self._is_done = False
+        self._give(task, inside, stopping)
+
+    def _give(self, task: SinkTask, records: list[Any], stopping: threading.Event) -> None:
+        batch = self._position.batch
+        records.sort(key=lambda each: (each.topic, each.partition, each.offset))
+        for topic in sorted({each.topic for each in records}):
+            self._context.on_topic(topic)
+        retried(self._config, stopping, lambda: task.begin(batch))
+        for first in range(0, len(records), PUT_RECORDS):
+            self._put(task, records[first : first + PUT_RECORDS], stopping)
+        self._letters.flush()
+        retried(self._config, stopping, task.end)
+
+    def _put(self, task: SinkTask, records: Sequence[Any], stopping: threading.Event) -> None:
+        part = retried(self._config, stopping, lambda: self._records(records))
+        if part:
+            retried(self._config, stopping, lambda: task.put(part))
+
+    def _records(self, records: Sequence[Any]) -> list[Record]:
+        found = []
+        for each in records:
+            row = Row(
+                each.topic, each.partition, each.key, each.value, tuple(each.headers),
+                each.timestamp, each.offset,
+            )  # fmt: skip
+            record = self._record(row)
+            if record is not None:
+                found.append(record)
+        return found
+
+    def _record(self, row: Row) -> Record | None:
+        try:
+            return self._config.chain.apply(self._config.conversion.to_record(row))
+        except StageFailed as failure:
+            policy = self._config.policy
+            said = policy.describe(self._config.name, failure, row)
+            if not policy.tolerates:
+                raise UserError(f"{said}; errors.tolerance=all would go on without it.") from None
+            if policy.logs:
+                logger.error("%s", said)
+            if policy.queue:
+                self._letters.send(failure, row)
+            return None
+
+    # -------------------------------------------------------------------------------- ledger
+
+    def _note_rest(self, producer: Any, consumer: Any) -> None:
+        """Nothing more has come: the last batch is done, and so are markers of transactions, which
+        would look like a lag of one."""
+        moved = {tp: consumer.position(tp) for tp in self._next}
+        if moved != self._next and time.monotonic() >= self._drift_at:
+            self._drift_at = time.monotonic() + NOTE_DRIFT_S
+            self._next, self._is_done = moved, False
+        self._note_done(producer)
+
+    def _note_done(self, producer: Any) -> None:
+        if not self._is_done:
+            self._position = replace(self._position, start={}, end={})
+            self._note(producer, self._next)
+            self._is_done = True
+
+    def _note(self, producer: Any, offsets: Mapping[TopicPartition, int]) -> None:
+        context = self._context
+        key = offset_key(context.namespace, {SINK_TASK: context.id.task})
+        with producer.transaction():
+            producer.send(context.ledger.topic, encode(self._position.to_json()), key=key)
+            producer.send_offsets(dict(offsets), group_id(self._config))
+
+    # ---------------------------------------------------------------------------- partitions
+
+    def _assign(self, consumer: Any) -> None:
+        """Read all that is this task's now; topics and partitions may have come or gone."""
+        self._look_at = time.monotonic() + LOOK_FOR_TOPICS_S
+        wanted = set(self._partitions(consumer))
+        if wanted == self._assigned:
+            return
+        self._assigned = wanted
+        committed = self._committed(consumer, wanted - self._next.keys())
+        consumer.assign(sorted(wanted))
+        self._next = {tp: at for tp, at in (committed | self._next).items() if tp in wanted}
+        for tp, offset in self._next.items():
+            consumer.seek(tp, offset)
+
+    def _partitions(self, consumer: Any) -> Iterable[TopicPartition]:
+        number, count = self._context.id.task, self._context.task_count
+        for topic in self._wanted_topics():
+            try:
+                found = consumer.partitions_for(topic)
+            except KafkaError as error:
+                logger.warning("task %s: %s", self._context.id, error)
+                continue
+            first = zlib.crc32(topic.encode())
+            yield from (tp for tp in found if (first + tp.partition) % count == number)
+
+    def _wanted_topics(self) -> list[str]:
+        topics = self._config.settings["topics"]
+        if topics:
+            return list(topics)
+        from ottla.client.admin import Admin
+
+        pattern = re.compile(self._config.settings["topics.regex"])
+        admin_client = self._context.client("admin") | self._context.ledger_client()
+        with Admin(profile=admin_client) as admin:
+            there = sorted(admin.list_topics())
+        own = self._context.ledger.topic
+        return [name for name in there if pattern.fullmatch(name) and name != own]
+
+    def _committed(self, consumer: Any, partitions: Iterable[TopicPartition]) -> Positions:
+        wanted = sorted(partitions)
+        if not wanted:
+            return {}
+        found = consumer.committed(*wanted)
+        return {tp: told.offset for tp, told in found.items() if told is not None}

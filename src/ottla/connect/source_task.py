@@ -1,0 +1,129 @@
+"""A source's task at work: poll, transform, convert, and write records and offsets as one.
+
+    task.poll ─► transforms ─► converters ─► one transaction: records + offsets ─► task.commit
+
+The ledger's offsets are the truth. Whatever goes wrong ends the run; the next one begins where the
+ledger says (see `task_thread` for when). A zombie's transactions fail, as the next run takes over
+its transactional id before it reads where it is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ottla.base.errors import UserError
+from ottla.client.errors import RecordTooLarge, TransactionAborted
+from ottla.connect.api import Offsets, RetriableError, SourceConnector, SourceTask
+from ottla.connect.data import Record
+from ottla.connect.ledger import encode, offset_key
+from ottla.connect.pipeline import Row, StageFailed
+from ottla.connect.retrying import retried
+from ottla.connect.row_sender import send_rows
+from ottla.connect.task_context import TaskContext
+from ottla.connect.topics import make_topics
+
+logger = logging.getLogger(__name__)
+
+WAIT_S = 0.1
+"""The most that a task may wait in `poll`; a stop waits so long, too."""
+WRITES = 3
+"""So often is a transaction tried that must be aborted, as when leaders move."""
+
+
+class SourceRun:
+    """From one start to the next failure or stop."""
+
+    def __init__(self, context: TaskContext) -> None:
+        self._context = context
+        self._config = context.config
+        self._topics: set[str] = set()
+
+    def run(self, stopping: threading.Event, started: Callable[[], None]) -> None:
+        """Until it is told to stop; raises what it cannot go on from."""
+        from ottla.client.producer.blocking import Producer
+
+        context = self._context
+        context.ledger.make(context.client("admin") | context.ledger_client())
+        producer = Producer(profile=context.producer())
+        try:
+            known = context.ledger.offsets(context.ledger_client(), context.namespace)
+            offsets = known or context.first_offsets
+            context.on_offsets(offsets)
+            task = self._make_task()
+            try:
+                task.start(list(offsets))
+                started()
+                while not stopping.is_set():
+                    self._turn(task, producer, stopping)
+            finally:
+                task.stop()
+        finally:
+            producer.close(0)
+
+    def _make_task(self) -> SourceTask:
+        connector = self._config.connector
+        if not isinstance(connector, SourceConnector):
+            raise UserError(f"Connector {self._config.name} is no source.")
+        return connector.make_task(self._context.settings)
+
+    def _turn(self, task: SourceTask, producer: Any, stopping: threading.Event) -> None:
+        polled = retried(self._config, stopping, lambda: task.poll(WAIT_S))
+        if not polled:
+            return
+        rows = retried(self._config, stopping, lambda: self._rows(polled.records))
+        self._make_topics(rows)
+        self._write(producer, rows, polled.offsets)
+        self._context.on_offsets(polled.offsets)
+        try:
+            task.commit(polled.offsets)
+        except RetriableError as error:
+            # What is in topics is there; the next commit tells of more.
+            logger.warning("task %s could not commit: %s", self._context.id, error)
+
+    def _write(self, producer: Any, rows: Sequence[Row], offsets: Offsets) -> None:
+        for turn in range(1, WRITES + 1):
+            try:
+                with producer.transaction():
+                    send_rows(producer, rows, self._too_large)
+                    for partition, offset in offsets:
+                        key = offset_key(self._context.namespace, partition)
+                        producer.send(self._context.ledger.topic, encode(offset), key=key)
+                return
+            except TransactionAborted as error:
+                if turn == WRITES:
+                    raise
+                logger.warning("task %s writes again: %s", self._context.id, error)
+
+    def _make_topics(self, rows: Sequence[Row]) -> None:
+        topics = sorted({row.topic for row in rows})
+        new = [topic for topic in topics if topic not in self._topics]
+        if new:
+            make_topics(self._context.client("admin") | self._context.ledger_client(), new)
+            self._topics.update(new)
+        for topic in topics:
+            self._context.on_topic(topic)
+
+    def _rows(self, records: Sequence[Record]) -> list[Row]:
+        rows = []
+        chain, conversion = self._config.chain, self._config.conversion
+        for record in records:
+            try:
+                done = chain.apply(record)
+                if done is not None:
+                    rows.append(conversion.to_row(done))
+            except StageFailed as failure:
+                self._failed(failure, record)
+        return rows
+
+    def _too_large(self, row: Row, error: RecordTooLarge) -> None:
+        self._failed(StageFailed("KAFKA_PRODUCE", self, error), row)
+
+    def _failed(self, failure: StageFailed, record: Row | Record) -> None:
+        policy = self._config.policy
+        said = policy.describe(self._config.name, failure, record)
+        if not policy.tolerates:
+            raise UserError(f"{said}; errors.tolerance=all would go on without it.") from None
+        if policy.logs:
+            logger.error("%s", said)

@@ -1,0 +1,141 @@
+"""A task in its thread: its state, and its way back after a failure.
+
+Kafka never starts failed tasks again by itself; here they are, `task.restart.*` says how often. The
+pause doubles with each failure in a row, and one that ran for a minute has a clean slate. A task
+is RUNNING when it moves records: one that fails at each start is FAILED all the time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.base.errors import KafkaError, UserError
+from ottla.connect.failures import reason_of, restart_delay_ms
+from ottla.connect.states import State, TaskId
+from ottla.connect.worker_config import WorkerConfig
+
+logger = logging.getLogger(__name__)
+
+CLEAN_AFTER_S = 60.0
+MAY_START_EVERY_S = 0.1
+
+
+class Run(Protocol):
+    """One attempt at a task's work."""
+
+    def run(self, stopping: threading.Event, started: Callable[[], None]) -> None:
+        """`started` is called when it has got so far that it moves records."""
+
+
+class TaskThread:
+    """`make_run` is called for each start. `may_start`: whether this worker is still the one whose
+    task it is, as far as it knows; it waits until that is so."""
+
+    def __init__(
+        self,
+        id: TaskId,
+        worker: WorkerConfig,
+        make_run: Callable[[], Run],
+        *,
+        may_start: Callable[[], bool] = lambda: True,
+        on_state: Callable[[TaskId, State, str | None], None] = lambda *_: None,
+    ) -> None:
+        self.id = id
+        self.state = State.UNASSIGNED
+        self.trace: str | None = None
+        self._worker = worker
+        self._make_run = make_run
+        self._may_start = may_start
+        self._on_state = on_state
+        self._stopping = threading.Event()
+        self._restart = threading.Event()
+        """Now, whatever the pause says."""
+        self._failures = 0
+        self._thread = threading.Thread(target=self._live, name=f"task-{id}", daemon=True)
+
+    # ------------------------------------------------------------------ from other threads
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        self._stopping.set()
+        self._restart.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether it has ended. One that has not is locked out of topics by the next."""
+        self.request_stop()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            logger.error("task %s did not end in %.0f s and is left alone", self.id, timeout_s)
+            return False
+        return True
+
+    def restart_if_failed(self) -> None:
+        self._failures = 0
+        self._restart.set()
+
+    # ---------------------------------------------------------------------------- its life
+
+    def _live(self) -> None:
+        while not self._stopping.is_set():
+            if not self._may_start():
+                self._stopping.wait(MAY_START_EVERY_S)
+                continue
+            began = time.monotonic()
+            try:
+                self._make_run().run(self._stopping, lambda: self._enter(State.RUNNING))
+            except Exception as error:
+                # A task must not end the worker, whatever it does.
+                if self._stopping.is_set():
+                    logger.info("task %s ended: %s", self.id, sentence(error))
+                    break
+                self._fail(error, time.monotonic() - began)
+        if self.state is not State.FAILED:
+            self.state = State.UNASSIGNED
+
+    def _fail(self, error: Exception, ran_s: float) -> None:
+        if ran_s > CLEAN_AFTER_S:
+            self._failures = 0
+        self._failures += 1
+        logger.debug("task %s", self.id, exc_info=error)
+        reason = sentence(error)
+        limit = self._worker.settings["task.restart.max.attempts"]
+        self._restart.clear()
+        if 0 <= limit < self._failures:
+            logger.error("task %s failed and stays so: %s", self.id, reason)
+            self._enter(State.FAILED, reason)
+            self._wait_for_restart(None)
+            return
+        pause_ms = restart_delay_ms(
+            self._failures,
+            self._worker.settings["task.restart.backoff.ms"],
+            self._worker.settings["task.restart.backoff.max.ms"],
+        )
+        logger.error("task %s failed and is started again in %d ms: %s", self.id, pause_ms, reason)
+        self._enter(State.FAILED, reason)
+        self._wait_for_restart(pause_ms / 1000)
+
+    def _wait_for_restart(self, pause_s: float | None) -> None:
+        if not self._stopping.is_set():
+            self._restart.wait(pause_s)
+
+    def _enter(self, state: State, trace: str | None = None) -> None:
+        changed = (self.state, self.trace) != (state, trace)
+        self.state, self.trace = state, trace
+        if changed:
+            self._on_state(self.id, state, trace)
+
+
+def sentence(error: BaseException) -> str:
+    """For a status."""
+    if isinstance(error, UserError | KafkaError):
+        return str(error)
+    text = str(error)
+    if "Traceback" in text or "\n\tat " in text:
+        return reason_of(text)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
