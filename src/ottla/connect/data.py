@@ -112,7 +112,8 @@ class Header:
 class Record:
     """One message on its way. `partition` None: by the key. `timestamp_ms` None: now.
 
-    `offset` is where it was in its topic, if it comes from one."""
+    `offset` is where it was in its topic, if it comes from one; `origin` the topic, partition and
+    offset that it came from, whatever transforms have made of them."""
 
     topic: str
     value: Any = None
@@ -123,6 +124,7 @@ class Record:
     offset: int | None = None
     timestamp_ms: int | None = None
     headers: tuple[Header, ...] = ()
+    origin: tuple[str, int, int] | None = None
 
     def with_(self, **changes: Any) -> Record:
         return replace(self, **changes)

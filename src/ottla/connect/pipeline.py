@@ -95,9 +95,12 @@ class Conversion:
             Header(name, *_read("HEADER_CONVERTER", self.header, row.topic, data))
             for name, data in row.headers
         )
+        origin = None
+        if row.partition is not None and row.offset is not None:
+            origin = row.topic, row.partition, row.offset
         return Record(
             row.topic, value, value_schema, key, key_schema, row.partition, row.offset,
-            row.timestamp_ms, headers,
+            row.timestamp_ms, headers, origin,
         )  # fmt: skip
 
 

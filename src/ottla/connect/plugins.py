@@ -24,13 +24,23 @@ JAVA_PACKAGES = (
     "org.apache.kafka.connect.file.", "org.apache.kafka.connect.json.",
     "org.apache.kafka.connect.storage.", "org.apache.kafka.connect.converters.",
     "org.apache.kafka.connect.transforms.predicates.", "org.apache.kafka.connect.transforms.",
+    "io.debezium.transforms.",
 )  # fmt: skip
 _OURS = "ottla.connect."
 
 CONNECTORS = {
     "FileStreamSource": "connectors.file:FileStreamSource",
     "FileStreamSink": "connectors.file:FileStreamSink",
+    "JdbcSource": "connectors.jdbc.source:JdbcSource",
+    "JdbcSink": "connectors.jdbc.sink:JdbcSink",
+    "PostgresSource": "connectors.postgres.connector:PostgresSource",
 }
+JAVA_CONNECTORS = {
+    "io.debezium.connector.postgresql.PostgresConnector": "PostgresSource",
+    "io.confluent.connect.jdbc.JdbcSourceConnector": "JdbcSource",
+    "io.confluent.connect.jdbc.JdbcSinkConnector": "JdbcSink",
+}
+"""Those whose own name is not ours."""
 CONVERTERS = {
     "JsonConverter": "json_converter:JsonConverter",
     **{
@@ -51,6 +61,7 @@ TRANSFORMS = {
         "timestamps": ("TimestampConverter",),
         "routing": ("RegexRouter", "TimestampRouter", "Filter"),
         "headers": ("HeaderFrom", "InsertHeader", "DropHeaders"),
+        "debezium": ("ExtractNewRecordState",),
     }.items()
     for name in names
 }  # fmt: skip
@@ -121,6 +132,7 @@ def version_of(plugin: type[Connector]) -> str:
 
 def short_name(kind: str, name: str) -> str:
     """A name without Java's package, as our tables have it."""
+    name = JAVA_CONNECTORS.get(name, name)
     for package in JAVA_PACKAGES:
         name = name.removeprefix(package)
     return name.removesuffix("Connector") if kind == "connector" else name

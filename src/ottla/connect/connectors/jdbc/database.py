@@ -1,0 +1,139 @@
+"""Connections by SQLAlchemy, and what their errors mean.
+
+An error is one of three: the database is away, full or busy (RetriableError: it may pass); one row
+is at fault (RowError); or what we asked cannot be (UserError)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from ottla.base.errors import UserError
+from ottla.connect.api import RetriableError
+from ottla.connect.data import DataError
+
+PASSING_STATES = ("08", "53", "57", "40", "55P03", "58")
+"""SQLSTATEs of PostgreSQL that begin so: connections, resources, shutdowns, deadlocks, locks."""
+PASSING_CODES = {
+    1021, 1037, 1038, 1040, 1041, 1053, 1077, 1079, 1114, 1152, 1158, 1159, 1160, 1161, 1205, 1213,
+    1290, 1836, 1927, 2002, 2003, 2006, 2013, 2014, 2026, 2027, 2055,
+}  # fmt: skip
+"""MySQL's of the same kind: disk full, connections, shutdown, locks and deadlocks, read-only."""
+PASSING_SQLITE = ("locked", "busy", "disk I/O error", "full", "unable to open")
+
+
+class RowError(DataError):
+    """The database does not take a row, as one sentence."""
+
+
+class Gone(UserError, RetriableError):
+    """The database is away, full or busy."""
+
+
+def make_engine(url: URL, zone: str = "UTC") -> Engine:
+    """Raises UserError if there is no driver. Connections are opened when they are needed."""
+    arguments = _arguments(url, zone)
+    try:
+        engine = create_engine(url.set(query={}), poolclass=NullPool, connect_args=arguments)
+    except (ImportError, NoSuchModuleError) as error:
+        name = getattr(error, "name", None) or url.drivername
+        raise UserError(f"{url.drivername} needs the package {name}: pip install {name}") from None
+    if engine.dialect.name == "sqlite":
+        _let_sqlite_have_transactions(engine)
+    return engine
+
+
+def _arguments(url: URL, zone: str) -> dict[str, Any]:
+    given: dict[str, Any] = {n: v for n, v in url.query.items() if isinstance(v, str)}
+    kind = _kind(url)
+    if kind == "sqlite":
+        return given
+    made: dict[str, Any] = {"connect_timeout": 10} | given
+    made["connect_timeout"] = int(made["connect_timeout"])
+    if kind == "postgresql":
+        made["options"] = f"{given.get('options', '')} -c timezone={zone}".strip()
+        made.setdefault("application_name", "ottla")
+    else:
+        name = "+00:00" if zone == "UTC" else zone.replace("'", "")
+        # Strictly: a value that does not fit is an error, and nothing is cut.
+        made["init_command"] = (
+            f"SET time_zone = '{name}', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
+        )
+        made.setdefault("charset", "utf8mb4")
+    return made
+
+
+def _kind(url: URL) -> str:
+    return url.drivername.partition("+")[0]
+
+
+def _let_sqlite_have_transactions(engine: Engine) -> None:
+    """Python's driver begins them when it thinks fit, and savepoints then do not work."""
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None
+        connection.execute("PRAGMA busy_timeout = 10000")
+
+    @event.listens_for(engine, "begin")
+    def begun(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def place_of(engine: Engine) -> str:
+    url = engine.url
+    if engine.dialect.name == "sqlite":
+        return f"SQLite ({url.database or 'in memory'})"
+    return f"{engine.dialect.name} ({url.database or ''} at {url.host}:{url.port})"
+
+
+@contextmanager
+def told(engine: Engine) -> Iterator[None]:
+    """Drivers' errors, in sentences."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise sentence_of(engine, error) from None
+    except SQLAlchemyError as error:
+        raise UserError(f"{place_of(engine)}: {_line(str(error))}.") from None
+
+
+def sentence_of(engine: Engine, error: DBAPIError) -> Gone | RowError:
+    said = f"{place_of(engine)}: {_line(_text(error))}."
+    return Gone(said) if may_pass(engine.dialect.name, error) else RowError(said)
+
+
+def may_pass(dialect: str, error: DBAPIError) -> bool:
+    if error.connection_invalidated:
+        return True
+    original: Any = error.orig
+    if dialect == "postgresql":
+        state = getattr(original, "sqlstate", None)
+        if state is None:
+            return type(original).__name__ in ("OperationalError", "InterfaceError")
+        return str(state).startswith(PASSING_STATES) or str(state).startswith("28")
+    if dialect in ("mysql", "mariadb"):
+        if type(original).__name__ == "InterfaceError":
+            return True
+        code = original.args[0] if original.args else 0
+        # 1044, 1045: who we are; it is told, and another password may come.
+        return code in PASSING_CODES or code in (1044, 1045, 1049)
+    return any(each in str(original) for each in PASSING_SQLITE)
+
+
+def _text(error: DBAPIError) -> str:
+    original: Any = error.orig
+    if original is not None and len(original.args) == 2 and isinstance(original.args[0], int):
+        return str(original.args[1])
+    return str(original)
+
+
+def _line(text: str) -> str:
+    line = (text.strip().splitlines() or ["it gave no reason"])[0]
+    return line.rpartition("FATAL:  ")[2].strip().rstrip(".")

@@ -1,0 +1,86 @@
+"""Many actions of a batch as few statements. Pure.
+
+Of several actions on one row only what they come to counts: the last one, with the columns that it
+does not carry from those before. What is left concerns each row once, so deletes may come before
+writes, and each kind goes to the database at once. Inserts without a key are left as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ottla.connect.connectors.jdbc.rows import Action, Deed
+
+
+@dataclass(frozen=True)
+class Group:
+    """Actions of one statement."""
+
+    table: tuple[str, ...]
+    deed: Deed
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    kept: tuple[str, ...]
+    actions: tuple[Action, ...]
+
+    def parameters(self, action: Action, *, key_last: bool = False) -> tuple[Any, ...]:
+        names = self.key if self.deed is Deed.DELETE else self.columns
+        found = tuple(action.values[name] for name in names)
+        return found + tuple(action.values[name] for name in self.key) if key_last else found
+
+
+def fold(actions: Iterable[Action], *, merges: bool) -> Iterator[Group]:
+    """`merges`: rows have keys, and writing one again replaces it."""
+    runs: dict[tuple[str, ...], list[Action]] = {}
+    for action in actions:
+        run = runs.setdefault(action.table, [])
+        if action.deed is Deed.DELETE_ALL:
+            # What came before is gone with it.
+            run.clear()
+        run.append(action)
+    for run in runs.values():
+        yield from _groups(_merged(run) if merges else run)
+
+
+def _merged(run: list[Action]) -> list[Action]:
+    rows: dict[tuple[Any, ...], Action] = {}
+    others: list[Action] = []
+    for action in run:
+        if action.deed is Deed.DELETE_ALL or not action.key:
+            others.append(action)
+            continue
+        before = rows.pop((action.key, action.identity), None)
+        rows[action.key, action.identity] = _after(before, action)
+    deletes = [each for each in rows.values() if each.deed is Deed.DELETE]
+    writes = [each for each in rows.values() if each.deed is Deed.WRITE]
+    return [*others, *deletes, *writes]
+
+
+def _after(before: Action | None, action: Action) -> Action:
+    if before is None or before.deed is Deed.DELETE or action.deed is Deed.DELETE:
+        return action
+    if not action.kept:
+        return action
+    known = action.kept - before.kept
+    values = {**action.values, **{n: before.values[n] for n in known if n in before.values}}
+    return replace(action, values=values, kept=action.kept & before.kept)
+
+
+def _groups(actions: Iterable[Action]) -> Iterator[Group]:
+    group: list[Action] = []
+    shape: Any = None
+    for action in actions:
+        own = action.deed, action.key, tuple(action.values), tuple(sorted(action.kept))
+        if group and own != shape:
+            yield _group(group, shape)
+            group = []
+        shape = own
+        group.append(action)
+    if group:
+        yield _group(group, shape)
+
+
+def _group(actions: list[Action], shape: Any) -> Group:
+    deed, key, columns, kept = shape
+    return Group(actions[0].table, deed, key, columns, kept, tuple(actions))

@@ -1,0 +1,338 @@
+"""A task of the source: asks its tables in turn, and hands out what is new.
+
+The offset is that after the last row; see `modes`. A bulk load of a table with a key of numbers or
+texts goes on where it was; of any other table, a load that was interrupted begins again."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Engine, bindparam, column, inspect, text
+from sqlalchemy.types import DateTime, TypeEngine
+
+from ottla.base.errors import UserError
+from ottla.connect.api import Json, Offsets, Polled, SourceTask
+from ottla.connect.connectors.jdbc.columns import Mapped, TypeMapping, inferred, mapped
+from ottla.connect.connectors.jdbc.database import RowError, make_engine, place_of, told
+from ottla.connect.connectors.jdbc.modes import BULK, Mode, Question, write_moment
+from ottla.connect.connectors.jdbc.url import parse_url
+from ottla.connect.data import Field, Record, Schema, Type
+from ottla.connect.definition import Settings
+
+logger = logging.getLogger(__name__)
+
+PAUSE_S = 0.02
+NOW = {
+    "postgresql": "SELECT {now}",
+    "mysql": "SELECT NOW(6)",
+    "mariadb": "SELECT NOW(6)",
+    "sqlite": "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')",
+}
+
+
+@dataclass
+class Asked:
+    """A table, or the query."""
+
+    name: str
+    topic: str
+    partition: Json
+    source: str
+    """What FROM is followed by."""
+    mode: Mode
+    columns: dict[str, TypeEngine[Any]] = field(default_factory=dict)
+    mapping: dict[str, Mapped] = field(default_factory=dict)
+    schema: Schema | None = None
+    offset: Json = field(default_factory=dict)
+    next_at: float = 0.0
+    has_zone: bool = False
+
+
+class JdbcSourceTask(SourceTask):
+    def __init__(self, settings: Settings, number: int, count: int) -> None:
+        self._settings = settings
+        self._number, self._count = number, count
+        url = parse_url(
+            settings["connection.url"], settings["connection.user"], settings["connection.password"]
+        )
+        self._engine: Engine = make_engine(url, settings["db.timezone"])
+        self._dialect = self._engine.dialect.name
+        self._types = TypeMapping(settings["numeric.mapping"], settings["timestamp.granularity"])
+        self._connection: Any = None
+        self._known: Offsets = []
+        self._asked: dict[str, Asked] = {}
+        self._tables_at = 0.0
+        self._turn = 0
+
+    def start(self, offsets: Offsets) -> None:
+        self._known = list(offsets)
+        self._find()
+
+    def stop(self) -> None:
+        self._close()
+        self._engine.dispose()
+
+    def poll(self, wait_s: float) -> Polled:
+        until = time.monotonic() + wait_s
+        while True:
+            now = time.monotonic()
+            if now >= self._tables_at:
+                self._find()
+            for each in self._due(now):
+                polled = self._ask(each)
+                if polled:
+                    return polled
+            if time.monotonic() >= until:
+                return Polled()
+            time.sleep(PAUSE_S)
+
+    def _due(self, now: float) -> list[Asked]:
+        """Each in its turn."""
+        due = [each for each in self._asked.values() if now >= each.next_at]
+        self._turn += 1
+        at = self._turn % len(due) if due else 0
+        return due[at:] + due[:at]
+
+    # -------------------------------------------------------------------------------- tables
+
+    def _find(self) -> None:
+        self._tables_at = time.monotonic() + self._settings["table.poll.interval.ms"] / 1000
+        if self._settings["query"]:
+            if not self._asked:
+                self._add_query()
+            return
+        schema = self._settings["schema.pattern"] or None
+        with told(self._engine):
+            there = inspect(self._engine).get_table_names(schema)
+        wanted, unwanted = (
+            {each.rpartition(".")[2] for each in self._settings[f"table.{kind}"]}
+            for kind in ("whitelist", "blacklist")
+        )
+        missing = sorted(wanted - set(there))
+        if missing and not self._asked:
+            raise UserError(f"{place_of(self._engine)} has no table {', '.join(missing)}.")
+        for name in sorted(there):
+            is_wanted = name in wanted if wanted else name not in unwanted
+            is_mine = zlib.crc32(name.encode()) % self._count == self._number
+            if is_wanted and is_mine and name not in self._asked:
+                self._add_table(name, schema)
+        for name in self._asked.keys() - set(there):
+            logger.warning("the table %s is not there any more", name)
+            del self._asked[name]
+
+    def _add_query(self) -> None:
+        # A name for the query in parentheses: not every database can do without.
+        source = f"({_without_binds(self._settings['query'])}) ottla_query"
+        topic = self._settings["topic.prefix"]
+        made = Asked("query", topic, {"query": "query"}, source, self._mode(()))
+        self._take(made)
+
+    def _add_table(self, name: str, schema: str | None) -> None:
+        with told(self._engine):
+            inspector = inspect(self._engine)
+            found = inspector.get_columns(name, schema)
+            key = tuple(inspector.get_pk_constraint(name, schema)["constrained_columns"])
+        columns: dict[str, TypeEngine[Any]] = {each["name"]: each["type"] for each in found}
+        self._check(name, found)
+        source = ".".join(self._quoted(each) for each in (schema, name) if each)
+        kinds = [mapped(columns[each], self._types, self._dialect).schema for each in key]
+        can_go_on = all(
+            each.name is None and each.type in (Type.INT16, Type.INT32, Type.INT64, Type.STRING)
+            for each in kinds
+        )
+        partition = {"protocol": "1", "table": f"{schema}.{name}" if schema else name}
+        topic = self._settings["topic.prefix"] + name
+        mode = self._mode(key if can_go_on else ())
+        made = Asked(name, topic, partition, source, mode, columns)
+        made.mapping = {
+            each: mapped(kind, self._types, self._dialect) for each, kind in columns.items()
+        }
+        moments = [columns.get(each) for each in mode.timestamps]
+        made.has_zone = any(getattr(each, "timezone", False) for each in moments)
+        self._take(made)
+
+    def _mode(self, key: tuple[str, ...]) -> Mode:
+        settings = self._settings
+        return Mode(
+            settings["mode"],
+            settings["incrementing.column.name"],
+            tuple(settings["timestamp.column.name"]),
+            key,
+        )
+
+    def _check(self, table: str, found: list[Any]) -> None:
+        mode, can_be_null = self._mode(()), {each["name"]: each["nullable"] for each in found}
+        wanted = [mode.incrementing] if mode.has_incrementing else []
+        wanted += mode.timestamps if mode.has_timestamp else []
+        for name in wanted:
+            if name not in can_be_null:
+                raise UserError(f"The table {table} has no column {name}.")
+        moments = mode.timestamps if mode.has_timestamp else ()
+        bad = [mode.incrementing] if mode.has_incrementing and can_be_null[wanted[0]] else []
+        if moments and all(can_be_null[each] for each in moments):
+            bad += moments
+        if bad and self._settings["validate.non.null"]:
+            raise UserError(
+                f"The column {bad[0]} of {table} may be null, and rows with null are never read: "
+                "make it NOT NULL, or set validate.non.null=false."
+            )
+
+    def _take(self, asked: Asked) -> None:
+        known = (offset for partition, offset in self._known if partition == asked.partition)
+        asked.offset = dict(next(known, {}))
+        initial = self._settings["timestamp.initial"]
+        if not asked.offset and asked.mode.has_timestamp and initial is not None:
+            if initial < 0:
+                asked.offset = write_moment(self._now(asked))
+            else:
+                zone = {"zoned": 1} if asked.has_zone else {}
+                asked.offset = {"timestamp": initial, **zone}
+        self._asked[asked.name] = asked
+
+    # ------------------------------------------------------------------------------- asking
+
+    def _ask(self, asked: Asked) -> Polled:
+        limit = self._settings["batch.max.rows"]
+        is_bulk = asked.mode.name == BULK
+        if is_bulk and not asked.mode.key:
+            return self._whole(asked)
+        now = self._now(asked) if asked.mode.has_timestamp else None
+        question = asked.mode.ask(asked.offset, now, self._quoted)
+        rows = self._rows(asked, question, limit + 1)
+        handed = self._cut(asked, question, rows, limit)
+        if not handed:
+            self._wait(asked)
+            if is_bulk and asked.offset.get("after"):
+                asked.offset = {"turn": asked.offset.get("turn", 0) + 1}
+                return Polled([], [(asked.partition, dict(asked.offset))])
+            return Polled()
+        if len(rows) <= limit and not is_bulk:
+            self._wait(asked)
+        records = self._records(asked, handed)
+        try:
+            asked.offset = asked.mode.offset_after(handed[-1], asked.offset)
+        except ValueError as error:
+            raise UserError(f"{asked.name}: {error}.") from None
+        return Polled(records, [(asked.partition, dict(asked.offset))])
+
+    def _cut(
+        self, asked: Asked, question: Question, rows: list[dict[str, Any]], limit: int
+    ) -> list[dict[str, Any]]:
+        try:
+            handed = asked.mode.whole_moments(rows, limit)
+            if rows and not handed:
+                # More rows of one moment than fit: all of them at once.
+                last = asked.mode.moment_of(rows[-1]) + datetime.timedelta(microseconds=1)
+                parameters = {**question.parameters, "now": last}
+                all_of_it = Question(question.where, question.order, parameters)
+                return self._rows(asked, all_of_it, None)
+        except ValueError as error:
+            raise UserError(f"{asked.name}: {error}.") from None
+        return handed
+
+    def _whole(self, asked: Asked) -> Polled:
+        """A table or query without a key, in one."""
+        rows = self._rows(asked, Question(), None)
+        self._wait(asked)
+        asked.offset = {"turn": asked.offset.get("turn", 0) + 1}
+        return Polled(self._records(asked, rows), [(asked.partition, dict(asked.offset))])
+
+    def _wait(self, asked: Asked) -> None:
+        asked.next_at = time.monotonic() + self._settings["poll.interval.ms"] / 1000
+
+    def _rows(self, asked: Asked, question: Question, limit: int | None) -> list[dict[str, Any]]:
+        names = ", ".join(self._quoted(each) for each in asked.columns) or "*"
+        suffix = _without_binds(self._settings["query.suffix"])
+        made = text(question.statement(names, asked.source, suffix, limit))
+        moments = [name for name in ("now", "since") if name in question.parameters]
+        zoned = DateTime(timezone=asked.has_zone)
+        if moments:
+            made = made.bindparams(*(bindparam(name, type_=zoned) for name in moments))
+        typed: Any = made
+        if asked.columns:
+            typed = made.columns(*(column(name, kind) for name, kind in asked.columns.items()))
+        try:
+            with told(self._engine):
+                result = self._open().execute(typed, question.parameters)
+                return [dict(each) for each in result.mappings()]
+        except RowError as error:
+            raise UserError(str(error)) from None
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            if self._connection is not None:
+                self._connection.rollback()
+
+    def _now(self, asked: Asked) -> datetime.datetime:
+        now = "CURRENT_TIMESTAMP" if asked.has_zone else "LOCALTIMESTAMP"
+        statement = NOW[self._dialect].format(now=now)
+        with told(self._engine):
+            found = self._open().exec_driver_sql(statement).scalar_one()
+        moment = datetime.datetime.fromisoformat(found) if isinstance(found, str) else found
+        delay = datetime.timedelta(milliseconds=self._settings["timestamp.delay.interval.ms"])
+        made: datetime.datetime = moment - delay
+        return made
+
+    def _open(self) -> Any:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        return self._connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.invalidate()
+            connection.close()
+
+    def _quoted(self, name: str) -> str:
+        if self._settings["quote.sql.identifiers"].lower() == "never":
+            return name
+        quoted = self._engine.dialect.identifier_preparer.quote_identifier(name)
+        return _without_binds(quoted)
+
+    # ------------------------------------------------------------------------------ records
+
+    def _records(self, asked: Asked, rows: list[dict[str, Any]]) -> list[Record]:
+        if not asked.columns:
+            self._infer(asked, rows)
+        if asked.schema is None:
+            fields = tuple(Field(name, each.schema) for name, each in asked.mapping.items())
+            asked.schema = Schema(Type.STRUCT, name=asked.name, fields=fields)
+        return [Record(asked.topic, self._value(asked, row), asked.schema) for row in rows]
+
+    def _infer(self, asked: Asked, rows: list[dict[str, Any]]) -> None:
+        """A query's columns, by what is in them; one with nothing but nulls so far is a text."""
+        names = list(rows[0]) if rows else []
+        found = {}
+        for name in names:
+            value = next((row[name] for row in rows if row[name] is not None), None)
+            known = asked.mapping.get(name)
+            found[name] = known if known and value is None else inferred(value, self._types)
+        if found and {n: m.schema for n, m in found.items()} != {
+            n: m.schema for n, m in asked.mapping.items()
+        }:
+            asked.mapping, asked.schema = found, None
+
+    def _value(self, asked: Asked, row: Mapping[str, Any]) -> dict[str, Any]:
+        made = {}
+        for name, each in asked.mapping.items():
+            value = row[name]
+            try:
+                made[name] = None if value is None else each.encode(value)
+            except (ValueError, TypeError, ArithmeticError) as error:
+                raise UserError(
+                    f"The column {name} of {asked.name} has {value!r}: {error}."
+                ) from None
+        return made
+
+
+def _without_binds(statement: str) -> str:
+    """A colon is a colon, and no parameter of SQLAlchemy's."""
+    return statement.replace(":", r"\:")

@@ -1,0 +1,238 @@
+"""What PostgreSQL's catalogs say: tables, their keys and types, publications, slots."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.base.errors import UserError
+from ottla.connect.connectors.postgres.link import (
+    Database,
+    PostgresError,
+    literal,
+    quoted,
+    statement_of,
+)
+from ottla.connect.connectors.postgres.pgoutput import Relation, RelationColumn
+from ottla.connect.connectors.postgres.types import BUILT_IN, TypeInfo
+
+OLDEST_VERSION = 130000
+IN_USE = "55006"
+DROP_TURNS, DROP_PAUSE_S = 50, 0.1
+_TABLES = """
+SELECT c.oid, n.nspname, c.relname, c.relreplident,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'
+  AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'
+ORDER BY n.nspname, c.relname"""
+_COLUMNS = """
+SELECT a.attname, a.atttypid, a.atttypmod,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND a.attnum = ANY (i.indkey)
+               AND CASE WHEN c.relreplident = 'i' THEN i.indisreplident ELSE i.indisprimary END),
+       c.relname, n.nspname, c.relreplident
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+ORDER BY a.attnum"""
+_TYPES = """
+SELECT t.oid, t.typname, t.typtype, t.typbasetype, t.typtypmod,
+       CASE WHEN t.typcategory = 'A' THEN t.typelem ELSE 0 END,
+       ARRAY(SELECT e.enumlabel::text FROM pg_enum e WHERE e.enumtypid = t.oid
+             ORDER BY e.enumsortorder)
+FROM pg_type t WHERE t.oid = ANY (ARRAY[{oids}]::oid[])"""
+_SLOT = """
+SELECT plugin, active_pid, (restart_lsn - '0/0')::bigint, (confirmed_flush_lsn - '0/0')::bigint,
+       wal_status, (pg_current_wal_lsn() - restart_lsn)::bigint, database = current_database()
+FROM pg_replication_slots WHERE slot_name = {name}"""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    oid: int
+    schema: str
+    name: str
+    identity: str
+    has_primary_key: bool
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def quoted_name(self) -> str:
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+    @property
+    def can_tell_rows_apart(self) -> bool:
+        """Without, PostgreSQL refuses updates of a table whose updates are published."""
+        return self.identity in "fi" or (self.identity == "d" and self.has_primary_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    plugin: str
+    active_pid: int | None
+    restart_lsn: int | None
+    confirmed_lsn: int | None
+    wal_status: str | None
+    kept_bytes: int | None
+    """WAL that PostgreSQL keeps for it."""
+    is_here: bool
+    """Of this database."""
+
+
+class Catalog:
+    """One connection for questions; made again when it breaks."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._connection: Any = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        connection = self._connection
+        if connection is None or connection.closed:
+            connection = self._connection = self.database.connect()
+        with self.database.told():
+            cursor = connection.execute(statement_of(statement))
+            return cursor.fetchall() if cursor.description is not None else []
+
+    # ------------------------------------------------------------------------------ the server
+
+    def check_server(self) -> None:
+        """Raises UserError if it cannot serve a replication."""
+        ((level, version),) = self.ask(
+            "SELECT current_setting('wal_level'), current_setting('server_version_num')::int"
+        )
+        if version < OLDEST_VERSION:
+            raise UserError(f"{self.database.place} is older than PostgreSQL 13.")
+        if level != "logical":
+            raise UserError(
+                f"{self.database.place} has wal_level={level}; changes can be captured with "
+                "wal_level=logical (in postgresql.conf; PostgreSQL must be restarted)."
+            )
+        ((can_replicate,),) = self.ask(
+            "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
+        )
+        if not can_replicate:
+            raise UserError(
+                f"The role {self.database.user} may not replicate from {self.database.place}: "
+                f"ALTER ROLE {self.database.user} REPLICATION gives the right."
+            )
+
+    # ------------------------------------------------------------------------------ its tables
+
+    def tables(self) -> list[FoundTable]:
+        return [FoundTable(*each) for each in self.ask(_TABLES)]
+
+    def relation(self, oid: int) -> Relation | None:
+        """The table as the replication would tell of it."""
+        rows = self.ask(_COLUMNS.format(oid=int(oid)))
+        if not rows:
+            return None
+        columns = tuple(RelationColumn(*each[:4]) for each in rows)
+        _, _, _, _, name, schema, identity = rows[0]
+        return Relation(oid, schema, name, identity, columns)
+
+    def primary_key(self, relation: Relation) -> tuple[str, ...]:
+        """What tells rows apart; in the stream, an identity of all columns hides it."""
+        if relation.identity in "di":
+            return tuple(each.name for each in relation.columns if each.is_identity)
+        found = self.relation(relation.oid)
+        if found is None:
+            return ()
+        return tuple(each.name for each in found.columns if each.is_identity)
+
+    def types(self, oids: Iterable[int]) -> dict[int, TypeInfo]:
+        """Those that are not built in, and what they are made of."""
+        found: dict[int, TypeInfo] = {}
+        wanted = {oid for oid in oids if oid not in BUILT_IN}
+        while wanted:
+            listed = ",".join(str(int(oid)) for oid in sorted(wanted))
+            rows = self.ask(_TYPES.format(oids=listed))
+            new = {
+                oid: TypeInfo(name, kind, base, modifier, element, tuple(labels))
+                for oid, name, kind, base, modifier, element, labels in rows
+            }
+            found |= new
+            inner = {oid for each in new.values() for oid in (each.base_oid, each.element_oid)}
+            wanted = {oid for oid in inner if oid and oid not in BUILT_IN and oid not in found}
+        return found
+
+    # ------------------------------------------------------------------------------- the slot
+
+    def slot(self, name: str) -> Slot | None:
+        rows = self.ask(_SLOT.format(name=literal(name)))
+        return Slot(*rows[0]) if rows else None
+
+    def drop_slot(self, name: str) -> None:
+        """Even while it is used."""
+        slot = self.slot(name)
+        if slot is None:
+            return
+        if slot.active_pid is not None:
+            self.ask(f"SELECT pg_terminate_backend({int(slot.active_pid)})")
+        for turn in range(DROP_TURNS):
+            try:
+                self.ask(f"SELECT pg_drop_replication_slot({literal(name)})")
+                return
+            except PostgresError as error:
+                if error.code != IN_USE or turn == DROP_TURNS - 1:
+                    raise
+                time.sleep(DROP_PAUSE_S)
+
+    # ---------------------------------------------------------------------------- publications
+
+    def publication(self, name: str) -> set[str] | None:
+        """Its tables; None: there is none of that name."""
+        if not self.ask(f"SELECT FROM pg_publication WHERE pubname = {literal(name)}"):
+            return None
+        rows = self.ask(
+            "SELECT schemaname || '.' || tablename FROM pg_publication_tables "
+            f"WHERE pubname = {literal(name)}"
+        )
+        return {name for (name,) in rows}
+
+    def publishes_all(self, name: str) -> bool:
+        rows = self.ask(f"SELECT puballtables FROM pg_publication WHERE pubname = {literal(name)}")
+        return bool(rows and rows[0][0])
+
+    def create_publication(
+        self, name: str, tables: Sequence[FoundTable] | None, *, only_inserts: bool = False
+    ) -> None:
+        """`tables` None: all of the database."""
+        if tables is None:
+            target = " FOR ALL TABLES"
+        else:
+            listed = ", ".join(each.quoted_name for each in tables)
+            target = f" FOR TABLE {listed}" if listed else ""
+        options = ["publish_via_partition_root = true"]
+        if only_inserts:
+            options.append("publish = 'insert, truncate'")
+        statement = f"CREATE PUBLICATION {quoted(name)}{target} WITH ({', '.join(options)})"
+        self._publish(name, statement)
+
+    def add_to_publication(self, name: str, table: FoundTable) -> None:
+        self._publish(name, f"ALTER PUBLICATION {quoted(name)} ADD TABLE {table.quoted_name}")
+
+    def drop_from_publication(self, name: str, table: FoundTable) -> None:
+        self._publish(name, f"ALTER PUBLICATION {quoted(name)} DROP TABLE {table.quoted_name}")
+
+    def _publish(self, name: str, statement: str) -> None:
+        try:
+            self.ask(statement)
+        except PostgresError as error:
+            if error.code != "42501":
+                raise
+            raise PostgresError(
+                f"{str(error).rstrip('.')}, so the publication cannot be made: let somebody who "
+                f"may run {statement}, and set publication.autocreate.mode=disabled.",
+                error.code,
+            ) from None

@@ -1,0 +1,173 @@
+"""From replication messages to records and offsets. Pure: messages in, records out.
+
+A transaction may be larger than what a poll hands out, so a position may be inside one:
+
+    {"lsn": where the last whole transaction ended,
+     "commit_lsn": which transaction is under way, "changes": how many of its changes are out}
+
+Decoding the same WAL again gives the same messages (tables, types and publications are taken as
+they were then), so whoever begins again at `lsn` and leaves out the first `changes` of that
+transaction goes on exactly where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ottla.connect.connectors.postgres.envelope import Envelopes, Where, with_order
+from ottla.connect.connectors.postgres.pgoutput import (
+    Begin,
+    Commit,
+    Delete,
+    Insert,
+    Keepalive,
+    ProtocolError,
+    Relation,
+    Truncate,
+    Update,
+    WalData,
+)
+from ottla.connect.connectors.postgres.tables import Shape
+from ottla.connect.data import Record
+
+ShapeOf = Callable[[Relation], Shape | None]
+"""None: a table that is not captured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    lsn: int
+    commit_lsn: int = 0
+    changes: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"lsn": self.lsn}
+        if self.commit_lsn:
+            told |= {"commit_lsn": self.commit_lsn, "changes": self.changes}
+        return told
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Position:
+        return cls(int(told["lsn"]), int(told.get("commit_lsn", 0)), int(told.get("changes", 0)))
+
+
+class Changes:
+    """The stream of one connection."""
+
+    def __init__(self, envelopes: Envelopes, shape_of: ShapeOf, start: Position) -> None:
+        self.position = start
+        """After all that was handed in."""
+        self._envelopes = envelopes
+        self._shape_of = shape_of
+        self._shapes: dict[int, Shape | None] = {}
+        self._resumed = start
+        self._where: Where | None = None
+        self._seen = 0
+        """Changes of the transaction under way."""
+        self._counts: dict[str, int] = {}
+
+    @property
+    def is_between(self) -> bool:
+        """No transaction is under way."""
+        return self._where is None
+
+    def feed(self, data: WalData | Keepalive, now_ms: int) -> Iterator[Record]:
+        if isinstance(data, Keepalive):
+            # Everything that was committed before it has been sent; a transaction that is to be
+            # gone on with has not.
+            if self.is_between and not self.position.commit_lsn:
+                self.position = Position(max(data.wal_end, self.position.lsn))
+            return
+        message = data.message
+        if isinstance(message, Insert | Update | Delete | Truncate):
+            yield from self._change(message, data.start, now_ms)
+        elif isinstance(message, Begin):
+            yield from self._begin(message)
+        elif isinstance(message, Commit):
+            yield from self._commit(message)
+        elif isinstance(message, Relation):
+            self._shapes[message.oid] = self._shape_of(message)
+
+    def _begin(self, message: Begin) -> Iterator[Record]:
+        self._where = Where(
+            message.commit_lsn, self.position.lsn, message.xid, message.commit_time_us // 1000
+        )
+        self._seen = 0
+        self._counts = {}
+        if self._is_repeated(0):
+            return
+        self.position = replace(self.position, commit_lsn=message.commit_lsn, changes=0)
+        if self._envelopes.marks_transactions:
+            yield self._envelopes.begun(self._where)
+
+    def _commit(self, message: Commit) -> Iterator[Record]:
+        where = self._where
+        self._where = None
+        self.position = Position(message.end_lsn)
+        if where is not None and self._envelopes.marks_transactions:
+            yield self._envelopes.ended(where, self._counts)
+
+    def _is_repeated(self, number: int) -> bool:
+        """Whether this change of the transaction under way was handed out before."""
+        assert self._where is not None
+        resumed = self._resumed
+        return self._where.commit_lsn == resumed.commit_lsn and number <= resumed.changes
+
+    def _change(
+        self, message: Insert | Update | Delete | Truncate, lsn: int, now_ms: int
+    ) -> Iterator[Record]:
+        where = self._where
+        if where is None:
+            raise ProtocolError("PostgreSQL sent a change outside a transaction")
+        self._seen += 1
+        is_repeated = self._is_repeated(self._seen)
+        if not is_repeated:
+            self.position = Position(self.position.lsn, where.commit_lsn, self._seen)
+        if isinstance(message, Truncate):
+            for oid in message.oids:
+                yield from self._records(oid, message, where, lsn, now_ms, is_repeated)
+            return
+        yield from self._records(message.oid, message, where, lsn, now_ms, is_repeated)
+
+    def _records(
+        self,
+        oid: int,
+        message: Insert | Update | Delete | Truncate,
+        where: Where,
+        lsn: int,
+        now_ms: int,
+        is_repeated: bool,
+    ) -> Iterator[Record]:
+        try:
+            shape = self._shapes[oid]
+        except KeyError:
+            raise ProtocolError("PostgreSQL sent a change of a table it did not name") from None
+        if shape is None:
+            return
+        marks = self._envelopes.marks_transactions
+        if is_repeated and not marks:
+            return
+        for record in self._made(shape, message, where, lsn, now_ms):
+            if marks and record.value is not None:
+                count = self._counts[shape.full_name] = self._counts.get(shape.full_name, 0) + 1
+                record = with_order(record, where, sum(self._counts.values()), count)
+            if not is_repeated:
+                yield record
+
+    def _made(
+        self,
+        shape: Shape,
+        message: Insert | Update | Delete | Truncate,
+        where: Where,
+        lsn: int,
+        now_ms: int,
+    ) -> Iterator[Record]:
+        envelopes = self._envelopes
+        if isinstance(message, Insert):
+            return envelopes.inserted(shape, message, where, lsn, now_ms)
+        if isinstance(message, Update):
+            return envelopes.updated(shape, message, where, lsn, now_ms)
+        if isinstance(message, Delete):
+            return envelopes.deleted(shape, message, where, lsn, now_ms)
+        return envelopes.truncated(shape, where, lsn, now_ms)

@@ -1,0 +1,33 @@
+"""`PostgresSource`, also known as io.debezium.connector.postgresql.PostgresConnector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.connect.api import Guarantee, SourceConnector, SourceTask
+from ottla.connect.connectors.postgres.options import DEFINITION, Options
+from ottla.connect.connectors.postgres.task import PostgresTask
+from ottla.connect.definition import Settings
+
+
+class PostgresSource(SourceConnector):
+    guarantee = Guarantee.EXACTLY_ONCE
+    definition = DEFINITION
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._options = Options.of(settings)
+
+    def make_task(self, settings: Settings) -> SourceTask:
+        """One: the order of commits is one."""
+        return PostgresTask(self._options)
+
+    def check_offset(self, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
+        if partition != {"server": self._options.prefix}:
+            raise ValueError(
+                f'a partition of this connector is {{"server": "{self._options.prefix}"}}'
+            )
+        lsn = offset.get("lsn")
+        if not isinstance(lsn, int) or isinstance(lsn, bool) or lsn < 0:
+            raise ValueError('an offset of a PostgreSQL source is {"lsn": …}, a number')

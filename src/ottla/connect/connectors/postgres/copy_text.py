@@ -1,0 +1,30 @@
+"""Lines of COPY … TO STDOUT in the text format. Pure.
+
+Columns are apart by tabs, null is `\\N`, and what would be in the way is escaped by a backslash."""
+
+from __future__ import annotations
+
+import re
+
+from ottla.connect.connectors.postgres.pgoutput import Row
+
+_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
+_MEANINGS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+
+
+def split_line(line: bytes) -> Row:
+    """The values of one row, newline or not."""
+    if line.endswith(b"\n"):
+        line = line[:-1]
+    values: Row = list(line.split(b"\t"))
+    if b"\\" in line:
+        return [_unescape(each) for each in line.split(b"\t")]
+    return values
+
+
+def _unescape(value: bytes) -> bytes | None:
+    if value == b"\\N":
+        return None
+    if b"\\" not in value:
+        return value
+    return _ESCAPED.sub(lambda found: _MEANINGS.get(found[1], found[1]), value)

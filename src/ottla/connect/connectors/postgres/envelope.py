@@ -1,0 +1,228 @@
+"""Changes as records: Debezium's envelope. Pure.
+
+    key      the table's key, as a struct; null where it has none
+    value    {"before": row or null, "after": row or null, "source": where it comes from,
+              "op": "c" insert, "u" update, "d" delete, "t" truncate, "r" read by a snapshot,
+              "ts_ms": when it was read, "transaction": …}
+
+A delete is followed by a tombstone (`tombstones.on.delete`). An update of the key is a delete of
+the old and an insert of the new one, as Debezium has it, with its headers `__debezium.newkey` and
+`__debezium.oldkey`. An update that leaves a large value (TOAST) alone does not carry it: the value
+is the placeholder (null, where a text does not fit), and the header UNCHANGED_HEADER names the
+columns, apart by commas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ottla.connect.connectors.postgres.pgoutput import Delete, Insert, Row, Update
+from ottla.connect.connectors.postgres.tables import Shape
+from ottla.connect.data import INT64, STRING, Header, Record, Schema, Type, struct_schema
+from ottla.connect.debezium import UNCHANGED_HEADER
+
+NEW_KEY_HEADER, OLD_KEY_HEADER = "__debezium.newkey", "__debezium.oldkey"
+VERSION = "3.0"
+_OPTIONAL_STRING = STRING.as_optional()
+_OPTIONAL_INT64 = INT64.as_optional()
+
+SOURCE_SCHEMA = struct_schema(
+    ("version", STRING), ("connector", STRING), ("name", STRING), ("ts_ms", INT64),
+    ("snapshot", _OPTIONAL_STRING), ("db", STRING), ("sequence", _OPTIONAL_STRING),
+    ("schema", STRING), ("table", STRING), ("txId", _OPTIONAL_INT64), ("lsn", _OPTIONAL_INT64),
+    ("xmin", _OPTIONAL_INT64), name="io.debezium.connector.postgresql.Source",
+)  # fmt: skip
+TRANSACTION_SCHEMA = struct_schema(
+    ("id", STRING), ("total_order", INT64), ("data_collection_order", INT64),
+    name="event.block", optional=True,
+)  # fmt: skip
+MARKER_KEY_SCHEMA = struct_schema(
+    ("id", STRING), name="io.debezium.connector.common.TransactionMetadataKey"
+)
+MARKER_SCHEMA = struct_schema(
+    ("status", STRING), ("id", STRING), ("event_count", _OPTIONAL_INT64),
+    ("data_collections", Schema(Type.ARRAY, True, value_schema=struct_schema(
+        ("data_collection", STRING), ("event_count", INT64), name="event.collection",
+    ))),
+    ("ts_ms", INT64), name="io.debezium.connector.common.TransactionMetadataValue",
+)  # fmt: skip
+HEARTBEAT_KEY_SCHEMA = struct_schema(("serverName", STRING))
+HEARTBEAT_SCHEMA = struct_schema(
+    ("ts_ms", INT64), ("slot_lag_bytes", INT64.as_optional()),
+    name="io.debezium.connector.common.Heartbeat",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Of the transaction that a change is part of."""
+
+    commit_lsn: int
+    previous_lsn: int | None
+    xid: int | None
+    time_ms: int
+    snapshot: str = "false"
+
+
+@dataclass
+class Envelopes:
+    """Makes records of one connector."""
+
+    prefix: str
+    database: str
+    has_tombstones: bool = True
+    skipped: frozenset[str] = frozenset()
+    """Operations that nobody wants."""
+    marks_transactions: bool = False
+    schemas: dict[int, tuple[Shape, Schema]] = field(default_factory=dict)
+
+    def topic(self, shape: Shape) -> str:
+        return f"{self.prefix}.{shape.full_name}"
+
+    def inserted(
+        self, shape: Shape, change: Insert, where: Where, lsn: int, now_ms: int
+    ) -> Iterator[Record]:
+        after, _ = shape.decode(change.new)
+        yield from self._record(shape, "c", None, after, where, lsn, now_ms)
+
+    def updated(
+        self, shape: Shape, change: Update, where: Where, lsn: int, now_ms: int
+    ) -> Iterator[Record]:
+        after, unchanged = shape.decode(change.new, change.old)
+        before = shape.decode(change.old)[0] if change.old is not None else None
+        headers = _unchanged(unchanged)
+        if before is not None and shape.key and shape.key_of(before) != shape.key_of(after):
+            old_key, new_key = shape.key_of(before), shape.key_of(after)
+            gone = (Header(NEW_KEY_HEADER, shape.key_schema, new_key),)
+            come = (Header(OLD_KEY_HEADER, shape.key_schema, old_key), *headers)
+            yield from self._record(shape, "d", before, None, where, lsn, now_ms, gone)
+            yield from self._record(shape, "c", None, after, where, lsn, now_ms, come)
+            return
+        yield from self._record(shape, "u", before, after, where, lsn, now_ms, headers)
+
+    def deleted(
+        self, shape: Shape, change: Delete, where: Where, lsn: int, now_ms: int
+    ) -> Iterator[Record]:
+        before, _ = shape.decode(change.old)
+        yield from self._record(shape, "d", before, None, where, lsn, now_ms)
+
+    def truncated(self, shape: Shape, where: Where, lsn: int, now_ms: int) -> Iterator[Record]:
+        yield from self._record(shape, "t", None, None, where, lsn, now_ms)
+
+    def read(self, shape: Shape, row: Row, where: Where, lsn: int, now_ms: int) -> Iterator[Record]:
+        after, _ = shape.decode(row)
+        yield from self._record(shape, "r", None, after, where, lsn, now_ms)
+
+    # ------------------------------------------------------------------------ others' records
+
+    def begun(self, where: Where) -> Record:
+        return self._marker(where, {"status": "BEGIN", "event_count": None})
+
+    def ended(self, where: Where, counts: Mapping[str, int]) -> Record:
+        collections = [
+            {"data_collection": name, "event_count": count} for name, count in counts.items()
+        ]
+        told = {"status": "END", "event_count": sum(counts.values())}
+        return self._marker(where, told | {"data_collections": collections})
+
+    def _marker(self, where: Where, told: dict[str, Any]) -> Record:
+        identity = transaction_id(where)
+        value = {"data_collections": None} | told | {"id": identity, "ts_ms": where.time_ms}
+        return Record(
+            f"{self.prefix}.transaction", value, MARKER_SCHEMA, {"id": identity}, MARKER_KEY_SCHEMA
+        )
+
+    def heartbeat(self, topic_prefix: str, now_ms: int, lag_bytes: int | None) -> Record:
+        return Record(
+            f"{topic_prefix}.{self.prefix}",
+            {"ts_ms": now_ms, "slot_lag_bytes": lag_bytes},
+            HEARTBEAT_SCHEMA,
+            {"serverName": self.prefix},
+            HEARTBEAT_KEY_SCHEMA,
+        )
+
+    # ---------------------------------------------------------------------------------- parts
+
+    def _record(
+        self,
+        shape: Shape,
+        op: str,
+        before: dict[str, Any] | None,
+        after: dict[str, Any] | None,
+        where: Where,
+        lsn: int,
+        now_ms: int,
+        headers: tuple[Header, ...] = (),
+    ) -> Iterator[Record]:
+        if op in self.skipped:
+            return
+        value = {
+            "before": before,
+            "after": after,
+            "source": self._source(shape, where, lsn),
+            "op": op,
+            "ts_ms": now_ms,
+            "transaction": None,
+        }
+        row = after if after is not None else before
+        key = shape.key_of(row) if row is not None else None
+        # The schema of a key without a key would make it a key.
+        key_schema = shape.key_schema if key is not None else None
+        topic = self.topic(shape)
+        schema = self._schema(shape)
+        yield Record(topic, value, schema, key, key_schema, headers=headers)
+        if op == "d" and key is not None and self.has_tombstones:
+            yield Record(topic, None, None, key, key_schema)
+
+    def _source(self, shape: Shape, where: Where, lsn: int) -> dict[str, Any]:
+        previous = str(where.previous_lsn) if where.previous_lsn is not None else None
+        return {
+            "version": VERSION,
+            "connector": "postgresql",
+            "name": self.prefix,
+            "ts_ms": where.time_ms,
+            "snapshot": where.snapshot,
+            "db": self.database,
+            "sequence": json.dumps([previous, str(lsn)], separators=(",", ":")),
+            "schema": shape.schema,
+            "table": shape.name,
+            "txId": where.xid,
+            "lsn": lsn,
+            "xmin": None,
+        }
+
+    def _schema(self, shape: Shape) -> Schema:
+        """Made once for each shape of a table."""
+        known = self.schemas.get(shape.oid)
+        if known is not None and known[0] is shape:
+            return known[1]
+        row = shape.row_schema
+        made = struct_schema(
+            ("before", row), ("after", row), ("source", SOURCE_SCHEMA), ("op", STRING),
+            ("ts_ms", _OPTIONAL_INT64), ("transaction", TRANSACTION_SCHEMA),
+            name=f"{self.topic(shape)}.Envelope",
+        )  # fmt: skip
+        self.schemas[shape.oid] = (shape, made)
+        return made
+
+
+def with_order(record: Record, where: Where, total: int, of_table: int) -> Record:
+    """With its place in the transaction (`provide.transaction.metadata`)."""
+    if record.value is None:
+        return record
+    told = {
+        "id": transaction_id(where),
+        "total_order": total,
+        "data_collection_order": of_table,
+    }
+    return replace(record, value={**record.value, "transaction": told})
+
+
+def transaction_id(where: Where) -> str:
+    return f"{where.xid}:{where.commit_lsn}"
+
+
+def _unchanged(names: list[str]) -> tuple[Header, ...]:
+    return (Header(UNCHANGED_HEADER, STRING, ",".join(names)),) if names else ()

@@ -1,0 +1,220 @@
+"""Connections to PostgreSQL: SQL, COPY, and the replication protocol by libpq's own functions.
+
+Whatever goes wrong is one sentence: LinkLost for a connection that broke, PostgresError for what
+the server refused, with its SQLSTATE."""
+
+from __future__ import annotations
+
+import re
+import select
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import pq, sql
+
+from ottla.base.errors import UserError
+from ottla.connect.connectors.postgres.pgoutput import encode_status, format_lsn, parse_lsn
+
+SESSION = (
+    "-c datestyle=ISO -c intervalstyle=iso_8601 -c timezone=UTC -c bytea_output=hex "
+    "-c extra_float_digits=1 -c idle_in_transaction_session_timeout=0 -c statement_timeout=0 "
+    "-c lock_timeout=0"
+)
+"""Texts of values are the same everywhere, and a snapshot may take its time."""
+CONNECT_TIMEOUT_S = 10
+_PREFIX = re.compile(r"^.*?(?:FATAL|ERROR|PANIC): +", re.DOTALL)
+
+
+class PostgresError(UserError):
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        """SQLSTATE."""
+
+
+class LinkLost(PostgresError):
+    pass
+
+
+class Database:
+    """Where it is, and who we are there."""
+
+    def __init__(self, parameters: Mapping[str, str]) -> None:
+        """libpq's own names: host, port, dbname, user, password, sslmode, …"""
+        self._parameters = dict(parameters)
+        port = parameters.get("port", "5432")
+        self.place = f"{parameters['dbname']} at {parameters['host']}:{port}"
+        self.user = parameters.get("user", "")
+
+    def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        with self.told():
+            return psycopg.connect(autocommit=True, **self._all())
+
+    def replication(self) -> ReplicationLink:
+        text = psycopg.conninfo.make_conninfo(**self._all(replication="database"))
+        connection = pq.PGconn.connect(text.encode())
+        if connection.status != pq.ConnStatus.OK:
+            raise self._refused(connection.get_error_message())
+        return ReplicationLink(connection, self)
+
+    def raw(self) -> RawLink:
+        """For COPY, row by row."""
+        text = psycopg.conninfo.make_conninfo(**self._all())
+        connection = pq.PGconn.connect(text.encode())
+        if connection.status != pq.ConnStatus.OK:
+            raise self._refused(connection.get_error_message())
+        return RawLink(connection, self)
+
+    def _all(self, **more: str) -> Any:
+        return {
+            "connect_timeout": str(CONNECT_TIMEOUT_S),
+            "client_encoding": "UTF8",
+            "options": SESSION,
+            "keepalives_idle": "30",
+            "tcp_user_timeout": "60000",
+            **self._parameters,
+            **more,
+        }
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """psycopg's errors, in a sentence."""
+        try:
+            yield
+        except psycopg.OperationalError as error:
+            if error.sqlstate is None:
+                raise self._refused(str(error)) from None
+            raise PostgresError(self.sentence(str(error)), error.sqlstate) from None
+        except psycopg.Error as error:
+            raise PostgresError(self.sentence(str(error)), error.sqlstate or "") from None
+
+    def sentence(self, text: str) -> str:
+        return f"PostgreSQL ({self.place}): {first_line(text)}."
+
+    def _refused(self, text: str) -> LinkLost:
+        said = first_line(text)
+        if "walsender" in said or "replication" in said.lower():
+            said += f"; ALTER ROLE {self.user} REPLICATION gives the right"
+        return LinkLost(f"PostgreSQL ({self.place}) cannot be reached: {said}.")
+
+
+def first_line(text: str) -> str:
+    lines = _PREFIX.sub("", text.strip()).splitlines() or [""]
+    return lines[0].strip().rstrip(".")
+
+
+class RawLink:
+    """A connection by libpq's own functions."""
+
+    def __init__(self, connection: Any, database: Database) -> None:
+        self._connection = connection
+        self._database = database
+        self._poll = select.poll()
+        self._poll.register(connection.socket, select.POLLIN)
+
+    def close(self) -> None:
+        self._connection.finish()
+
+    def execute(self, statement: str) -> list[tuple[str | None, ...]]:
+        """By the simple protocol, the only one that both kinds of connection know."""
+        result = self._connection.exec_(statement.encode())
+        if result.status == pq.ExecStatus.TUPLES_OK:
+            return [
+                tuple(_decoded(result.get_value(row, column)) for column in range(result.nfields))
+                for row in range(result.ntuples)
+            ]
+        self._check(result, pq.ExecStatus.COMMAND_OK)
+        return []
+
+    def copy_out(self, statement: str) -> None:
+        self._check(self._connection.exec_(statement.encode()), pq.ExecStatus.COPY_OUT)
+
+    def next_row(self) -> bytes | None:
+        """The next line of COPY, waiting for it; None: that was all."""
+        size, data = self._connection.get_copy_data(0)
+        if size > 0:
+            return bytes(data)
+        if size == -1:
+            self._check(self._connection.get_result(), pq.ExecStatus.COMMAND_OK)
+            while self._connection.get_result() is not None:
+                pass
+            return None
+        raise self._broken()
+
+    def _check(self, result: Any, wanted: pq.ExecStatus) -> None:
+        if result is None or self._connection.status != pq.ConnStatus.OK:
+            raise self._broken()
+        if result.status != wanted:
+            code = _decoded(result.error_field(pq.DiagnosticField.SQLSTATE)) or ""
+            text = result.get_error_message()
+            raise PostgresError(self._database.sentence(text), code)
+
+    def _broken(self) -> LinkLost:
+        said = first_line(self._connection.get_error_message()) or "the connection was closed"
+        return LinkLost(f"PostgreSQL ({self._database.place}) ended the connection: {said}.")
+
+
+class ReplicationLink(RawLink):
+    def create_slot(self, name: str) -> tuple[int, str]:
+        """The slot's beginning, and the snapshot of that moment: it lasts till the next command."""
+        statement = f"CREATE_REPLICATION_SLOT {quoted(name)} LOGICAL pgoutput EXPORT_SNAPSHOT"
+        ((_, lsn, snapshot, _),) = self.execute(statement)
+        assert lsn is not None
+        assert snapshot is not None
+        return parse_lsn(lsn), snapshot
+
+    def start(self, slot: str, lsn: int, publications: list[str]) -> None:
+        names = literal(",".join(quoted(each) for each in publications))
+        statement = (
+            f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {format_lsn(lsn)} "
+            f"(proto_version '1', publication_names {names})"
+        )
+        self._check(self._connection.exec_(statement.encode()), pq.ExecStatus.COPY_BOTH)
+
+    def receive(self, wait_s: float) -> bytes | None:
+        """The next message; None: there is none so far. Raises LinkLost when the stream ends."""
+        connection = self._connection
+        size, data = connection.get_copy_data(1)
+        if size == 0:
+            if not self._poll.poll(wait_s * 1000):
+                return None
+            try:
+                connection.consume_input()
+            except psycopg.OperationalError:
+                raise self._broken() from None
+            size, data = connection.get_copy_data(1)
+        if size > 0:
+            return bytes(data)
+        if size == 0:
+            return None
+        result = connection.get_result() if size == -1 else None
+        if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
+            self._check(result, pq.ExecStatus.COMMAND_OK)
+        raise self._broken()
+
+    def send_status(self, flushed: int) -> None:
+        try:
+            self._connection.put_copy_data(encode_status(flushed, time.time_ns() // 1000))
+            self._connection.flush()
+        except psycopg.OperationalError:
+            raise self._broken() from None
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    return sql.Literal(text).as_string()
+
+
+def statement_of(text: str) -> LiteralString:
+    """psycopg wants statements that nobody could have typed in; ours are quoted by `quoted`."""
+    return text
+
+
+def _decoded(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")

@@ -1,0 +1,259 @@
+"""PostgreSQL's logical replication, from bytes to messages. Pure.
+
+The stream is CopyData of two kinds:
+
+    w  start LSN, end LSN, time (int64 each), a message of the plugin
+    k  end of WAL so far, time, whether an answer is wanted
+
+and the messages of `pgoutput`, version 1, are those of the dataclasses below. A transaction comes
+as a whole, when it is committed: Begin, its changes in their order, Commit. A Relation precedes the
+first change of a table, and comes again when the table has changed. Values are PostgreSQL's texts;
+of a column, None is null and UNCHANGED a large value (TOAST) that an update did not touch."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+POSTGRES_EPOCH_US = 946_684_800_000_000
+"""PostgreSQL counts from 2000-01-01."""
+
+
+class Unchanged:
+    def __repr__(self) -> str:
+        return "UNCHANGED"
+
+
+UNCHANGED: Final = Unchanged()
+Value = bytes | None | Unchanged
+Row = list[Value]
+
+
+class ProtocolError(Exception):
+    """Bytes that are no message, as one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keepalive:
+    wal_end: int
+    wants_reply: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WalData:
+    start: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    commit_lsn: int
+    commit_time_us: int
+    """Since 1970."""
+    xid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    commit_lsn: int
+    end_lsn: int
+    """Where to resume after it."""
+    commit_time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class RelationColumn:
+    name: str
+    type_oid: int
+    type_modifier: int
+    is_identity: bool
+    """Part of the replica identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    oid: int
+    schema: str
+    name: str
+    identity: str
+    """d: primary key, n: nothing, f: all columns, i: an index."""
+    columns: tuple[RelationColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    oid: int
+    new: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    oid: int
+    old: Row | None
+    """All columns with identity f; else the key, if it has changed."""
+    new: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    oid: int
+    old: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    oids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Types, origins and whatever a later version adds: nothing that changes a table."""
+
+    kind: str
+
+
+Message = Begin | Commit | Relation | Insert | Update | Delete | Truncate | Other
+Change = Insert | Update | Delete | Truncate
+
+_WAL_DATA = struct.Struct(">QQQ")
+_KEEPALIVE = struct.Struct(">QQB")
+_BEGIN = struct.Struct(">QqI")
+_COMMIT = struct.Struct(">BQQq")
+_INT32 = struct.Struct(">I")
+_LENGTH = struct.Struct(">i")
+_INT16 = struct.Struct(">H")
+_COLUMN_TAIL = struct.Struct(">Ii")
+_STATUS = struct.Struct(">cQQQqB")
+
+
+def decode(data: bytes) -> WalData | Keepalive:
+    try:
+        if data[:1] == b"w":
+            start = _WAL_DATA.unpack_from(data, 1)[0]
+            return WalData(start, decode_message(data, 25))
+        if data[:1] == b"k":
+            wal_end, _, wants_reply = _KEEPALIVE.unpack_from(data, 1)
+            return Keepalive(wal_end, bool(wants_reply))
+    except (struct.error, IndexError, ValueError):
+        raise ProtocolError(f"PostgreSQL sent a broken message: {data[:40]!r}") from None
+    raise ProtocolError(f"PostgreSQL sent a message of an unknown kind: {data[:40]!r}")
+
+
+def decode_message(data: bytes, at: int = 0) -> Message:
+    kind = chr(data[at])
+    decoder = _DECODERS.get(kind)
+    return decoder(data, at + 1) if decoder is not None else Other(kind)
+
+
+def encode_status(flushed: int, time_us: int, *, wants_reply: bool = False) -> bytes:
+    """What is delivered: WAL before it is not needed any more."""
+    return _STATUS.pack(b"r", flushed, flushed, flushed, time_us - POSTGRES_EPOCH_US, wants_reply)
+
+
+def format_lsn(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def parse_lsn(text: str) -> int:
+    high, slash, low = text.partition("/")
+    if not slash:
+        raise ValueError(f"{text!r} is no LSN; one looks like 16/B374D848")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+# -------------------------------------------------------------------------------------- messages
+
+
+def _begin(data: bytes, at: int) -> Begin:
+    lsn, time, xid = _BEGIN.unpack_from(data, at)
+    return Begin(lsn, time + POSTGRES_EPOCH_US, xid)
+
+
+def _commit(data: bytes, at: int) -> Commit:
+    _, lsn, end, time = _COMMIT.unpack_from(data, at)
+    return Commit(lsn, end, time + POSTGRES_EPOCH_US)
+
+
+def _relation(data: bytes, at: int) -> Relation:
+    (oid,) = _INT32.unpack_from(data, at)
+    schema, at = _text(data, at + 4)
+    name, at = _text(data, at)
+    identity = chr(data[at])
+    (count,) = _INT16.unpack_from(data, at + 1)
+    at += 3
+    columns = []
+    for _ in range(count):
+        is_identity = bool(data[at] & 1)
+        column, at = _text(data, at + 1)
+        type_oid, modifier = _COLUMN_TAIL.unpack_from(data, at)
+        columns.append(RelationColumn(column, type_oid, modifier, is_identity))
+        at += 8
+    return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns))
+
+
+def _insert(data: bytes, at: int) -> Insert:
+    (oid,) = _INT32.unpack_from(data, at)
+    return Insert(oid, _row(data, at + 5)[0])
+
+
+def _update(data: bytes, at: int) -> Update:
+    (oid,) = _INT32.unpack_from(data, at)
+    at += 4
+    old = None
+    if data[at : at + 1] in (b"K", b"O"):
+        old, at = _row(data, at + 1)
+    return Update(oid, old, _row(data, at + 1)[0])
+
+
+def _delete(data: bytes, at: int) -> Delete:
+    (oid,) = _INT32.unpack_from(data, at)
+    return Delete(oid, _row(data, at + 5)[0])
+
+
+def _truncate(data: bytes, at: int) -> Truncate:
+    (count,) = _INT32.unpack_from(data, at)
+    return Truncate(struct.unpack_from(f">{count}I", data, at + 5))
+
+
+def _row(data: bytes, at: int) -> tuple[Row, int]:
+    (count,) = _INT16.unpack_from(data, at)
+    at += 2
+    values: Row = []
+    add = values.append
+    length_of = _LENGTH.unpack_from
+    for _ in range(count):
+        kind = data[at]
+        at += 1
+        if kind == 0x74:  # t
+            (length,) = length_of(data, at)
+            at += 4
+            end = at + length
+            if length < 0 or end > len(data):
+                raise ValueError
+            add(data[at:end])
+            at = end
+        elif kind == 0x6E:  # n
+            add(None)
+        elif kind == 0x75:  # u
+            add(UNCHANGED)
+        else:
+            raise ValueError
+    return values, at
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    end = data.index(0, at)
+    return data[at:end].decode(), end + 1
+
+
+_DECODERS: dict[str, Callable[[bytes, int], Message]] = {
+    "B": _begin,
+    "C": _commit,
+    "R": _relation,
+    "I": _insert,
+    "U": _update,
+    "D": _delete,
+    "T": _truncate,
+}

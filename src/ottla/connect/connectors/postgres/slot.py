@@ -1,0 +1,133 @@
+"""The replication slot: what it holds back, and what is done about it.
+
+A slot makes PostgreSQL keep all WAL since what was delivered; a connector that is stopped, or
+slower than the database, fills its disk. So what is kept is looked at every
+`slot.lag.check.interval.ms`, in a thread of its own: the worker may be busy, or waiting for a
+broker that is away.
+
+    slot.lag.warn.bytes    more: a warning in the log, again each time it has doubled
+    slot.lag.max.bytes     more: `slot.lag.policy`
+        warn               nothing but the warning
+        pause              the connector stops and its status says so; the slot stays
+        drop               the slot is dropped: WAL is free, changes until a new snapshot are lost
+
+While no worker runs nobody looks: `max_slot_wal_keep_size` is PostgreSQL's own bound for that."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from enum import Enum
+
+from ottla.base.errors import UserError
+from ottla.connect.connectors.postgres.catalog import Catalog, Slot
+from ottla.connect.connectors.postgres.pgoutput import format_lsn
+
+logger = logging.getLogger(__name__)
+
+
+class Verdict(Enum):
+    FINE = "fine"
+    WARN = "warn"
+    PAUSE = "pause"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class LagPolicy:
+    warn_bytes: int
+    max_bytes: int
+    """0: no bound."""
+    policy: str
+
+    def judge(self, kept_bytes: int) -> Verdict:
+        if 0 < self.max_bytes < kept_bytes and self.policy != "warn":
+            return Verdict(self.policy)
+        is_much = 0 < self.warn_bytes < kept_bytes or 0 < self.max_bytes < kept_bytes
+        return Verdict.WARN if is_much else Verdict.FINE
+
+
+def what_is_lost(slot: Slot | None, lsn: int) -> str | None:
+    """Why a stream cannot go on from there; None: it can."""
+    if slot is None:
+        return "the slot is not there any more"
+    if slot.wal_status == "lost" or slot.restart_lsn is None:
+        return "PostgreSQL has removed WAL that the slot needed (max_slot_wal_keep_size)"
+    if slot.confirmed_lsn is not None and slot.confirmed_lsn > lsn:
+        return (
+            f"the slot is at {format_lsn(slot.confirmed_lsn)} already, while {format_lsn(lsn)} was "
+            "delivered last: it was made anew, or somebody else reads from it"
+        )
+    return None
+
+
+class SlotWatch:
+    """Looks at the slot now and then, until it is stopped."""
+
+    def __init__(self, catalog: Catalog, name: str, policy: LagPolicy, every_s: float) -> None:
+        self.kept_bytes: int | None = None
+        """When it was looked at last."""
+        self._catalog = catalog
+        self._name = name
+        self._policy = policy
+        self._every_s = every_s
+        self._warn_above = 0
+        self._reason: str | None = None
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Looks at once; raises UserError if the connector must not go on."""
+        self.look()
+        self.check()
+        self._thread = threading.Thread(target=self._run, name="slot-watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+        self._catalog.close()
+
+    def check(self) -> None:
+        if self._reason is not None:
+            raise UserError(self._reason)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._every_s) and self._reason is None:
+            try:
+                self.look()
+            except UserError as error:
+                # The stream itself tells what is wrong.
+                logger.warning("the slot %s could not be looked at: %s", self._name, error)
+                self._catalog.close()
+
+    def look(self) -> None:
+        slot = self._catalog.slot(self._name)
+        if slot is None or slot.kept_bytes is None:
+            return
+        kept = self.kept_bytes = slot.kept_bytes
+        verdict = self._policy.judge(kept)
+        if verdict is Verdict.FINE:
+            self._warn_above = 0
+            return
+        said = f"the slot {self._name} makes PostgreSQL keep {kept} bytes of WAL"
+        if verdict is Verdict.WARN:
+            if kept > self._warn_above:
+                self._warn_above = kept * 2
+                logger.warning("%s", said)
+            return
+        more = f"{said}, more than slot.lag.max.bytes={self._policy.max_bytes}"
+        if verdict is Verdict.PAUSE:
+            self._reason = (
+                f"T{more[1:]}: the connector rests (slot.lag.policy=pause). Raise the bound to let "
+                "it catch up, or drop the slot to free the disk."
+            )
+        else:
+            self._catalog.drop_slot(self._name)
+            self._reason = (
+                f"T{more[1:]}: it was dropped (slot.lag.policy=drop). Changes since then are not "
+                "captured; snapshot.mode=when_needed begins anew with a snapshot by itself."
+            )
+        logger.error("%s", self._reason)

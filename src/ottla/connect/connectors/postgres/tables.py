@@ -1,0 +1,212 @@
+"""Which tables and columns are captured, and what a captured table looks like. Pure.
+
+Debezium's lists: patterns, apart by commas, each for the whole of `schema`, `schema.table` or
+`schema.table.column`, in any case. A list of what is left out counts where there is none of what is
+taken. Tables of PostgreSQL's own are never taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.connect.connectors.postgres.pgoutput import UNCHANGED, Relation, Row
+from ottla.connect.connectors.postgres.types import (
+    ColumnType,
+    TypeInfo,
+    TypeModes,
+    column_type,
+)
+from ottla.connect.data import DataError, Field, Schema, Type
+
+OWN_SCHEMAS = ("pg_catalog", "information_schema", "pg_toast")
+
+
+class Patterns:
+    def __init__(self, patterns: Iterable[str]) -> None:
+        """Raises ValueError, a sentence."""
+        self._patterns = []
+        for each in patterns:
+            try:
+                self._patterns.append(re.compile(each.strip(), re.IGNORECASE))
+            except re.error as error:
+                raise ValueError(f"{each!r} is no regular expression: {error}") from None
+
+    def __bool__(self) -> bool:
+        return bool(self._patterns)
+
+    def match(self, name: str) -> bool:
+        return any(each.fullmatch(name) for each in self._patterns)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the include and exclude lists say."""
+
+    schemas: Patterns
+    no_schemas: Patterns
+    tables: Patterns
+    no_tables: Patterns
+    columns: Patterns
+    no_columns: Patterns
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Selection:
+        names = ("schema", "table", "column")
+        lists = [f"{name}.{kind}.list" for name in names for kind in ("include", "exclude")]
+        return cls(*(Patterns(settings[each]) for each in lists))
+
+    def takes_table(self, schema: str, table: str) -> bool:
+        if schema in OWN_SCHEMAS or schema.startswith("pg_temp"):
+            return False
+        name = f"{schema}.{table}"
+        in_schema = (
+            self.schemas.match(schema) if self.schemas else not self.no_schemas.match(schema)
+        )
+        in_table = self.tables.match(name) if self.tables else not self.no_tables.match(name)
+        return in_schema and in_table
+
+    def takes_column(self, schema: str, table: str, column: str) -> bool:
+        name = f"{schema}.{table}.{column}"
+        return self.columns.match(name) if self.columns else not self.no_columns.match(name)
+
+
+@dataclass(frozen=True)
+class KeyColumns:
+    """`message.key.columns`: `schema.table:column,column;…`."""
+
+    rules: tuple[tuple[Patterns, tuple[str, ...]], ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> KeyColumns:
+        rules = []
+        for each in filter(None, (part.strip() for part in text.split(";"))):
+            table, colon, columns = each.rpartition(":")
+            names = tuple(name.strip() for name in columns.split(",") if name.strip())
+            if not colon or not names:
+                raise ValueError(
+                    f"message.key.columns must look like schema.table:column,column;…, not {each!r}"
+                )
+            rules.append((Patterns([table]), names))
+        return cls(tuple(rules))
+
+    def of_table(self, schema: str, table: str) -> tuple[str, ...]:
+        name = f"{schema}.{table}"
+        return next((columns for rule, columns in self.rules if rule.match(name)), ())
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A table as its rows come: names and types by position; those that are left out are None."""
+
+    oid: int
+    schema: str
+    name: str
+    columns: tuple[tuple[str, ColumnType] | None, ...]
+    key: tuple[str, ...]
+    """Names; none: the table has no key."""
+    row_schema: Schema
+    key_schema: Schema | None
+    placeholders: Mapping[str, Any] = field(default_factory=dict)
+    """What stands for a large value that did not change."""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    def decode(self, row: Row, previous: Row | None = None) -> tuple[dict[str, Any], list[str]]:
+        """The values by name, and the columns whose value is not known: large ones that did not
+        change, unless the previous row has them."""
+        values: dict[str, Any] = {}
+        unchanged: list[str] = []
+        for index, (data, column) in enumerate(zip(row, self.columns, strict=True)):
+            if column is None:
+                continue
+            name, kind = column
+            if data.__class__ is bytes:
+                values[name] = self._value(name, kind, data)
+                continue
+            if data is UNCHANGED:
+                data = previous[index] if previous is not None else data
+                if isinstance(data, bytes):
+                    values[name] = self._value(name, kind, data)
+                    continue
+                if data is UNCHANGED:
+                    unchanged.append(name)
+                    values[name] = self.placeholders.get(name)
+                    continue
+            values[name] = None
+        return values, unchanged
+
+    def key_of(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
+        return {name: values[name] for name in self.key} if self.key else None
+
+    def _value(self, name: str, kind: ColumnType, data: bytes) -> Any:
+        try:
+            return kind.decode(data)
+        except (DataError, ValueError, ArithmeticError) as error:
+            shown = data[:60].decode("utf-8", "replace")
+            raise DataError(
+                f"the column {name} of {self.full_name} has {shown!r}, "
+                f"which cannot be read: {error}"
+            ) from None
+
+
+def make_shape(
+    relation: Relation,
+    primary_key: Sequence[str],
+    prefix: str,
+    selection: Selection,
+    key_columns: KeyColumns,
+    modes: TypeModes,
+    catalog: Mapping[int, TypeInfo],
+    placeholder: str,
+) -> Shape:
+    """Raises DataError if a column that the configuration names as key is not there."""
+    schema, table = relation.schema, relation.name
+    wanted = key_columns.of_table(schema, table)
+    names = {each.name for each in relation.columns}
+    missing = [each for each in wanted if each not in names]
+    if missing:
+        raise DataError(
+            f"message.key.columns names {missing[0]}, which {schema}.{table} does not have"
+        )
+    key = [each.name for each in relation.columns if each.name in (wanted or primary_key)]
+    columns: list[tuple[str, ColumnType] | None] = []
+    for each in relation.columns:
+        # A key is whole, whatever column lists say.
+        if each.name in key or selection.takes_column(schema, table, each.name):
+            kind = column_type(each.type_oid, each.type_modifier, modes, catalog)
+            columns.append((each.name, kind))
+        else:
+            columns.append(None)
+    name = f"{prefix}.{schema}.{table}"
+    taken = [each for each in columns if each is not None]
+    fields = tuple(
+        Field(column, _required(kind.schema) if column in primary_key else kind.schema)
+        for column, kind in taken
+    )
+    key_fields = tuple(each for each in fields if each.name in key)
+    return Shape(
+        relation.oid,
+        schema,
+        table,
+        tuple(columns),
+        tuple(key),
+        Schema(Type.STRUCT, True, f"{name}.Value", fields=fields),
+        Schema(Type.STRUCT, name=f"{name}.Key", fields=key_fields) if key else None,
+        {column: _placeholder(kind.schema, placeholder) for column, kind in taken},
+    )
+
+
+def _required(schema: Schema) -> Schema:
+    from dataclasses import replace
+
+    return replace(schema, optional=False)
+
+
+def _placeholder(schema: Schema, text: str) -> Any:
+    if schema.type is Type.STRING:
+        return text
+    return text.encode() if schema.type is Type.BYTES and schema.name is None else None

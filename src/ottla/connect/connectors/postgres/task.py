@@ -1,0 +1,385 @@
+"""The task: a snapshot, then the stream, from wherever it was.
+
+The offset of `{"server": topic.prefix}` is
+
+    {"system": which PostgreSQL, "lsn": …, "commit_lsn": …, "changes": …,     see `changes`
+     "snapshot": {…},                                                         see `snapshot`
+     "slot_lag_bytes": WAL kept back when it was looked at last,
+     "notices": what a person should know}
+
+What was delivered is confirmed to PostgreSQL after topics have it for good, never before; so the
+slot is never ahead of the offset, and one that is tells of a loss."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ottla.base.errors import UserError
+from ottla.connect.api import Json, Offsets, Polled, SourceTask
+from ottla.connect.connectors.postgres.catalog import IN_USE, Catalog
+from ottla.connect.connectors.postgres.changes import Changes, Position
+from ottla.connect.connectors.postgres.envelope import Envelopes, Where
+from ottla.connect.connectors.postgres.link import (
+    LinkLost,
+    PostgresError,
+    ReplicationLink,
+)
+from ottla.connect.connectors.postgres.options import Options
+from ottla.connect.connectors.postgres.pgoutput import ProtocolError, Relation, decode
+from ottla.connect.connectors.postgres.published import Published
+from ottla.connect.connectors.postgres.slot import SlotWatch, what_is_lost
+from ottla.connect.connectors.postgres.snapshot import Progress, TableReader
+from ottla.connect.connectors.postgres.tables import Shape, make_shape
+from ottla.connect.data import DataError, Record
+
+logger = logging.getLogger(__name__)
+
+BUSY_TURNS, BUSY_PAUSE_S = 60, 0.25
+"""How long a slot may still be in the hands of a worker that has just died."""
+
+
+class PostgresTask(SourceTask):
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._partition = {"server": options.prefix}
+        self._catalog = Catalog(options.database)
+        self._envelopes = Envelopes(
+            options.prefix,
+            options.database_name,
+            options.has_tombstones,
+            options.skipped,
+            options.marks_transactions,
+        )
+        self._published = Published(self._catalog, options)
+        self._watch = SlotWatch(
+            Catalog(options.database),
+            options.slot_name,
+            options.lag_policy,
+            options.lag_check_s,
+        )
+        self._system = ""
+        self._progress = Progress()
+        self._position = Position(0)
+        """After what was handed out."""
+        self._confirmed = 0
+        self._link: ReplicationLink | None = None
+        self._changes: Changes | None = None
+        self._reader: TableReader | None = None
+        self._reading: tuple[Relation, Shape] | None = None
+        self._exported: str | None = None
+        self._told_at = self._looked_at = self._status_at = time.monotonic()
+        self._is_to_tell = False
+        """The offset must be known before anything else is done."""
+        self._has_moved = False
+        """The position has, without a record: it is told with the next heartbeat."""
+
+    # ------------------------------------------------------------------------------- its life
+
+    def start(self, offsets: Offsets) -> None:
+        try:
+            self._start(next((dict(each) for at, each in offsets if at == self._partition), {}))
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        self._watch.stop()
+        self._disconnect()
+        self._catalog.close()
+
+    def commit(self, offsets: Offsets) -> None:
+        for partition, offset in offsets:
+            if partition == self._partition and int(offset.get("lsn", 0)) > self._confirmed:
+                self._confirmed = int(offset["lsn"])
+                self._send_status()
+
+    def poll(self, wait_s: float) -> Polled:
+        self._watch.check()
+        progress = self._progress
+        try:
+            return self._poll(wait_s)
+        except LinkLost as lost:
+            logger.warning("%s; connecting again", str(lost).rstrip("."))
+            # What was read since is read again.
+            self._progress = progress
+            self._disconnect()
+        except (DataError, ProtocolError) as error:
+            self._disconnect()
+            raise UserError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
+        self._watch.check()
+        self._check_slot()
+        self._connect()
+        return Polled()
+
+    # --------------------------------------------------------------------------------- start
+
+    def _start(self, offset: Json) -> None:
+        self._catalog.check_server()
+        self._link = self._options.database.replication()
+        self._system = str(self._link.execute("IDENTIFY_SYSTEM")[0][0])
+        if offset and offset.get("system", self._system) != self._system:
+            raise UserError(
+                f"{self._options.database.place} is another PostgreSQL than the one these offsets "
+                "are of: reset the connector's offsets to begin anew with a snapshot."
+            )
+        self._published.look()
+        if offset:
+            self._resume(offset)
+        else:
+            self._begin(is_anew=False)
+        self._watch.start()
+        if not self._progress.pending:
+            self._connect()
+
+    def _begin(self, *, is_anew: bool) -> None:
+        """The first time, or after a loss."""
+        self._published.publish(self._published.tables)
+        slot = self._catalog.slot(self._options.slot_name)
+        pending = tuple(self._published.tables) if self._options.takes_snapshot or is_anew else ()
+        if slot is None:
+            assert self._link is not None
+            lsn, self._exported = self._link.create_slot(self._options.slot_name)
+        else:
+            self._check_is_ours(slot.plugin, slot.is_here)
+            if slot.confirmed_lsn is None:
+                raise UserError(f"The slot {self._options.slot_name} cannot be read from.")
+            lsn = slot.confirmed_lsn
+            logger.warning(
+                "the slot %s was there already: changes since it was read last are told after "
+                "the snapshot",
+                self._options.slot_name,
+            )
+        self._position = Position(lsn)
+        self._progress = Progress(pending, is_anew=is_anew)
+        self._is_to_tell = not pending
+
+    def _resume(self, offset: Json) -> None:
+        self._position = Position.of(offset)
+        self._progress = Progress.of(offset.get("snapshot"))
+        self._confirmed = 0
+        if self._check_slot():
+            self._published.set_right()
+            self._find_new_tables()
+
+    def _check_slot(self) -> bool:
+        """Whether it has what comes next. If not: a new snapshot, or UserError."""
+        slot = self._catalog.slot(self._options.slot_name)
+        reason = what_is_lost(slot, self._position.lsn)
+        if reason is None:
+            return True
+        name = self._options.slot_name
+        said = f"Changes of {self._options.database.place} were lost with the slot {name}: {reason}"
+        if not self._options.begins_anew:
+            raise UserError(
+                f"{said}. Reset the connector's offsets, or set snapshot.mode=when_needed, to "
+                "begin anew with a snapshot."
+            )
+        logger.error("%s; beginning anew with a snapshot", said)
+        if slot is not None:
+            self._catalog.drop_slot(name)
+        self._disconnect()
+        self._link = self._options.database.replication()
+        self._begin(is_anew=True)
+        return False
+
+    def _check_is_ours(self, plugin: str, is_here: bool) -> None:
+        if plugin != "pgoutput" or not is_here:
+            other = f"for {plugin}" if plugin != "pgoutput" else "of another database"
+            raise UserError(f"The slot {self._options.slot_name} is {other}: set slot.name.")
+
+    # -------------------------------------------------------------------------- connections
+
+    def _connect(self) -> None:
+        """The stream from the position on."""
+        link = self._link or self._options.database.replication()
+        self._link = link
+        for turn in range(BUSY_TURNS):
+            try:
+                link.start(
+                    self._options.slot_name, self._position.lsn, self._published.publications
+                )
+                break
+            except PostgresError as error:
+                # The worker before us has just died, and PostgreSQL does not know yet.
+                if error.code != IN_USE or turn == BUSY_TURNS - 1:
+                    raise
+                time.sleep(BUSY_PAUSE_S)
+        self._changes = Changes(self._envelopes, self._shape_of, self._position)
+        self._status_at = time.monotonic()
+
+    def _disconnect(self) -> None:
+        if self._link is not None:
+            self._link.close()
+        if self._reader is not None:
+            self._reader.close()
+        self._link = self._reader = self._changes = self._reading = self._exported = None
+
+    def _send_status(self) -> None:
+        self._status_at = time.monotonic()
+        if self._link is not None and self._changes is not None:
+            try:
+                self._link.send_status(self._confirmed)
+            except LinkLost as error:
+                # The next poll finds out, and connects again.
+                logger.debug("%s", error)
+
+    def _shape_of(self, relation: Relation) -> Shape | None:
+        options = self._options
+        if not options.selection.takes_table(relation.schema, relation.name):
+            return None
+        return make_shape(
+            relation,
+            self._catalog.primary_key(relation),
+            options.prefix,
+            options.selection,
+            options.key_columns,
+            options.modes,
+            self._catalog.types(each.type_oid for each in relation.columns),
+            options.placeholder,
+        )
+
+    # ---------------------------------------------------------------------------------- poll
+
+    def _poll(self, wait_s: float) -> Polled:
+        self._look_around()
+        if self._progress.pending:
+            if self._is_to_tell:
+                # A table is published after it is known that its rows are to be read.
+                return self._told([])
+            return self._told(list(self._read_rows()))
+        if self._changes is None:
+            self._connect()
+        records = self._receive(wait_s)
+        assert self._changes is not None
+        self._has_moved = self._has_moved or self._changes.position != self._position
+        self._position = self._changes.position
+        if records:
+            return self._told(records)
+        is_time = time.monotonic() - self._told_at >= self._options.heartbeat_s
+        if is_time and (self._has_moved or self._options.beats):
+            return self._told(self._heartbeat())
+        return self._told([]) if self._is_to_tell else Polled()
+
+    def _told(self, records: list[Record]) -> Polled:
+        self._told_at = time.monotonic()
+        self._is_to_tell = self._has_moved = False
+        offset: Json = {"system": self._system} | self._position.to_json()
+        if self._progress.pending:
+            offset["snapshot"] = self._progress.to_json()
+        if self._watch.kept_bytes is not None:
+            offset["slot_lag_bytes"] = self._watch.kept_bytes
+        if self._published.notices:
+            offset["notices"] = self._published.notices
+        return Polled(records, [(self._partition, offset)])
+
+    def _receive(self, wait_s: float) -> list[Record]:
+        changes, link, options = self._changes, self._link, self._options
+        assert changes is not None
+        assert link is not None
+        now_ms = time.time_ns() // 1_000_000
+        until = time.monotonic() + wait_s
+        records: list[Record] = []
+        size = 0
+        while len(records) < options.batch_records and size < options.batch_bytes:
+            wait = 0.0 if records else max(until - time.monotonic(), 0.0)
+            data = link.receive(wait)
+            if data is None:
+                if records or time.monotonic() >= until:
+                    break
+                continue
+            size += len(data)
+            message = decode(data)
+            records.extend(changes.feed(message, now_ms))
+            if getattr(message, "wants_reply", False):
+                self._send_status()
+        if time.monotonic() - self._status_at >= options.status_s:
+            self._send_status()
+        return records
+
+    def _look_around(self) -> None:
+        """Now and then: are there new tables?"""
+        now = time.monotonic()
+        if now - self._looked_at < self._options.heartbeat_s:
+            return
+        self._looked_at = now
+        if self._options.heartbeat_query:
+            self._catalog.ask(self._options.heartbeat_query)
+        if not self._progress.pending:
+            self._published.look()
+            self._published.set_right()
+            self._find_new_tables()
+
+    def _find_new_tables(self) -> None:
+        new = self._published.unpublished()
+        if new:
+            logger.info("new tables are captured: %s", ", ".join(new))
+            self._progress = replace(self._progress, pending=(*self._progress.pending, *new))
+            self._is_to_tell = True
+
+    def _heartbeat(self) -> list[Record]:
+        if not self._options.beats:
+            return []
+        now_ms = time.time_ns() // 1_000_000
+        topic = self._options.heartbeat_topic
+        return [self._envelopes.heartbeat(topic, now_ms, self._watch.kept_bytes)]
+
+    # ------------------------------------------------------------------------------ snapshot
+
+    def _read_rows(self) -> Iterator[Record]:
+        """Some rows of the tables that are pending."""
+        if self._reader is None:
+            self._published.publish(self._progress.pending)
+            self._reader = TableReader(self._options.database, self._exported)
+            # It is imported; the link that exported it may be used for something else.
+            self._exported = None
+        now_ms = time.time_ns() // 1_000_000
+        where = Where(self._position.lsn, None, None, now_ms, "true")
+        yield from self._rows_of_tables(self._reader, where, now_ms)
+        if not self._progress.pending:
+            self._reader.close()
+            self._reader = None
+            logger.info("the snapshot of %s is whole", self._options.database.place)
+
+    def _rows_of_tables(self, reader: TableReader, where: Where, now_ms: int) -> Iterator[Record]:
+        count = size = 0
+        lsn = where.commit_lsn
+        while self._progress.pending:
+            if not reader.is_open:
+                yield from self._open_table(reader, where, now_ms)
+            if self._reading is None:
+                continue
+            relation, shape = self._reading
+            indices = [i for i, each in enumerate(relation.columns) if each.name in shape.key]
+            while (row := reader.next_row()) is not None:
+                yield from self._envelopes.read(shape, row, where, lsn, now_ms)
+                count += 1
+                size += sum(len(each) for each in row if isinstance(each, bytes))
+                if count >= self._options.batch_records or size >= self._options.batch_bytes:
+                    after = tuple(_text(row[index]) for index in indices)
+                    self._progress = replace(self._progress, after=after, is_begun=True)
+                    return
+            self._reading = None
+            self._progress = self._progress.next_table()
+
+    def _open_table(self, reader: TableReader, where: Where, now_ms: int) -> Iterator[Record]:
+        table = self._published.tables.get(self._progress.pending[0])
+        relation = self._catalog.relation(table.oid) if table is not None else None
+        shape = self._shape_of(relation) if relation is not None else None
+        if relation is None or shape is None:
+            # It was dropped, or is not wanted any more.
+            self._progress = self._progress.next_table()
+            self._reading = None
+            return
+        is_first = not self._progress.is_begun
+        if (is_first and self._progress.is_anew) or (not is_first and not shape.key):
+            yield from self._envelopes.truncated(shape, where, where.commit_lsn, now_ms)
+        self._reading = (relation, shape)
+        reader.open(relation, shape.key, self._progress.after)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else ""
