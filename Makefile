@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup check test bench compat chaos sim format clean kcat
+.PHONY: help setup check test bench compat chaos sim format clean kcat databases
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -42,11 +42,21 @@ kcat:
 	         && { apt-get update -qq && apt-get install -y -qq kcat; } >/dev/null 2>&1; } \
 	    || echo "kcat is not installed and could not be: its tests will be skipped"
 
+# Real databases for the tests of their connectors, which start servers of their own.
+databases:
+	@{ ls /usr/lib/postgresql/*/bin/initdb && command -v mariadb-install-db; } >/dev/null 2>&1 \
+	    || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1 \
+	         && { apt-get update -qq \
+	              && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+	                 --no-install-recommends postgresql mariadb-server; \
+	            } >/dev/null 2>&1; } \
+	    || echo "PostgreSQL or MariaDB is not installed and could not be: their tests will be skipped"
+
 # Spark's tests have a process of their own: its session lives until the end of the process, and would
 # be in the way of tests that count files, threads or log lines.
 SPARK_TESTS := tests/spark tests/streams tests/connect
 
-test: check kcat ## Check, then run the tests
+test: check kcat databases ## Check, then run the tests
 	@$(PYTEST) $(SPARK_TESTS:%=--ignore=%)
 	@$(PYTEST) $(SPARK_TESTS)
 
@@ -58,7 +68,7 @@ compat: $(STAMP) ## Run Apache Kafka's own tools against the broker and its file
 	@test -n "$(ARGS)" || $(BIN)/python -m compat.spark.run
 	@test -n "$(ARGS)" || $(BIN)/python -m compat.spark.run --on-kafka
 
-chaos: $(STAMP) ## The long runs: crashes, faults, random input
+chaos: $(STAMP) databases ## The long runs: crashes, faults, random input
 	@$(PYTEST) -m chaos --timeout 3600 $(ARGS)
 
 sim: $(STAMP) ## Replay one simulated cluster: make sim SEED=123

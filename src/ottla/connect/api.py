@@ -26,7 +26,7 @@ what a person reads in the status, and the worker starts it again after a while.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -82,6 +82,8 @@ class SinkTask(ABC):
     """How often this task was started, in any worker. Set before `start`."""
     is_takeover: bool = False
     """Another worker had it last."""
+    reporter: Callable[[Record, Exception], None] | None = None
+    """Set before `start`, by whoever runs the task."""
 
     @abstractmethod
     def start(self, directory: Path) -> None: ...
@@ -98,6 +100,13 @@ class SinkTask(ABC):
 
     def stop(self) -> None:
         return
+
+    def report(self, record: Record, error: Exception) -> None:
+        """A record, as it was handed to `put`, that the target does not take. Raises unless such
+        records are tolerated; then it is a dead letter, if those are kept, before this returns."""
+        if self.reporter is None:
+            raise error
+        self.reporter(record, error)
 
 
 class Connector:

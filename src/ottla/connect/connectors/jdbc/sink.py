@@ -27,7 +27,7 @@ DEFINITION = CONNECTION + Definition(
         key("fields.whitelist", LIST, [], "Fields that are written; none: all."),
         key("field.mapping", LIST, [], "FIELD:COLUMN, for columns of other names."),
         key("delete.enabled", BOOLEAN, False, "Whether a record without a value deletes a row."),
-        key("truncate.enabled", BOOLEAN, False, "Whether a truncate in an envelope empties a table."),
+        key("truncate.enabled", BOOLEAN, False, "Whether an envelope of op t empties a table."),
         key("auto.create", BOOLEAN, False, "Whether missing tables are made.", None, HIGH),
         key("auto.evolve", BOOLEAN, False, "Whether missing columns are added.", None, HIGH),
         key("batch.size", INT, 3_000, "The most rows of one statement.", AtLeast(1)),

@@ -13,7 +13,6 @@ from ottla.connect.connectors.postgres.link import (
     PostgresError,
     literal,
     quoted,
-    statement_of,
 )
 from ottla.connect.connectors.postgres.pgoutput import Relation, RelationColumn
 from ottla.connect.connectors.postgres.types import BUILT_IN, TypeInfo
@@ -101,7 +100,7 @@ class Catalog:
         if connection is None or connection.closed:
             connection = self._connection = self.database.connect()
         with self.database.told():
-            cursor = connection.execute(statement_of(statement))
+            cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description is not None else []
 
     # ------------------------------------------------------------------------------ the server

@@ -10,12 +10,13 @@ import select
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 from psycopg import pq, sql
 
 from ottla.base.errors import UserError
+from ottla.connect.api import RetriableError
 from ottla.connect.connectors.postgres.pgoutput import encode_status, format_lsn, parse_lsn
 
 SESSION = (
@@ -35,8 +36,8 @@ class PostgresError(UserError):
         """SQLSTATE."""
 
 
-class LinkLost(PostgresError):
-    pass
+class LinkLost(PostgresError, RetriableError):
+    """It may come back."""
 
 
 class Database:
@@ -209,11 +210,6 @@ def quoted(name: str) -> str:
 
 def literal(text: str) -> str:
     return sql.Literal(text).as_string()
-
-
-def statement_of(text: str) -> LiteralString:
-    """psycopg wants statements that nobody could have typed in; ours are quoted by `quoted`."""
-    return text
 
 
 def _decoded(data: bytes | None) -> str | None:

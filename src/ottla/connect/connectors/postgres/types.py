@@ -3,7 +3,7 @@
     boolean, smallint, integer, bigint, real, double precision    the same
     numeric(p, s)                 Decimal; numeric alone: io.debezium.data.VariableScaleDecimal;
                                   `decimal.handling.mode`: precise, double or string
-    text, varchar, char, name     string
+    text, varchar, char, name     string; a length is the parameter LENGTH_PARAMETER
     bytea                         bytes
     date                          io.debezium.time.Date, days
     time, timestamp               io.debezium.time.MicroTime, MicroTimestamp; with a precision of
@@ -45,6 +45,7 @@ from ottla.connect.data import (
 )
 
 TYPE_PARAMETER = "__debezium.source.column.type"
+LENGTH_PARAMETER = "__debezium.source.column.length"
 VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
 _VARIABLE_SCHEMA = struct_schema(
     ("scale", Schema(Type.INT32)), ("value", Schema(Type.BYTES)), name=VARIABLE_SCALE, optional=True
@@ -131,6 +132,9 @@ def column_type(
             _named(Type.INT64, "io.debezium.time.MicroDuration"),
             lambda data: times.interval_microseconds(data.decode()),
         )
+    if info.name in ("varchar", "bpchar") and modifier > 4:
+        told = {TYPE_PARAMETER: info.name.upper(), LENGTH_PARAMETER: str(modifier - 4)}
+        return ColumnType(Schema(Type.STRING, True, parameters=told), _text)
     return _PLAIN.get(info.name) or _text_of(info.name)
 
 
@@ -242,8 +246,12 @@ _PLAIN: Mapping[str, ColumnType] = {
         lambda data: times.zoned_time(data.decode()),
     ),
     "interval": ColumnType(_named(Type.STRING, "io.debezium.time.Interval"), _text),
-    "json": ColumnType(_named(Type.STRING, "io.debezium.data.Json"), _text),
-    "jsonb": ColumnType(_named(Type.STRING, "io.debezium.data.Json"), _text),
+    "json": ColumnType(
+        _named(Type.STRING, "io.debezium.data.Json", {TYPE_PARAMETER: "JSON"}), _text
+    ),
+    "jsonb": ColumnType(
+        _named(Type.STRING, "io.debezium.data.Json", {TYPE_PARAMETER: "JSONB"}), _text
+    ),
     "uuid": ColumnType(_named(Type.STRING, "io.debezium.data.Uuid"), _text),
     "xml": ColumnType(_named(Type.STRING, "io.debezium.data.Xml"), _text),
     **dict.fromkeys(("text", "varchar", "bpchar", "char", "name"), _STRING),

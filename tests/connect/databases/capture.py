@@ -1,0 +1,102 @@
+"""A capture by hand: the task is driven as a worker drives it, and its records are kept."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.connect.databases.servers import Postgres
+
+from ottla.connect.api import Offsets
+from ottla.connect.connectors.postgres.connector import PostgresSource
+from ottla.connect.data import Record
+from ottla.connect.debezium import unchanged_columns
+from ottla.connect.offsets import merged
+
+PATIENCE_S = 60.0
+Row = dict[str, Any]
+
+
+def connector(postgres: Postgres, database: str, **given: str) -> PostgresSource:
+    properties = {
+        "database.hostname": "127.0.0.1",
+        "database.port": str(postgres.port),
+        "database.user": "postgres",
+        "database.password": postgres.password,
+        "database.dbname": database,
+        "topic.prefix": "shop",
+        "slot.name": f"slot_{database}",
+        "table.include.list": "public\\..*",
+        **{name.replace("_", "."): value for name, value in given.items()},
+    }
+    problems = PostgresSource.definition.problems(properties)
+    assert not problems, problems
+    return PostgresSource(PostgresSource.definition.settings(properties))
+
+
+class Capture:
+    def __init__(self, source: PostgresSource) -> None:
+        self._source = source
+        self.offsets: Offsets = []
+        self.records: list[Record] = []
+        self.task: Any = None
+
+    def start(self) -> Capture:
+        self.task = self._source.make_task(self._source.settings)
+        self.task.start([(dict(partition), dict(offset)) for partition, offset in self.offsets])
+        return self
+
+    def crash(self) -> None:
+        """As if the worker had died: connections end, nothing is confirmed."""
+        self.task.stop()
+
+    def poll(self, *, commits: bool = True) -> list[Record]:
+        polled = self.task.poll(0.05)
+        if polled:
+            self.records += polled.records
+            self.offsets = merged(self.offsets, polled.offsets)
+            if commits:
+                self.task.commit(polled.offsets)
+        return list(polled.records)
+
+    def until(self, count: int) -> list[Record]:
+        """Until there are so many records in all; and no more come at once."""
+        until = time.monotonic() + PATIENCE_S
+        while len(self.records) < count:
+            assert time.monotonic() < until, [each.value for each in self.records]
+            self.poll()
+        self.poll()
+        assert len(self.records) == count, [each.value for each in self.records[count:]]
+        return self.records
+
+    @property
+    def offset(self) -> Row:
+        return dict(self.offsets[0][1])
+
+    def ops(self) -> str:
+        return "".join(each.value["op"] if each.value else "-" for each in self.records)
+
+    def rows(self, table: str) -> list[Row]:
+        """What the table comes to, if all records are applied."""
+        return replay(self.records).get(f"shop.public.{table}", [])
+
+
+def replay(records: list[Record]) -> dict[str, list[Row]]:
+    tables: dict[str, dict[Any, Row]] = {}
+    for number, record in enumerate(records):
+        table = tables.setdefault(record.topic, {})
+        if record.value is None:
+            continue
+        op, row = record.value["op"], record.value["after"]
+        key = tuple(record.key.values()) if record.key is not None else ("row", number)
+        if op == "t":
+            table.clear()
+        elif op == "d":
+            table.pop(key, None)
+        else:
+            before = table.get(key, {})
+            table[key] = {
+                name: before.get(name) if name in unchanged_columns(record) else value
+                for name, value in row.items()
+            }
+    return {topic: list(rows.values()) for topic, rows in tables.items()}
