@@ -16,7 +16,7 @@ import pytest
 from tests.connect.databases.servers import MariaDb, Postgres
 
 from ottla.base.errors import UserError
-from ottla.connect.api import Offsets
+from ottla.connect.api import Offsets, RetriableError
 from ottla.connect.connectors.jdbc.sink import JdbcSink
 from ottla.connect.connectors.jdbc.source import JdbcSource
 from ottla.connect.data import (
@@ -396,24 +396,21 @@ def test_values_of_every_type_come_back_from_the_other_side(target: Target, tmp_
     sink.task.stop()
 
 
-def test_a_sink_goes_on_when_the_database_comes_back(tmp_path: Path) -> None:
-    """On a server of its own: it is crashed."""
-    from tests.connect.databases.servers import running
-
-    from ottla.connect.api import RetriableError
-
-    with running(Postgres()) as server:
-        made = Target("postgresql", {"connection.url": server.url(), "connection.user": "postgres",
-                      "connection.password": server.password}, server.run)  # fmt: skip
-        sink = Sink(made, insert_mode="insert", pk_mode="none", delete_enabled="false")
-        sink.give(person(0, 1))
-        server.stop(crash=True)
-        sink.task.begin(1)
-        sink.task.put([person(1, 2), person(2, 3)])
-        with pytest.raises(RetriableError, match="postgresql"):
-            sink.task.end()
-        server.start()
+def test_a_sink_goes_on_when_the_database_comes_back(postgres: Postgres, database: str) -> None:
+    properties = {"connection.url": postgres.url(database), "connection.user": "postgres"}
+    made = Target(
+        "postgresql", {**properties, "connection.password": postgres.password}, postgres.run
+    )
+    sink = Sink(made, insert_mode="insert", pk_mode="none", delete_enabled="false")
+    sink.give(person(0, 1))
+    postgres.stop(crash=True)
+    sink.task.begin(1)
+    sink.task.put([person(1, 2), person(2, 3)])
+    with pytest.raises(RetriableError, match="postgresql"):
         sink.task.end()
-        sink.task.end()
-        assert server.run("SELECT id FROM people ORDER BY id") == [(1,), (2,), (3,)]
-        sink.task.stop()
+    postgres.start()
+    sink.task.end()
+    sink.task.end()
+    rows = postgres.run("SELECT id FROM people ORDER BY id", database=database)
+    assert rows == [(1,), (2,), (3,)]
+    sink.task.stop()

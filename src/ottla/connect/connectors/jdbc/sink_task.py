@@ -68,7 +68,8 @@ class JdbcSinkTask(SinkTask):
     # ------------------------------------------------------------------------------ its life
 
     def start(self, directory: Path) -> None:
-        with told(self._engine), self._engine.begin() as connection:
+        connection = self._open()
+        with told(self._engine), connection.begin():
             connection.exec_driver_sql(self._language.create_offsets(self._offsets_table))
 
     def stop(self) -> None:

@@ -9,7 +9,8 @@ import datetime
 import logging
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,8 +109,8 @@ class JdbcSourceTask(SourceTask):
                 self._add_query()
             return
         schema = self._settings["schema.pattern"] or None
-        with told(self._engine):
-            there = inspect(self._engine).get_table_names(schema)
+        with self._asking() as connection:
+            there = inspect(connection).get_table_names(schema)
         wanted, unwanted = (
             {each.rpartition(".")[2] for each in self._settings[f"table.{kind}"]}
             for kind in ("whitelist", "blacklist")
@@ -134,8 +135,8 @@ class JdbcSourceTask(SourceTask):
         self._take(made)
 
     def _add_table(self, name: str, schema: str | None) -> None:
-        with told(self._engine):
-            inspector = inspect(self._engine)
+        with self._asking() as connection:
+            inspector = inspect(connection)
             found = inspector.get_columns(name, schema)
             key = tuple(inspector.get_pk_constraint(name, schema)["constrained_columns"])
         columns: dict[str, TypeEngine[Any]] = {each["name"]: each["type"] for each in found}
@@ -257,33 +258,35 @@ class JdbcSourceTask(SourceTask):
         typed: Any = made
         if asked.columns:
             typed = made.columns(*(column(name, kind) for name, kind in asked.columns.items()))
-        try:
-            with told(self._engine):
-                result = self._open().execute(typed, question.parameters)
-                return [dict(each) for each in result.mappings()]
-        except RowError as error:
-            raise UserError(str(error)) from None
-        except BaseException:
-            self._close()
-            raise
-        finally:
-            if self._connection is not None:
-                self._connection.rollback()
+        with self._asking() as connection:
+            result = connection.execute(typed, question.parameters)
+            return [dict(each) for each in result.mappings()]
 
     def _now(self, asked: Asked) -> datetime.datetime:
         now = "CURRENT_TIMESTAMP" if asked.has_zone else "LOCALTIMESTAMP"
         statement = NOW[self._dialect].format(now=now)
-        with told(self._engine):
-            found = self._open().exec_driver_sql(statement).scalar_one()
+        with self._asking() as connection:
+            found = connection.exec_driver_sql(statement).scalar_one()
         moment = datetime.datetime.fromisoformat(found) if isinstance(found, str) else found
         delay = datetime.timedelta(milliseconds=self._settings["timestamp.delay.interval.ms"])
         made: datetime.datetime = moment - delay
         return made
 
-    def _open(self) -> Any:
-        if self._connection is None:
-            self._connection = self._engine.connect()
-        return self._connection
+    @contextmanager
+    def _asking(self) -> Iterator[Any]:
+        """The connection, for a question; each is a transaction of its own."""
+        try:
+            with told(self._engine):
+                if self._connection is None:
+                    self._connection = self._engine.connect()
+                yield self._connection
+                self._connection.rollback()
+        except RowError as error:
+            self._close()
+            raise UserError(str(error)) from None
+        except BaseException:
+            self._close()
+            raise
 
     def _close(self) -> None:
         if self._connection is not None:

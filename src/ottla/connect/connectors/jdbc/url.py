@@ -36,6 +36,9 @@ def parse_url(text: str, user: str = "", password: str = "") -> URL:
     """Raises ValueError, a sentence."""
     text = text.strip()
     url = _java(text) if text.startswith("jdbc:") else _sqlalchemy(text)
+    if url.drivername.startswith("sqlite"):
+        # A file has no users.
+        return url
     if user:
         url = url.set(username=user)
     if password:

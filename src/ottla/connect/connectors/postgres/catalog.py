@@ -10,6 +10,7 @@ from typing import Any
 from ottla.base.errors import UserError
 from ottla.connect.connectors.postgres.link import (
     Database,
+    LinkLost,
     PostgresError,
     literal,
     quoted,
@@ -96,11 +97,18 @@ class Catalog:
             self._connection = None
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
-        connection = self._connection
-        if connection is None or connection.closed:
-            connection = self._connection = self.database.connect()
+        if self._connection is not None and not self._connection.closed:
+            try:
+                return self._ask(statement)
+            except LinkLost:
+                # It was idle, and the database restarted meanwhile.
+                self.close()
+        self._connection = self.database.connect()
+        return self._ask(statement)
+
+    def _ask(self, statement: str) -> list[tuple[Any, ...]]:
         with self.database.told():
-            cursor = connection.execute(statement)
+            cursor = self._connection.execute(statement)
             return cursor.fetchall() if cursor.description is not None else []
 
     # ------------------------------------------------------------------------------ the server

@@ -26,6 +26,8 @@ SESSION = (
 )
 """Texts of values are the same everywhere, and a snapshot may take its time."""
 CONNECT_TIMEOUT_S = 10
+ENDED = ("08", "57P")
+"""SQLSTATEs of connections that ended, and of servers that stop or start."""
 _PREFIX = re.compile(r"^.*?(?:FATAL|ERROR|PANIC): +", re.DOTALL)
 
 
@@ -86,7 +88,7 @@ class Database:
         try:
             yield
         except psycopg.OperationalError as error:
-            if error.sqlstate is None:
+            if error.sqlstate is None or error.sqlstate.startswith(ENDED):
                 raise self._refused(str(error)) from None
             raise PostgresError(self.sentence(str(error)), error.sqlstate) from None
         except psycopg.Error as error:
@@ -154,7 +156,9 @@ class RawLink:
             raise PostgresError(self._database.sentence(text), code)
 
     def _broken(self) -> LinkLost:
-        said = first_line(self._connection.get_error_message()) or "the connection was closed"
+        said = first_line(self._connection.get_error_message())
+        if not said or said.startswith("no error details"):
+            said = "it was closed"
         return LinkLost(f"PostgreSQL ({self._database.place}) ended the connection: {said}.")
 
 

@@ -1,0 +1,123 @@
+"""Values of a schema as what `json` writes, by functions that are made once for each schema. Pure.
+
+A function takes the ways that nearly all values go: plain types, structs, arrays, null where it may
+be. For anything else it raises Unusual, and whoever called takes the slow way, which checks
+everything and says what is wrong."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from ottla.connect.data import INTEGER_BITS, Schema, Type
+
+Write = Callable[[Any], Any]
+MAX_DEPTH = 50
+
+
+class Unusual(Exception):
+    """Not a value for the quick way."""
+
+
+def make_writer(schema: Schema, slow: Callable[[Schema, Any], Any], depth: int = 0) -> Write:
+    """`slow` writes what has a way of its own: logical types, maps, defaults."""
+    if depth > MAX_DEPTH:
+        return _refuse
+    if schema.type is Type.STRUCT:
+        return _struct(schema, slow, depth)
+    if schema.type is Type.ARRAY and schema.value_schema is not None:
+        return _array(schema.value_schema, slow, depth)
+    if schema.type in INTEGER_BITS:
+        return _integer(schema) if not _is_kafkas(schema) else _slowly(schema, slow)
+    if schema.type in _SAME:
+        return _same(_SAME[schema.type])
+    if schema.type is Type.BYTES and not _is_kafkas(schema):
+        return _bytes
+    return _slowly(schema, slow)
+
+
+def _is_kafkas(schema: Schema) -> bool:
+    """Kafka's logical types have values of their own; others' names do not change a value."""
+    return schema.name is not None and schema.name.startswith("org.apache.kafka.connect.data.")
+
+
+_SAME: dict[Type, type] = {Type.STRING: str, Type.BOOLEAN: bool, Type.FLOAT64: float,
+                           Type.FLOAT32: float}  # fmt: skip
+
+
+def _refuse(value: Any) -> Any:
+    raise Unusual
+
+
+def _slowly(schema: Schema, slow: Callable[[Schema, Any], Any]) -> Write:
+    return lambda value: slow(schema, value)
+
+
+def _same(kind: type) -> Write:
+    def write(value: Any) -> Any:
+        if value.__class__ is not kind:
+            raise Unusual
+        return value
+
+    return write
+
+
+def _integer(schema: Schema) -> Write:
+    highest = (1 << (INTEGER_BITS[schema.type] - 1)) - 1
+
+    def write(value: Any) -> Any:
+        if value.__class__ is not int or not -highest <= value <= highest:
+            raise Unusual
+        return value
+
+    return write
+
+
+def _bytes(value: Any) -> str:
+    if value.__class__ is not bytes:
+        raise Unusual
+    return base64.b64encode(value).decode()
+
+
+def _array(items: Schema, slow: Callable[[Schema, Any], Any], depth: int) -> Write:
+    write_item = make_writer(items, slow, depth + 1)
+    can_be_null = items.optional and items.default is None
+
+    def write(value: Any) -> Any:
+        if value.__class__ is not list or (not can_be_null and None in value):
+            raise Unusual
+        return [None if each is None else write_item(each) for each in value]
+
+    return write
+
+
+def _struct(schema: Schema, slow: Callable[[Schema, Any], Any], depth: int) -> Write:
+    fields = [
+        (
+            each.name,
+            make_writer(each.schema, slow, depth + 1),
+            each.schema.optional and each.schema.default is None,
+        )
+        for each in schema.fields
+    ]
+    count = len(fields)
+
+    def write(value: Any) -> Any:
+        if value.__class__ is not dict or len(value) != count:
+            raise Unusual
+        made = {}
+        for name, write_field, can_be_null in fields:
+            try:
+                each = value[name]
+            except KeyError:
+                raise Unusual from None
+            if each is not None:
+                made[name] = write_field(each)
+            elif can_be_null:
+                made[name] = None
+            else:
+                raise Unusual
+        return made
+
+    return write
