@@ -13,4 +13,5 @@ worker       the tasks of one process; `session` has its Spark session
 herder       what REST asks of a worker; `standalone` and `distributed/` answer
 offsets      what a standalone worker remembers: `offset.storage.file.filename`
 rest, rest_…, rest_server  Kafka Connect's REST contract
-connectors/  file"""
+connectors/  file, postgres (change capture), jdbc (source and sink)
+debezium     what a change looks like, for those who read them"""

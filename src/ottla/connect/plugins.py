@@ -118,7 +118,11 @@ def predicate_class(name: str) -> type[Predicate]:
 def connector_plugins() -> list[Plugin]:
     found = []
     for name in sorted(_connectors()):
-        made = connector_class(name)
+        try:
+            made = connector_class(name)
+        except UnknownPlugin:
+            # Its package is not installed; whoever names it is told.
+            continue
         kind = "source" if issubclass(made, SourceConnector) else "sink"
         found.append(Plugin(name, kind, version_of(made), made.guarantee.value))
     return found

@@ -37,4 +37,3 @@ def database(postgres: Postgres) -> Iterator[str]:
             f"WHERE slot_name = '{slot}'"
         )
         postgres.drop_slot(slot)
-    postgres.run(f"DROP DATABASE {name} WITH (FORCE)")

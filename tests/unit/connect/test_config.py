@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -12,7 +13,12 @@ from ottla.connect.connectors.file import FileStreamSink, FileStreamSource
 from ottla.connect.converters import StringConverter
 from ottla.connect.data import Record
 from ottla.connect.json_converter import JsonConverter
-from ottla.connect.plugins import UnknownPlugin, connector_class, transform_class
+from ottla.connect.plugins import (
+    UnknownPlugin,
+    connector_class,
+    connector_plugins,
+    transform_class,
+)
 from ottla.connect.worker_config import WorkerConfig
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -46,7 +52,7 @@ def test_a_connector_has_many_names(name: str) -> None:
     [
         ("FileStreamSauce", "did you mean FileStreamSource?"),
         ("org.apache.kafka.connect.file.FileStreamSinkkConnector", "did you mean FileStreamSink?"),
-        ("JdbcQuux", "there are"),
+        ("Zzzzzz", "there are"),
         ("ottla.connect.data.Record", "is no connector"),
     ],
 )
@@ -176,3 +182,17 @@ def test_a_workers_unknown_properties_are_told() -> None:
     first, second = made.notices()
     assert "did you mean offset.flush.interval.ms?" in first
     assert "plugin.path has no effect" in second
+
+
+def test_a_connector_without_its_package_is_told_and_not_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    for name in list(sys.modules):
+        if name.startswith("ottla.connect.connectors.postgres"):
+            monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(UnknownPlugin, match="needs the package psycopg"):
+        connector_class("io.debezium.connector.postgresql.PostgresConnector")
+    listed = {each.name for each in connector_plugins()}
+    assert "FileStreamSource" in listed
+    assert "PostgresSource" not in listed

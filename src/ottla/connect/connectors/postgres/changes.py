@@ -11,13 +11,14 @@ transaction goes on exactly where it was."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ottla.connect.connectors.postgres.envelope import Envelopes, Where, with_order
 from ottla.connect.connectors.postgres.pgoutput import (
     Begin,
+    Change,
     Commit,
     Delete,
     Insert,
@@ -31,6 +32,7 @@ from ottla.connect.connectors.postgres.pgoutput import (
 from ottla.connect.connectors.postgres.tables import Shape
 from ottla.connect.data import Record
 
+_CHANGES = (Insert, Update, Delete, Truncate)
 ShapeOf = Callable[[Relation], Shape | None]
 """None: a table that is not captured."""
 
@@ -72,41 +74,42 @@ class Changes:
         """No transaction is under way."""
         return self._where is None
 
-    def feed(self, data: WalData | Keepalive, now_ms: int) -> Iterator[Record]:
+    def feed(self, data: WalData | Keepalive, now_ms: int) -> Sequence[Record]:
         if isinstance(data, Keepalive):
             # Everything that was committed before it has been sent; a transaction that is to be
             # gone on with has not.
             if self.is_between and not self.position.commit_lsn:
                 self.position = Position(max(data.wal_end, self.position.lsn))
-            return
+            return ()
         message = data.message
-        if isinstance(message, Insert | Update | Delete | Truncate):
-            yield from self._change(message, data.start, now_ms)
-        elif isinstance(message, Begin):
-            yield from self._begin(message)
-        elif isinstance(message, Commit):
-            yield from self._commit(message)
-        elif isinstance(message, Relation):
+        if isinstance(message, _CHANGES):
+            return self._change(message, data.start, now_ms)
+        if isinstance(message, Begin):
+            return self._begin(message)
+        if isinstance(message, Commit):
+            return self._commit(message)
+        if isinstance(message, Relation):
             self._shapes[message.oid] = self._shape_of(message)
+        return ()
 
-    def _begin(self, message: Begin) -> Iterator[Record]:
+    def _begin(self, message: Begin) -> Sequence[Record]:
         self._where = Where(
             message.commit_lsn, self.position.lsn, message.xid, message.commit_time_us // 1000
         )
         self._seen = 0
         self._counts = {}
         if self._is_repeated(0):
-            return
+            return ()
         self.position = replace(self.position, commit_lsn=message.commit_lsn, changes=0)
-        if self._envelopes.marks_transactions:
-            yield self._envelopes.begun(self._where)
+        return [self._envelopes.begun(self._where)] if self._envelopes.marks_transactions else ()
 
-    def _commit(self, message: Commit) -> Iterator[Record]:
+    def _commit(self, message: Commit) -> Sequence[Record]:
         where = self._where
         self._where = None
         self.position = Position(message.end_lsn)
         if where is not None and self._envelopes.marks_transactions:
-            yield self._envelopes.ended(where, self._counts)
+            return [self._envelopes.ended(where, self._counts)]
+        return ()
 
     def _is_repeated(self, number: int) -> bool:
         """Whether this change of the transaction under way was handed out before."""
@@ -114,9 +117,7 @@ class Changes:
         resumed = self._resumed
         return self._where.commit_lsn == resumed.commit_lsn and number <= resumed.changes
 
-    def _change(
-        self, message: Insert | Update | Delete | Truncate, lsn: int, now_ms: int
-    ) -> Iterator[Record]:
+    def _change(self, message: Change, lsn: int, now_ms: int) -> Sequence[Record]:
         where = self._where
         if where is None:
             raise ProtocolError("PostgreSQL sent a change outside a transaction")
@@ -125,44 +126,48 @@ class Changes:
         if not is_repeated:
             self.position = Position(self.position.lsn, where.commit_lsn, self._seen)
         if isinstance(message, Truncate):
-            for oid in message.oids:
-                yield from self._records(oid, message, where, lsn, now_ms, is_repeated)
-            return
-        yield from self._records(message.oid, message, where, lsn, now_ms, is_repeated)
+            return [
+                record
+                for oid in message.oids
+                for record in self._records(oid, message, where, lsn, now_ms, is_repeated)
+            ]
+        return self._records(message.oid, message, where, lsn, now_ms, is_repeated)
 
     def _records(
         self,
         oid: int,
-        message: Insert | Update | Delete | Truncate,
+        message: Change,
         where: Where,
         lsn: int,
         now_ms: int,
         is_repeated: bool,
-    ) -> Iterator[Record]:
+    ) -> Sequence[Record]:
         try:
             shape = self._shapes[oid]
         except KeyError:
             raise ProtocolError("PostgreSQL sent a change of a table it did not name") from None
-        if shape is None:
-            return
         marks = self._envelopes.marks_transactions
-        if is_repeated and not marks:
-            return
-        for record in self._made(shape, message, where, lsn, now_ms):
-            if marks and record.value is not None:
-                count = self._counts[shape.full_name] = self._counts.get(shape.full_name, 0) + 1
-                record = with_order(record, where, sum(self._counts.values()), count)
-            if not is_repeated:
-                yield record
+        if shape is None or (is_repeated and not marks):
+            return ()
+        made = self._made(shape, message, where, lsn, now_ms)
+        if marks:
+            made = [self._ordered(shape, record, where) for record in made]
+        return () if is_repeated else made
+
+    def _ordered(self, shape: Shape, record: Record, where: Where) -> Record:
+        if record.value is None:
+            return record
+        count = self._counts[shape.full_name] = self._counts.get(shape.full_name, 0) + 1
+        return with_order(record, where, sum(self._counts.values()), count)
 
     def _made(
         self,
         shape: Shape,
-        message: Insert | Update | Delete | Truncate,
+        message: Change,
         where: Where,
         lsn: int,
         now_ms: int,
-    ) -> Iterator[Record]:
+    ) -> list[Record]:
         envelopes = self._envelopes
         if isinstance(message, Insert):
             return envelopes.inserted(shape, message, where, lsn, now_ms)

@@ -13,8 +13,7 @@ columns, apart by commas."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -83,13 +82,13 @@ class Envelopes:
 
     def inserted(
         self, shape: Shape, change: Insert, where: Where, lsn: int, now_ms: int
-    ) -> Iterator[Record]:
+    ) -> list[Record]:
         after, _ = shape.decode(change.new)
-        yield from self._record(shape, "c", None, after, where, lsn, now_ms)
+        return self._record(shape, "c", None, after, where, lsn, now_ms)
 
     def updated(
         self, shape: Shape, change: Update, where: Where, lsn: int, now_ms: int
-    ) -> Iterator[Record]:
+    ) -> list[Record]:
         after, unchanged = shape.decode(change.new, change.old)
         before = shape.decode(change.old)[0] if change.old is not None else None
         headers = _unchanged(unchanged)
@@ -97,23 +96,24 @@ class Envelopes:
             old_key, new_key = shape.key_of(before), shape.key_of(after)
             gone = (Header(NEW_KEY_HEADER, shape.key_schema, new_key),)
             come = (Header(OLD_KEY_HEADER, shape.key_schema, old_key), *headers)
-            yield from self._record(shape, "d", before, None, where, lsn, now_ms, gone)
-            yield from self._record(shape, "c", None, after, where, lsn, now_ms, come)
-            return
-        yield from self._record(shape, "u", before, after, where, lsn, now_ms, headers)
+            return [
+                *self._record(shape, "d", before, None, where, lsn, now_ms, gone),
+                *self._record(shape, "c", None, after, where, lsn, now_ms, come),
+            ]
+        return self._record(shape, "u", before, after, where, lsn, now_ms, headers)
 
     def deleted(
         self, shape: Shape, change: Delete, where: Where, lsn: int, now_ms: int
-    ) -> Iterator[Record]:
+    ) -> list[Record]:
         before, _ = shape.decode(change.old)
-        yield from self._record(shape, "d", before, None, where, lsn, now_ms)
+        return self._record(shape, "d", before, None, where, lsn, now_ms)
 
-    def truncated(self, shape: Shape, where: Where, lsn: int, now_ms: int) -> Iterator[Record]:
-        yield from self._record(shape, "t", None, None, where, lsn, now_ms)
+    def truncated(self, shape: Shape, where: Where, lsn: int, now_ms: int) -> list[Record]:
+        return self._record(shape, "t", None, None, where, lsn, now_ms)
 
-    def read(self, shape: Shape, row: Row, where: Where, lsn: int, now_ms: int) -> Iterator[Record]:
+    def read(self, shape: Shape, row: Row, where: Where, lsn: int, now_ms: int) -> list[Record]:
         after, _ = shape.decode(row)
-        yield from self._record(shape, "r", None, after, where, lsn, now_ms)
+        return self._record(shape, "r", None, after, where, lsn, now_ms)
 
     # ------------------------------------------------------------------------ others' records
 
@@ -155,9 +155,9 @@ class Envelopes:
         lsn: int,
         now_ms: int,
         headers: tuple[Header, ...] = (),
-    ) -> Iterator[Record]:
+    ) -> list[Record]:
         if op in self.skipped:
-            return
+            return []
         value = {
             "before": before,
             "after": after,
@@ -172,12 +172,13 @@ class Envelopes:
         key_schema = shape.key_schema if key is not None else None
         topic = self.topic(shape)
         schema = self._schema(shape)
-        yield Record(topic, value, schema, key, key_schema, headers=headers)
+        record = Record(topic, value, schema, key, key_schema, None, None, None, headers)
         if op == "d" and key is not None and self.has_tombstones:
-            yield Record(topic, None, None, key, key_schema)
+            return [record, Record(topic, None, None, key, key_schema)]
+        return [record]
 
     def _source(self, shape: Shape, where: Where, lsn: int) -> dict[str, Any]:
-        previous = str(where.previous_lsn) if where.previous_lsn is not None else None
+        previous = f'"{where.previous_lsn}"' if where.previous_lsn is not None else "null"
         return {
             "version": VERSION,
             "connector": "postgresql",
@@ -185,7 +186,7 @@ class Envelopes:
             "ts_ms": where.time_ms,
             "snapshot": where.snapshot,
             "db": self.database,
-            "sequence": json.dumps([previous, str(lsn)], separators=(",", ":")),
+            "sequence": f'[{previous},"{lsn}"]',
             "schema": shape.schema,
             "table": shape.name,
             "txId": where.xid,

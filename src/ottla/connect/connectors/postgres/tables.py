@@ -118,39 +118,37 @@ class Shape:
     def decode(self, row: Row, previous: Row | None = None) -> tuple[dict[str, Any], list[str]]:
         """The values by name, and the columns whose value is not known: large ones that did not
         change, unless the previous row has them."""
+        if UNCHANGED in row and previous is not None:
+            row = [
+                before if after is UNCHANGED else after
+                for before, after in zip(previous, row, strict=True)
+            ]
         values: dict[str, Any] = {}
         unchanged: list[str] = []
-        for index, (data, column) in enumerate(zip(row, self.columns, strict=True)):
+        for data, column in zip(row, self.columns, strict=True):
             if column is None:
                 continue
             name, kind = column
-            if data.__class__ is bytes:
-                values[name] = self._value(name, kind, data)
-                continue
-            if data is UNCHANGED:
-                data = previous[index] if previous is not None else data
-                if isinstance(data, bytes):
-                    values[name] = self._value(name, kind, data)
-                    continue
-                if data is UNCHANGED:
-                    unchanged.append(name)
-                    values[name] = self.placeholders.get(name)
-                    continue
-            values[name] = None
+            if data is None:
+                values[name] = None
+            elif isinstance(data, bytes):
+                try:
+                    values[name] = kind.decode(data)
+                except (DataError, ValueError, ArithmeticError) as error:
+                    raise self._unreadable(name, data, error) from None
+            else:
+                unchanged.append(name)
+                values[name] = self.placeholders.get(name)
         return values, unchanged
 
     def key_of(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
         return {name: values[name] for name in self.key} if self.key else None
 
-    def _value(self, name: str, kind: ColumnType, data: bytes) -> Any:
-        try:
-            return kind.decode(data)
-        except (DataError, ValueError, ArithmeticError) as error:
-            shown = data[:60].decode("utf-8", "replace")
-            raise DataError(
-                f"the column {name} of {self.full_name} has {shown!r}, "
-                f"which cannot be read: {error}"
-            ) from None
+    def _unreadable(self, name: str, data: bytes, error: Exception) -> DataError:
+        shown = data[:60].decode("utf-8", "replace")
+        return DataError(
+            f"the column {name} of {self.full_name} has {shown!r}, which cannot be read: {error}"
+        )
 
 
 def make_shape(
