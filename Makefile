@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup check test bench compat chaos sim format clean kcat databases
+.PHONY: help demo setup check test bench compat chaos sim format clean kcat databases
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -23,6 +23,20 @@ $(STAMP): pyproject.toml
 	@echo "installing Ottla and its development tools into $(VENV) …"
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
+
+# The demo needs no development tools; who has them needs nothing more.
+DEMO_STAMP := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)/.installed-for-the-demo)
+
+$(VENV)/.installed-for-the-demo: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "Ottla needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing Ottla with Spark into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[spark]'
+	@touch $@
+
+demo: $(DEMO_STAMP) ## A whole pipeline, live; KEEP=1 leaves it running, CLUSTER=3 kills a leader
+	@$(BIN)/ottla demo $(if $(CLUSTER),--brokers $(CLUSTER)) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
 setup: $(STAMP) ## Create .venv with Ottla and its development tools
 

@@ -135,14 +135,14 @@ class LocalCluster:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self._signalled())
         try:
-            self._start()
+            self.start()
             if not self._signals:
                 self._say(f"The cluster is ready. bootstrap.servers={self.bootstrap}")
             while not self._signals:
                 time.sleep(POLL_S)
-                self._supervise()
+                self.supervise()
         finally:
-            self._stop()
+            self.stop()
         return 0
 
     def _signalled(self) -> None:
@@ -153,7 +153,8 @@ class LocalCluster:
 
     # ------------------------------------------------------------------------------------ start
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """UserError if it cannot; what runs by then is for `stop`."""
         for port in self._ports:
             _check_free(port)
         try:
@@ -198,7 +199,8 @@ class LocalCluster:
 
     # -------------------------------------------------------------------------- run and stop
 
-    def _supervise(self) -> None:
+    def supervise(self) -> None:
+        """To be called again and again while it runs."""
         assert self._zookeeper is not None
         now = time.monotonic()
         if not self._zookeeper.is_running and now - self._zookeeper_started_at > FIRST_PAUSE_S:
@@ -207,7 +209,11 @@ class LocalCluster:
         for broker in self._brokers:
             broker.restart_if_due(self._say)
 
-    def _stop(self) -> None:
+    def kill(self, id: int) -> None:
+        """One broker, with no chance to hand over; `supervise` starts it again."""
+        self._brokers[id - 1].end(signal.SIGKILL)
+
+    def stop(self) -> None:
         for broker in self._brokers:
             broker.end(signal.SIGTERM)
         if self._zookeeper is not None:

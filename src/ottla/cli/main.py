@@ -18,6 +18,7 @@ COMMANDS = {
     "console-producer": "ottla.cli.kafka_console_producer:kafka_console_producer",
     "consumer-groups": "ottla.cli.kafka_consumer_groups:kafka_consumer_groups",
     "consumer-perf-test": "ottla.cli.kafka_consumer_perf_test:kafka_consumer_perf_test",
+    "demo": "ottla.cli.demo.command:demo",
     "delete-records": "ottla.cli.kafka_delete_records:kafka_delete_records",
     "dump-log": "ottla.cli.kafka_dump_log:kafka_dump_log",
     "features": "ottla.cli.kafka_features:kafka_features",

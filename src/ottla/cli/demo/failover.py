@@ -1,0 +1,64 @@
+"""The leader of a partition is killed while it is written to, and who leads after it is looked for
+in a thread: lines go on being written meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from ottla.base.errors import KafkaError, UserError
+from ottla.cli.demo.application import LINES
+from ottla.cli.demo.pipeline import Pipeline
+
+TIMEOUT_S = 60.0
+POLL_S = 0.05
+
+
+class Failover:
+    """Begins when it is made."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        from ottla import Admin
+
+        self._bootstrap = pipeline.bootstrap
+        with Admin(self._bootstrap) as admin:
+            leader = admin.describe_topics(LINES)[LINES].partitions[0].leader
+        assert leader is not None, "a partition that is written to has a leader"
+        self._old, self._new = leader, -1
+        self._taken_s = 0.0
+        self._brokers = pipeline.brokers
+        self._brokers.is_left_alone = True
+        self._brokers.kill(leader)
+        self._killed_at = time.monotonic()
+        self._watch = threading.Thread(target=self._look_for_a_leader, daemon=True)
+        self._watch.start()
+
+    @property
+    def victim(self) -> str:
+        return f"broker {self._old}, the leader of {LINES}-0,"
+
+    def outcome(self) -> str:
+        """A sentence; UserError if nobody took over."""
+        self._watch.join(TIMEOUT_S)
+        if self._new < 0:
+            raise UserError(f"Nobody led {LINES}-0 within {TIMEOUT_S:g} s of the leader's death.")
+        return (
+            f"broker {self._old} was killed in the middle; "
+            f"broker {self._new} led {LINES}-0 {self._taken_s:.1f} s later"
+        )
+
+    def _look_for_a_leader(self) -> None:
+        from ottla import Admin
+
+        while time.monotonic() - self._killed_at < TIMEOUT_S:
+            try:
+                with Admin(self._bootstrap) as admin:
+                    leader = admin.describe_topics(LINES)[LINES].partitions[0].leader
+            except KafkaError:
+                leader = None
+            if leader is not None and leader != self._old:
+                self._taken_s = time.monotonic() - self._killed_at
+                self._new = leader
+                break
+            time.sleep(POLL_S)
+        self._brokers.is_left_alone = False

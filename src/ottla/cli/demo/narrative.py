@@ -1,0 +1,251 @@
+"""What happens in the demo, in order: start everything, see the first line come out, add lines
+while it runs, kill a leader if there are several brokers, wait until all is through, prove it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ottla.base.errors import UserError
+from ottla.base.types import TopicPartition
+from ottla.cli.demo.application import COUNTS, LINES, WINDOWS
+from ottla.cli.demo.failover import Failover
+from ottla.cli.demo.ledger import (
+    Check,
+    Read,
+    Written,
+    checks,
+    has_arrived,
+    numbered_lines,
+    words_of,
+)
+from ottla.cli.demo.pipeline import PARTITIONS, Pipeline
+from ottla.cli.demo.screen import Screen
+
+PICTURE = """\
+lines.txt ─ file source ─► lines ─ Streams on Spark ─┬► word-counts ──► file sink ─ counts.txt
+                                                     └► word-windows ─► file sink ─ windows.txt"""
+STAGES = ("lines.txt", "topic lines", "counted", "counts.txt")
+FIRST_LINES = 10
+LINES_PER_S = 20
+LOOK_EVERY_S = 0.1
+FIRST_TIMEOUT_S = 150.0
+"""On a busy machine: two Spark sessions start."""
+QUIET_TIMEOUT_S = 90.0
+"""Nothing came out for so long although there is something on its way."""
+
+
+@dataclass
+class Outcome:
+    checks: list[Check]
+    flow: list[tuple[str, str]]
+
+    @property
+    def is_right(self) -> bool:
+        return all(each.is_right for each in self.checks)
+
+
+class Narrative:
+    def __init__(self, pipeline: Pipeline, screen: Screen, brokers: int, lines: int) -> None:
+        self._pipeline = pipeline
+        self._screen = screen
+        self._brokers = brokers
+        self._total = max(lines, FIRST_LINES)
+        self._source = numbered_lines()
+        self._written = Written()
+        self._read = Read()
+        self._failover: Failover | None = None
+
+    def tell(self) -> Outcome:
+        self._start()
+        with self._reading():
+            self._wait_for_the_first()
+            self._add_lines()
+            self._wait_for_the_rest()
+        return Outcome(
+            checks(
+                self._written,
+                self._read,
+                self._pipeline.counts.counted,
+                self._pipeline.windows.counted,
+            ),
+            self._flow(),
+        )
+
+    # ---------------------------------------------------------------------------------- start
+
+    def _start(self) -> None:
+        pipeline, screen = self._pipeline, self._screen
+        screen.title(f"Ottla: a pipeline on {_brokers(self._brokers)}", PICTURE)
+        with screen.waiting("starting brokers"):
+            pipeline.brokers.start()
+        screen.done(f"{_brokers(self._brokers)} at {pipeline.bootstrap}")
+        pipeline.create_topics()
+        screen.done(
+            f"topics {LINES}, {COUNTS}, {WINDOWS}: "
+            f"{PARTITIONS} partitions, replication factor {pipeline.replicas}"
+        )
+        self._write(FIRST_LINES)
+        screen.done(f"{FIRST_LINES} lines in {pipeline.lines}")
+        pipeline.start_connect()
+        pipeline.start_streams()
+        screen.done("started: connect-standalone with 3 connectors, and a Streams application")
+
+    def _write(self, count: int) -> None:
+        lines = list(itertools.islice(self._source, count))
+        with self._pipeline.lines.open("a", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+        for line in lines:
+            self._written.add(line)
+
+    # --------------------------------------------------------------------------------- consume
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """While the body runs, `_look` reads on."""
+        from ottla import Consumer
+
+        with Consumer(
+            self._pipeline.bootstrap, isolation_level="read_committed", fetch_max_wait_ms=50
+        ) as consumer:
+            consumer.assign(
+                [
+                    TopicPartition(topic, partition)
+                    for topic in (LINES, COUNTS, WINDOWS)
+                    for partition in range(PARTITIONS)
+                ]
+            )
+            consumer.seek_to_beginning()
+            self._consumer = consumer
+            yield
+
+    def _look(self) -> None:
+        """Take what has come out so far; UserError if a process has ended."""
+        self._pipeline.check()
+        for record in self._consumer.poll(timeout_s=LOOK_EVERY_S, max_records=5_000):
+            if record.topic == LINES:
+                self._read.lines.append(record.value.decode())
+            else:
+                counted = self._read.counts if record.topic == COUNTS else self._read.windows
+                counted.add(record.value)
+        self._pipeline.counts.read_on()
+        self._pipeline.windows.read_on()
+
+    def _wait_for_the_first(self) -> None:
+        stages: list[tuple[str, Callable[[], object]]] = [
+            (f"the file source's first line is in topic {LINES}", lambda: self._read.lines),
+            (
+                f"Streams' first count is in topic {COUNTS}",
+                lambda: self._read.counts.changes,
+            ),
+            (f"its first window is in topic {WINDOWS}", lambda: self._read.windows.changes),
+            ("the sinks' first lines are in counts.txt", self._files_have_begun),
+        ]
+        deadline = time.monotonic() + FIRST_TIMEOUT_S
+        with self._screen.waiting("Spark starts"):
+            for text, has_come in stages:
+                while not has_come():
+                    self._look()
+                    self._not_after(deadline, FIRST_TIMEOUT_S, text)
+                self._screen.done(text)
+
+    def _files_have_begun(self) -> bool:
+        files = (self._pipeline.counts, self._pipeline.windows)
+        return all(each.counted.changes for each in files)
+
+    # ------------------------------------------------------------------------------- add lines
+
+    def _add_lines(self) -> None:
+        left = self._total - len(self._written.lines)
+        began, already = time.monotonic(), len(self._written.lines)
+        middle = already + left // 2
+        with self._bars() as show:
+            while len(self._written.lines) < self._total:
+                due = already + int((time.monotonic() - began) * LINES_PER_S) + 1
+                self._write(min(due, self._total) - len(self._written.lines))
+                if self._brokers > 1 and not self._failover and len(self._written.lines) >= middle:
+                    self._failover = Failover(self._pipeline)
+                    self._screen.note(f"{self._failover.victim} was killed (kill -9)")
+                self._look()
+                show()
+        self._screen.done(f"{left} more lines were added while it ran")
+        if self._failover is not None:
+            self._screen.done(self._failover.outcome())
+
+    def _wait_for_the_rest(self) -> None:
+        before, since = self._progress(), time.monotonic()
+        with self._bars() as show:
+            while not self._has_arrived():
+                self._look()
+                show()
+                now = self._progress()
+                if now != before:
+                    before, since = now, time.monotonic()
+                if time.monotonic() - since > QUIET_TIMEOUT_S:
+                    return  # the checks say what is missing
+        self._screen.done("everything that was written has come out at the far end")
+
+    def _has_arrived(self) -> bool:
+        counts, windows = self._pipeline.counts.counted, self._pipeline.windows.counted
+        return has_arrived(self._written, self._read, counts, windows)
+
+    def _progress(self) -> tuple[int, ...]:
+        counts, windows = self._pipeline.counts.counted, self._pipeline.windows.counted
+        read = self._read
+        found = (read.counts.changes, read.windows.changes, counts.changes, windows.changes)
+        return (len(read.lines), *found)
+
+    @contextmanager
+    def _bars(self) -> Iterator[Callable[[], None]]:
+        """How far the lines are; gives what draws it anew."""
+        written, read, counts = self._written, self._read, self._pipeline.counts
+        with self._screen.bars(STAGES, self._total) as bars:
+
+            def show() -> None:
+                lines_per_word = len(written.lines) / max(1, written.words.total())
+                counted, filed = read.counts.words().total(), counts.counted.words().total()
+                in_lines = (int(words * lines_per_word) for words in (counted, filed))
+                bars.show(len(written.lines), len(read.lines), *in_lines)
+
+            yield show
+
+    @staticmethod
+    def _not_after(deadline: float, timeout_s: float, what: str) -> None:
+        if time.monotonic() > deadline:
+            raise UserError(f"Waited {timeout_s:g} s in vain: {what}.")
+
+    # --------------------------------------------------------------------------------- summary
+
+    def _flow(self) -> list[tuple[str, str]]:
+        written, read, pipeline = self._written, self._read, self._pipeline
+        most = written.words.most_common(5)
+        flow = [
+            ("produced", f"{len(read.lines):,} records to {LINES}, by the file source connector"),
+            (
+                "processed",
+                f"{sum(len(words_of(line)) for line in read.lines):,} words; "
+                f"{read.counts.changes:,} changes of counts, "
+                f"{read.windows.changes:,} of {read.windows.windows} windows",
+            ),
+            (
+                "consumed",
+                f"{len(read.lines) + read.counts.changes + read.windows.changes:,} records, "
+                "by the demo's own consumer",
+            ),
+            (
+                "written",
+                f"{pipeline.counts.counted.changes:,} lines to counts.txt, "
+                f"{pipeline.windows.counted.changes:,} to windows.txt, by the file sink connectors",
+            ),
+            ("most seen", ", ".join(f"{word} {n:,}" for word, n in most)),
+        ]
+        if self._failover is not None:
+            flow.append(("failover", self._failover.outcome()))
+        return flow
+
+
+def _brokers(count: int) -> str:
+    return "one broker" if count == 1 else f"{count} brokers"

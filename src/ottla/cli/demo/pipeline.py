@@ -1,0 +1,247 @@
+"""The processes and files of the demo, all under one folder.
+
+<folder>/broker/…, broker.log     one broker; or cluster/ with ZooKeeper and broker-<id>/
+<folder>/connect/*.properties     the worker and its three connectors; connect.log
+<folder>/streams/                 the application's state; streams.log
+<folder>/lines.txt                read by the source connector
+<folder>/counts.txt, windows.txt  written by the sink connectors"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from ottla.base.errors import UserError
+from ottla.cli.demo.application import COUNTS, LINES, WINDOWS
+from ottla.cli.demo.ledger import Counted
+from ottla.cli.local_cluster import BrokerChild, LocalCluster
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+POLL_S = 0.05
+PARTITIONS = 2
+LOG_TAIL_LINES = 5
+
+_WORKER = """\
+bootstrap.servers={bootstrap}
+key.converter=org.apache.kafka.connect.storage.StringConverter
+value.converter=org.apache.kafka.connect.storage.StringConverter
+offset.storage.file.filename={folder}/connect/offsets.json
+offset.flush.interval.ms=2000
+listeners=http://{host}:{rest_port}
+spark.master=local[2]
+spark.driver.memory=512m
+"""
+_SOURCE = """\
+name=lines-source
+connector.class=FileStreamSource
+tasks.max=1
+file={folder}/lines.txt
+topic={topic}
+"""
+_SINK = """\
+name={name}
+connector.class=FileStreamSink
+tasks.max=1
+file={file}
+topics={topic}
+"""
+
+
+class Brokers:
+    """One broker alone, or a cluster of them."""
+
+    def __init__(self, folder: Path, count: int, say: Callable[[str], None]) -> None:
+        self._cluster: LocalCluster | None = None
+        self._alone: BrokerChild | None = None
+        self.is_left_alone = False
+        """Who is dead stays so for now."""
+        first = _free_ports(9092, count)
+        if count > 1:
+            self._cluster = LocalCluster(str(folder / "cluster"), count, first, {}, say)
+            self.bootstrap = self._cluster.bootstrap
+            return
+        self.bootstrap = f"{HOST}:{first}"
+        command = [sys.executable, "-m", "ottla", "broker", "--listen", self.bootstrap]
+        command += ["--data-dir", str(folder / "broker")]
+        self._alone = BrokerChild(1, command, folder / "broker.log")
+
+    def start(self) -> None:
+        if self._cluster is not None:
+            self._cluster.start()
+            return
+        assert self._alone is not None
+        self._alone.start()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._alone.is_ready():
+            if time.monotonic() > deadline:
+                raise UserError(f"The broker was not ready in {START_TIMEOUT_S:g} s.")
+            time.sleep(POLL_S)
+
+    def supervise(self) -> None:
+        """A broker of a cluster that ended is started again; one alone must not end."""
+        if self._cluster is not None:
+            if not self.is_left_alone:
+                self._cluster.supervise()
+        elif self._alone is not None:
+            self._alone.is_ready()
+
+    def kill(self, id: int) -> None:
+        assert self._cluster is not None, "only a cluster can do without a broker"
+        self._cluster.kill(id)
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            self._cluster.stop()
+        elif self._alone is not None:
+            self._alone.end(signal.SIGTERM)
+
+
+class Child:
+    """A process that is to run until it is stopped, with what it says in a file."""
+
+    def __init__(self, name: str, command: Sequence[str], log_file: Path) -> None:
+        self.name = name
+        self.log_file = log_file
+        with log_file.open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for us, who stop it in order
+            )
+
+    def check(self) -> None:
+        """UserError with its last words if it has ended."""
+        code = self._process.poll()
+        if code is not None:
+            said = self.log_file.read_text(errors="replace").strip().splitlines()
+            last = "\n".join(said[-LOG_TAIL_LINES:]) or "it said nothing"
+            raise UserError(f"{self.name} ended with exit code {code}: {last}\n{self.log_file}")
+
+    def ask_to_stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+
+    def end(self) -> None:
+        """It and whatever it started, among them Spark's JVM."""
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+
+
+class ResultFile:
+    """A file that a sink connector writes, read on as it grows. One that gets shorter, as after a
+    batch that was run again, is read anew."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.counted = Counted()
+        self._position = 0
+
+    def read_on(self) -> None:
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if size < self._position:
+            self.counted, self._position = Counted(), 0
+        if size == self._position:
+            return
+        with self.path.open("rb") as file:
+            file.seek(self._position)
+            data = file.read()
+        whole = data.rpartition(b"\n")[0]
+        if whole:
+            self._position += len(whole) + 1
+            for line in whole.split(b"\n"):
+                self.counted.add(line)
+
+
+class Pipeline:
+    def __init__(self, folder: Path, brokers: int, say: Callable[[str], None]) -> None:
+        self.folder = folder
+        self.replicas = min(3, brokers)
+        self.brokers = Brokers(folder, brokers, say)
+        self.rest = f"http://{HOST}:{_free_ports(8083, 1)}"
+        self.lines = folder / "lines.txt"
+        self.counts = ResultFile(folder / "counts.txt")
+        self.windows = ResultFile(folder / "windows.txt")
+        self._children: list[Child] = []
+
+    @property
+    def bootstrap(self) -> str:
+        return self.brokers.bootstrap
+
+    def create_topics(self) -> None:
+        from ottla import Admin, NewTopic
+
+        with Admin(self.bootstrap) as admin:
+            admin.create_topics(
+                *(NewTopic(name, PARTITIONS, self.replicas) for name in (LINES, COUNTS, WINDOWS))
+            )
+
+    def start_connect(self) -> None:
+        settings = self.folder / "connect"
+        settings.mkdir()
+        rest_port = self.rest.rpartition(":")[2]
+        texts = {
+            "worker": _WORKER.format(
+                bootstrap=self.bootstrap, folder=self.folder, host=HOST, rest_port=rest_port
+            ),
+            "lines-source": _SOURCE.format(folder=self.folder, topic=LINES),
+            "counts-sink": _SINK.format(name="counts-sink", file=self.counts.path, topic=COUNTS),
+            "windows-sink": _SINK.format(
+                name="windows-sink", file=self.windows.path, topic=WINDOWS
+            ),
+        }
+        files = [settings / f"{name}.properties" for name in texts]
+        for file, text in zip(files, texts.values(), strict=True):
+            file.write_text(text)
+        command = [sys.executable, "-m", "ottla", "connect", "standalone", *map(str, files)]
+        self._children.append(Child("The Connect worker", command, self.folder / "connect.log"))
+
+    def start_streams(self) -> None:
+        command = [sys.executable, "-m", "ottla.cli.demo.application", self.bootstrap]
+        command.append(str(self.folder / "streams"))
+        self._children.append(Child("The application", command, self.folder / "streams.log"))
+
+    def check(self) -> None:
+        """UserError if anything ended that should run."""
+        self.brokers.supervise()
+        for child in self._children:
+            child.check()
+
+    def stop(self) -> None:
+        for child in self._children:
+            child.ask_to_stop()
+        for child in self._children:
+            child.end()
+        self.brokers.stop()
+
+
+def _free_ports(usual: int, count: int) -> int:
+    """The first of so many in a row: the usual ones, else some that systems give to no client."""
+    chance = random.SystemRandom()
+    for first in (usual, *(chance.randrange(12_000, 30_000 - count) for _ in range(100))):
+        try:
+            for port in range(first, first + count):
+                with closing(socket.create_server((HOST, port))):
+                    pass
+        except OSError:
+            continue
+        return first
+    raise UserError("No free ports were found.")
