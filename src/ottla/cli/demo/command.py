@@ -98,7 +98,7 @@ def _where_to_look(pipeline: Pipeline, keep: bool) -> list[str]:
 
     if not keep:
         return [
-            "Where to look: `make demo KEEP=1` (ottla demo --keep) leaves it running to look around.",
+            "Where to look: `make demo KEEP=1` (or ottla demo --keep) leaves it running.",
             "The application is ottla/cli/demo/application.py; more are in examples/.",
         ]
     server = f"--bootstrap-server {pipeline.bootstrap}"
