@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo setup check test bench compat chaos sim format clean kcat databases
+.PHONY: help demo setup check test bench bench-peers compat chaos sim format clean kcat databases
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -76,6 +76,9 @@ test: check kcat databases ## Check, then run the tests
 
 bench: $(STAMP) ## Measure the broker against its budgets
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-peers: $(STAMP) ## Beside Apache Kafka, other clients and Spark's connector; writes docs/benchmarks.md
+	@$(BIN)/python -m bench.peers $(ARGS)
 
 compat: $(STAMP) ## Run Apache Kafka's own tools against the broker and its files
 	@compat/run $(ARGS)

@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument("--on-kafka", action="store_true")
     parser.add_argument("--bench", action="store_true")
     arguments = parser.parse_args()
-    jars = _jars()
+    jars = connector_jars()
     if jars is None:
         print("skipped: Spark's Kafka connector cannot be had (Maven, Maven Central)")
         return 0
@@ -84,7 +84,7 @@ def _exactly_once(bootstrap: str) -> int:
     return int(result.returncode != 0)
 
 
-def _jars() -> list[str] | None:
+def connector_jars() -> list[str] | None:
     """Of the connector of this Spark, or of the newest that Maven Central has whole."""
     import pyspark
 

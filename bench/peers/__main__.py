@@ -1,0 +1,71 @@
+"""`python -m bench.peers [PART…] [--quick] [--no-write]`: measure, print, and write the page.
+
+Exit code 0 also where Java, Maven or Maven Central is not there: it says so."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import sys
+import time
+
+from bench.measure import touch_memory
+from bench.peers import machine, report
+from bench.peers.scale import FULL, QUICK
+from compat import jars
+
+WARM_BYTES = 4_000_000_000
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    unknown = set(arguments.parts) - set(report.TITLES)
+    if unknown:
+        print(f"no part {', '.join(sorted(unknown))}; there are {', '.join(report.TITLES)}")
+        return 2
+    try:
+        jars.java_command(), jars.directory()
+    except jars.NotAvailable as reason:
+        print(f"skipped: {reason}")
+        return 0
+    scale = QUICK if arguments.quick else FULL
+    about = machine.facts()
+    print(", ".join(f"{name} {value}" for name, value in about.items()))
+    if not arguments.quick:
+        touch_memory(WARM_BYTES)
+    write = not (arguments.quick or arguments.no_write)
+    failed = 0
+    for part in arguments.parts or report.TITLES:
+        failed += not _measure(part, scale, about, write=write)
+    return 1 if failed else 0
+
+
+def _measure(part: str, scale: object, about: dict[str, str], *, write: bool) -> bool:
+    """One part that fails does not take the others with it."""
+    began = time.monotonic()
+    print(f"\n## {report.TITLES[part]}", flush=True)
+    try:
+        rows = importlib.import_module(f"bench.peers.{part}").run(scale)
+    except Exception as error:
+        print(f"FAILED: {type(error).__name__}: {error}", flush=True)
+        return False
+    for line in report.table(rows):
+        print(line)
+    print(f"({time.monotonic() - began:.0f} s)", flush=True)
+    if write:
+        date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
+        report.keep(part, rows, about, date)
+    return True
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make bench-peers ARGS=…", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(report.TITLES))
+    parser.add_argument("--quick", action="store_true", help="a look: little of everything")
+    parser.add_argument("--no-write", action="store_true", help="leave docs/ as it is")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Why a row is below 1, where it may be: said beneath the table, and only while it is so."""
+
+from __future__ import annotations
+
+import re
+
+from bench.peers.rows import Row
+
+REASONS = (
+    (
+        "throughput",
+        r"(sockets).*(100 B|1000 B), (none|lz4|zstd)$",
+        "One Python thread serves all connections of a broker, where Kafka uses several on both "
+        "cores; what it spends per GB is in the rows of CPU. More brokers on the machine scale up.",
+    ),
+    (
+        "throughput",
+        r"librdkafka",
+        "The client takes most of both cores here; the rest is noise of scheduling.",
+    ),
+    (
+        "latency",
+        r"one-record requests, \d+ connections$",
+        "Python needs some 40 µs of one core for a request, and one broker has one thread for "
+        "requests; Kafka's threads share both cores.",
+    ),
+    (
+        "latency",
+        r"end to end",
+        "The broker shares two cores with both clients, and Python takes longer than compiled Java "
+        "for each of many small requests.",
+    ),
+    (
+        "replication",
+        r"produce|end to end",
+        "Three brokers and ZooKeeper share two cores with the clients; each copy of a batch costs "
+        "its broker a request in Python.",
+    ),
+    (
+        "clients",
+        r"record by record",
+        "confluent-kafka makes and reads records in C; ours does so in Python. Tables are the way "
+        "around: no Python object per record.",
+    ),
+    (
+        "spark",
+        r".",
+        "Rows cross between the JVM and Python workers by Arrow; Spark's own connector stays in "
+        "the JVM. No jar, predicate pushdown and group offsets are what one gets for it.",
+    ),
+    ("partitions", r".", "Files are opened and listed one by one from Python."),
+    ("restart", r".", "Logs are verified batch by batch, by one thread per directory."),
+)
+
+
+def reason(row: Row) -> str | None:
+    for part, pattern, text in REASONS:
+        if row.part == part and re.search(pattern, row.name):
+            return text
+    return None

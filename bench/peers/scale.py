@@ -1,0 +1,56 @@
+"""How much is done: as much as two cores do in less than an hour, or a quick look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MB, GB = 1_000_000, 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Scale:
+    rounds: int
+    load_bytes: int
+    librdkafka_records: dict[int, int]
+    latency_s: float
+    requests_s: float
+    starts: int
+    restart_bytes: int
+    restarts: int
+    partitions: int
+    failovers: int
+    client_records: int
+    table_records: int
+    spark_rows: dict[int, int]
+
+
+FULL = Scale(
+    rounds=3,
+    load_bytes=500 * MB,
+    librdkafka_records={100: 1_000_000, 1_000: 300_000},
+    latency_s=10.0,
+    requests_s=5.0,
+    starts=5,
+    restart_bytes=5 * GB,
+    restarts=2,
+    partitions=10_000,
+    failovers=3,
+    client_records=200_000,
+    table_records=2_000_000,
+    spark_rows={100: 2_000_000, 1_000: 400_000},
+)
+QUICK = Scale(
+    rounds=1,
+    load_bytes=100 * MB,
+    librdkafka_records={100: 100_000, 1_000: 50_000},
+    latency_s=3.0,
+    requests_s=1.0,
+    starts=1,
+    restart_bytes=500 * MB,
+    restarts=1,
+    partitions=1_000,
+    failovers=1,
+    client_records=50_000,
+    table_records=500_000,
+    spark_rows={100: 200_000, 1_000: 50_000},
+)

@@ -1,0 +1,71 @@
+"""Our Spark source and sink beside Spark's own Kafka connector, in one session, on the same topics
+of Apache Kafka's broker: rows a second from a topic to nowhere, and from nowhere to a topic."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.peers import topics
+from bench.peers.brokers import both
+from bench.peers.rows import Row, Rows
+from bench.peers.scale import Scale
+
+FORMATS = ("kafka", "ottla")
+PARTITIONS = 2
+
+
+def run(scale: Scale) -> list[Row]:
+    from compat.spark.run import connector_jars
+
+    import ottla.spark
+
+    jars = connector_jars()
+    if jars is None:
+        raise RuntimeError("Spark's own Kafka connector cannot be had (Maven, Maven Central)")
+    (connector,) = [Path(each).stem for each in jars if "spark-sql-kafka" in each]
+    source = str(Path(ottla.__file__).parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
+    rows = Rows("spark")
+    with both(start=False) as (_, kafka):
+        kafka.start()
+        spark = ottla.spark.session("local[2]", **{"spark.jars": ",".join(jars)})
+        spark.sparkContext.setLogLevel("OFF")
+        try:
+            for size, count in scale.spark_rows.items():
+                _measure(rows, spark, kafka.bootstrap, size, count, scale.rounds, connector)
+        finally:
+            spark.stop()
+    return rows.whole()
+
+
+def _measure(
+    rows: Rows, spark: Any, bootstrap: str, size: int, count: int, rounds: int, peer: str
+) -> None:
+    given = {"kafka.bootstrap.servers": bootstrap}
+    for fmt in FORMATS:
+        topics.create(bootstrap, f"written-{size}-{fmt}", PARTITIONS)
+    topics.create(bootstrap, f"read-{size}", PARTITIONS)
+    frame = spark.range(0, count, 1, PARTITIONS).selectExpr(
+        "cast(id as string) key", f"rpad(cast(id as string), {size}, 'x') value"
+    )
+    frame.write.format("kafka").mode("append").options(**given, topic=f"read-{size}").save()
+    for number in range(rounds + 1):
+        for fmt in FORMATS if number % 2 else FORMATS[::-1]:
+            start = time.perf_counter()
+            frame.write.format(fmt).mode("append").options(
+                **given, topic=f"written-{size}-{fmt}"
+            ).save()
+            written = count / (time.perf_counter() - start)
+            start = time.perf_counter()
+            spark.read.format(fmt).options(**given, subscribe=f"read-{size}").load().write.format(
+                "noop"
+            ).mode("overwrite").save()
+            read = count / (time.perf_counter() - start)
+            if number:
+                is_ours = fmt == "ottla"
+                for verb, rate in (("read", read), ("write", written)):
+                    what = f"{verb}, {size} B"
+                    rows.add(what, "thousand rows/s", rate / 1_000, is_ours=is_ours, peer=peer)

@@ -1,0 +1,78 @@
+"""Topics of a broker under load, through confluent-kafka: nobody's own client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+TIMEOUT_S = 120.0
+POLL_S = 0.05
+Address = tuple[str, int]
+
+
+def create(bootstrap: str, name: str, partitions: int, replicas: int = 1) -> dict[int, Address]:
+    """Where the leader of each partition is."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    deadline = time.monotonic() + TIMEOUT_S
+    for future in admin.create_topics(
+        [NewTopic(name, partitions, replicas)], operation_timeout=60, request_timeout=90
+    ).values():
+        future.result(TIMEOUT_S)
+    while True:
+        found = leaders(bootstrap, name)
+        if len(found) == partitions:
+            return found
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{name} has leaders for {len(found)} of {partitions} partitions")
+        time.sleep(POLL_S)
+
+
+def leaders(bootstrap: str, name: str) -> dict[int, Address]:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    told = admin.list_topics(name, timeout=30)
+    return {
+        id: (told.brokers[each.leader].host, told.brokers[each.leader].port)
+        for id, each in told.topics[name].partitions.items()
+        if each.leader in told.brokers
+    }
+
+
+def leader_id(bootstrap: str, name: str, partition: int = 0) -> int:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    return int(admin.list_topics(name, timeout=30).topics[name].partitions[partition].leader)
+
+
+def wait_until_in_sync(bootstrap: str, name: str, replicas: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            partitions = admin.list_topics(name, timeout=30).topics[name].partitions
+            if all(len(each.isrs) == replicas for each in partitions.values()):
+                return
+        except KafkaException:
+            pass
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"replicas of {name} are not in sync")
+        time.sleep(POLL_S)
+
+
+def delete(bootstrap: str, *names: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    for future in admin.delete_topics(list(names)).values():
+        future.result(TIMEOUT_S)
+
+
+@contextmanager
+def topic(
+    bootstrap: str, name: str, partitions: int, replicas: int = 1
+) -> Iterator[dict[int, Address]]:
+    found = create(bootstrap, name, partitions, replicas)
+    try:
+        yield found
+    finally:
+        delete(bootstrap, name)
