@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo setup check test bench bench-peers compat chaos sim format clean kcat databases
+.PHONY: help demo setup check test docs bench bench-peers compat chaos sim format clean kcat databases
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -85,6 +85,14 @@ compat: $(STAMP) ## Run Apache Kafka's own tools against the broker and its file
 	@test -n "$(ARGS)" || $(BIN)/python -m compat.spark.run
 	@test -n "$(ARGS)" || $(BIN)/python -m compat.spark.run --on-kafka
 
+$(VENV)/.installed-for-docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.installed-for-docs ## Build the documentation into site/; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "see site/index.html"
+
 chaos: $(STAMP) databases ## The long runs: crashes, faults, random input
 	@$(PYTEST) -m chaos --timeout 3600 $(ARGS)
 
@@ -92,5 +100,5 @@ sim: $(STAMP) ## Replay one simulated cluster: make sim SEED=123
 	@SEED=$(SEED) $(PYTEST) tests/sim/cluster -k replay --timeout 3600 $(ARGS)
 
 clean: ## Remove everything that is generated
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,151 @@
+"""Running a page: its Python in one namespace, its commands in this process where they are ours.
+
+`localhost:9092` stands for the broker of the test. Loops over a consumer, which have no end, end
+after the first record."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import importlib
+import inspect
+import itertools
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from tests.docs.blocks import ROOT, Block, commands
+
+from ottla.cli import connection_options
+from ottla.testing.broker import BrokerProcess
+from ottla.testing.broker_thread import BrokerThread
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+ADDRESSES = ("localhost:9092", "127.0.0.1:9092")
+TIMEOUT_S = 60
+FOREIGN = ("echo", "printf", "cat", "cd", "tail", "mkdir")
+
+
+class Page:
+    def __init__(self, broker: BrokerThread, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.broker = broker
+        self.folder = folder
+        self.names: dict[str, Any] = {"__name__": "__page__"}
+        self._patch = patch
+        patch.chdir(folder)
+        real = connection_options.ClusterOptions
+        patch.setattr(
+            connection_options,
+            "ClusterOptions",
+            lambda given, file: real(given or broker.bootstrap, file),
+        )
+
+    def run(self, block: Block) -> None:
+        if block.language == "python":
+            self.python(block)
+        else:
+            for command, typed in commands(block.text):
+                self.command(command, typed)
+
+    # ------------------------------------------------------------------------------- Python
+
+    def python(self, block: Block) -> None:
+        """Lines keep their numbers, so that a traceback tells the place in the page."""
+        source = "\n" * (block.line - 1) + self._here(block.text)
+        known = set(self.names)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(source, str(ROOT / block.page), "exec", flags=flags)
+        with loops_that_end(self._patch):
+            outcome = eval(code, self.names)
+            if inspect.iscoroutine(outcome):
+                asyncio.run(asyncio.wait_for(outcome, TIMEOUT_S))
+            for name in sorted(set(self.names) - known):
+                if name.startswith("test_"):
+                    self._test(self.names[name])
+
+    def _test(self, function: Any) -> None:
+        """As pytest would: with the broker that its mark asks for."""
+        overrides: dict[str, Any] = {}
+        for mark in getattr(function, "pytestmark", []):
+            overrides.update(mark.kwargs.get("overrides", {}))
+        with BrokerThread(overrides=overrides) as broker:
+            function(broker)
+
+    def _here(self, text: str) -> str:
+        for address in ADDRESSES:
+            text = text.replace(address, self.broker.bootstrap)
+        return text
+
+    # ------------------------------------------------------------------------------ commands
+
+    def command(self, command: str, typed: str = "") -> None:
+        command = self._here(command)
+        if "|" in command and "'" not in command.partition("|")[0]:
+            before, _, command = command.partition("|")
+            typed = self._shell(before)
+        words = shlex.split(command, comments=True)
+        if ">" in words or words[0] in FOREIGN:
+            self._shell(command)
+        elif words[:2] == ["pip", "install"]:
+            check_extras(words[2:])
+        elif words[:2] == ["ottla", "broker"] or words[0] == "kafka-server-start":
+            self._broker_starts(words)
+        else:
+            tool, arguments = find_tool(words)
+            result = CliRunner().invoke(tool, arguments, input=typed, catch_exceptions=False)
+            assert result.exit_code == 0, f"{command}\n{result.output}"
+
+    def _shell(self, command: str) -> str:
+        return subprocess.run(
+            command, shell=True, cwd=self.folder, capture_output=True, text=True, check=True,
+            timeout=TIMEOUT_S,
+        ).stdout  # fmt: skip
+
+    def _broker_starts(self, words: list[str]) -> None:
+        """On a port of its own, and stops again."""
+        given = words[words.index("--override") + 1 :] if "--override" in words else []
+        overrides = dict(each.split("=", 1) for each in given if "=" in each)
+        with BrokerProcess(self.folder / "started", overrides=overrides) as broker:
+            assert broker.stop() == 0
+
+
+def check_extras(arguments: list[str]) -> None:
+    """What is told to be installed must be there to be installed."""
+    for each in arguments:
+        wanted = each.partition("[")[2].rstrip("]")
+        for extra in filter(None, wanted.split(",")):
+            assert extra in PROJECT["optional-dependencies"], f"no extra {extra}"
+
+
+def find_tool(words: list[str]) -> tuple[click.Command, list[str]]:
+    name = words[0].removesuffix(".sh")
+    assert name in PROJECT["scripts"], f"{words[0]} is no command of ours"
+    module, _, _ = PROJECT["scripts"][name].partition(":")
+    tool = getattr(importlib.import_module(module), name.replace("-", "_"))
+    assert isinstance(tool, click.Command)
+    return tool, words[1:]
+
+
+@contextlib.contextmanager
+def loops_that_end(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    import ottla
+
+    with patch.context() as inner:
+        for name in ("__iter__", "iter_batches"):
+            real = getattr(ottla.Consumer, name)
+            inner.setattr(ottla.Consumer, name, _first_of(real))
+        yield
+
+
+def _first_of(real: Any) -> Any:
+    def first(*arguments: Any, **options: Any) -> Iterator[Any]:
+        return itertools.islice(real(*arguments, **options), 1)
+
+    return first

@@ -1,0 +1,113 @@
+"""What a page takes for granted: topics with something in them, a group, names it uses.
+
+Pages that are not listed begin with an empty broker."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.docs.running import Page
+
+import ottla
+from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
+
+Stage = Callable[[Page], None]
+NOT_RUN = {
+    "kafka-dump-log --files __cluster_metadata-0": "a file of Apache Kafka's",
+    "kafka-transactions abort": "nothing hangs here",
+    "ottla cluster": "several brokers: see test_cluster_page",
+    "kafka-reassign-partitions": "several brokers: see test_cluster_page",
+    "kafka-leader-election": "several brokers: see test_cluster_page",
+    "kafka-server-start -daemon": "leaves a process behind; tests/unit/cli/test_daemon.py has it",
+    "kafka-server-stop": "stops every broker of this user; tests/unit/cli/test_stop.py has it",
+}
+"""Beginnings of commands that are only read, and why."""
+
+
+def orders(page: Page) -> None:
+    """Topic orders, with JSON values, read by the group billing."""
+    with Admin(page.broker.bootstrap) as admin:
+        admin.create_topics(NewTopic("orders", 2), NewTopic("copies", 1), NewTopic("load", 1))
+    with Producer(page.broker.bootstrap) as producer:
+        for number in range(20):
+            value = {"item": f"item {number}", "region": "north", "price": number}
+            producer.send("orders", json.dumps(value).encode(), key=b"k", partition=number % 2)
+    with Admin(page.broker.bootstrap) as admin:
+        offsets = {TopicPartition("orders", each): 4 for each in range(2)}
+        admin.alter_group_offsets("billing", offsets)
+
+
+def producers(page: Page) -> None:
+    import pyarrow as pa
+
+    orders(page)
+    with Admin(page.broker.bootstrap) as admin:
+        admin.create_topics(NewTopic("jobs", 3))
+    table = pa.table({"customer": ["anna"], "ordered_at": [datetime.datetime(2026, 1, 1)]})
+    consumer = Consumer(page.broker.bootstrap, group_id="copier", auto_offset_reset="earliest")
+    consumer.subscribe(["orders"])
+    page.names.update(_public(), table=table, consumer=consumer)
+
+
+def consumers(page: Page) -> None:
+    orders(page)
+    page.names.update(_public(), ottla=ottla, datetime=datetime.datetime)
+    page.names["consumer"] = Consumer(page.broker.bootstrap, group_id="listening")
+
+
+def tests(page: Page) -> None:
+    import pytest
+
+    page.names["pytest"] = pytest
+
+
+def files(page: Page) -> None:
+    """Commands name files as they are in the data directory."""
+    orders(page)
+    consumer = Consumer(page.broker.bootstrap, group_id="billing")
+    consumer.commit({TopicPartition("orders", 0): 4})
+    consumer.close()
+    for path in page.broker.data_dir.glob("*-0"):
+        (page.folder / path.name).symlink_to(path)
+
+
+def tools(page: Page) -> None:
+    """The page creates orders itself, in its first command."""
+    files(page)
+    with Admin(page.broker.bootstrap) as admin:
+        admin.delete_topics("orders")
+    original = page.command
+
+    def command(text: str, typed: str = "") -> None:
+        original(text, typed)
+        if text.startswith("kafka-topics --create"):
+            with Producer(page.broker.bootstrap) as producer:
+                for number in range(20):
+                    producer.send("orders", b"%d" % number, partition=number % 2)
+            with Admin(page.broker.bootstrap) as admin:
+                offsets = {TopicPartition("orders", each): 4 for each in range(2)}
+                admin.alter_group_offsets("billing", offsets)
+        if text.startswith("kafka-delete-records"):
+            return
+
+    page.command = command  # type: ignore[method-assign]
+
+
+STAGES: dict[str, Stage] = {
+    "docs/producer.md": producers,
+    "docs/consumer.md": consumers,
+    "docs/testing.md": tests,
+    "docs/tools.md": tools,
+    "docs/operations/failures.md": files,
+    "docs/operations/metrics.md": orders,
+    "docs/howto/reset-offsets.md": orders,
+    "docs/howto/exactly-once.md": orders,
+    "docs/howto/tune.md": orders,
+}
+
+
+def _public() -> dict[str, Any]:
+    return {name: getattr(ottla, name) for name in ottla.__all__ if name != "__version__"}
