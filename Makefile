@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo setup check test docs bench bench-peers compat chaos sim format clean kcat databases
+.PHONY: help demo setup check test docs recording bench bench-peers compat chaos sim format clean kcat databases
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -92,6 +92,9 @@ $(VENV)/.installed-for-docs: $(STAMP)
 docs: $(VENV)/.installed-for-docs ## Build the documentation into site/; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "see site/index.html"
+
+recording: $(VENV)/.installed-for-docs ## Record the demo anew, for the README
+	@$(BIN)/python docs/generator/record_demo.py $(ARGS)
 
 chaos: $(STAMP) databases ## The long runs: crashes, faults, random input
 	@$(PYTEST) -m chaos --timeout 3600 $(ARGS)

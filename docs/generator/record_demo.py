@@ -1,0 +1,145 @@
+"""`make recording`: runs `ottla demo` in a terminal of its own, and draws what was seen as an SVG
+that plays, docs/images/demo.svg. Nothing is made up: only pauses are cut short.
+
+Lines that are seen in several frames are drawn once and used again."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import time
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+COLUMNS, ROWS = 100, 38
+CHARACTER, LINE = 7.8, 17
+LONGEST_PAUSE_S, SHORTEST_S, LAST_S = 0.7, 0.12, 8.0
+TIMEOUT_S = 600
+TARGET = Path(__file__).resolve().parents[1] / "images" / "demo.svg"
+COLORS = {
+    "default": "#d7dde2", "red": "#f07178", "green": "#6bd49a", "brown": "#e6b450",
+    "yellow": "#e6b450", "blue": "#73b8ff", "magenta": "#d2a6ff", "cyan": "#95e6cb",
+    "black": "#5c6773", "white": "#ffffff",
+}  # fmt: skip
+
+
+class Frame(NamedTuple):
+    at_s: float
+    lines: tuple[str, ...]
+    """Each as SVG."""
+
+
+def record(command: list[str]) -> list[Frame]:
+    import fcntl
+    import termios
+
+    import pyte
+
+    screen = pyte.Screen(COLUMNS, ROWS)
+    stream = pyte.ByteStream(screen)
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}
+    process = subprocess.Popen(
+        command, stdin=follower, stdout=follower, stderr=follower, env=environment
+    )
+    os.close(follower)
+    frames, began = [], time.monotonic()
+    while time.monotonic() - began < TIMEOUT_S:
+        if select.select([leader], [], [], 0.1)[0]:
+            try:
+                data = os.read(leader, 65_536)
+            except OSError:
+                break  # the other end is closed
+            if not data:
+                break
+            stream.feed(data)
+        lines = tuple(_line(screen, row) for row in range(ROWS))
+        if not frames or frames[-1].lines != lines:
+            frames.append(Frame(time.monotonic() - began, lines))
+    code = process.wait(30)
+    if code:
+        raise SystemExit(f"{' '.join(command)} ended with exit code {code}")
+    return frames
+
+
+def _line(screen: object, row: int) -> str:
+    """Runs of one colour, as tspans; nothing for an empty line."""
+    cells = screen.buffer[row]  # type: ignore[attr-defined]
+    runs: list[tuple[int, str, str]] = []
+    for column in range(COLUMNS):
+        cell = cells[column]
+        color = COLORS.get(cell.fg, f"#{cell.fg}" if len(cell.fg) == 6 else COLORS["default"])
+        style = f'fill="{color}"' + (' font-weight="600"' if cell.bold else "")
+        if runs and runs[-1][2] == style:
+            start, text, _ = runs[-1]
+            runs[-1] = (start, text + cell.data, style)
+        else:
+            runs.append((column, cell.data, style))
+    return "".join(
+        f'<tspan x="{start * CHARACTER:.1f}" {style}>{escape(text.rstrip())}</tspan>'
+        for start, text, style in runs
+        if text.strip()
+    )
+
+
+def draw(frames: list[Frame], title: str) -> str:
+    """Frames stand below each other; the picture moves from one to the next."""
+    height = _used_rows(frames) * LINE + 20
+    width = COLUMNS * CHARACTER + 30
+    ids: dict[str, str] = {}
+    for frame in frames:
+        for line in filter(None, frame.lines):
+            ids.setdefault(line, f"l{len(ids)}")
+    pauses = [
+        min(max(after.at_s - before.at_s, SHORTEST_S), LONGEST_PAUSE_S)
+        for before, after in pairwise(frames)
+    ] + [LAST_S]
+    total, elapsed, steps = sum(pauses), 0.0, []
+    for number, pause in enumerate(pauses):
+        steps.append(f"{elapsed / total * 100:.3f}%{{transform:translateY({-number * height}px)}}")
+        elapsed += pause
+    steps.append(f"100%{{transform:translateY({-(len(frames) - 1) * height}px)}}")
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height + 34}" '
+        "font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace\" "
+        'font-size="13" xml:space="preserve">',
+        f"<title>{escape(title)}</title>",
+        f"<style>@keyframes play{{{''.join(steps)}}}"
+        f".film{{animation:play {total:.1f}s step-end infinite}}</style>",
+        f'<rect width="{width:.0f}" height="{height + 34}" rx="8" fill="#1b2229"/>',
+        '<circle cx="18" cy="17" r="5" fill="#f07178"/><circle cx="36" cy="17" r="5" '
+        'fill="#e6b450"/><circle cx="54" cy="17" r="5" fill="#6bd49a"/>',
+        f'<text x="76" y="21" fill="#8a949c">{escape(title)}</text>',
+        "<defs>",
+        *(f'<text id="{id}">{line}</text>' for line, id in ids.items()),
+        "</defs>",
+        f'<svg x="14" y="34" width="{width - 14:.0f}" height="{height}"><g class="film">',
+    ]
+    for number, frame in enumerate(frames):
+        for row, line in enumerate(frame.lines):
+            if line:
+                y = number * height + row * LINE + 15
+                lines.append(f'<use href="#{ids[line]}" y="{y}"/>')
+    return "\n".join([*lines, "</g></svg>", "</svg>", ""])
+
+
+def _used_rows(frames: list[Frame]) -> int:
+    return max(row + 1 for frame in frames for row, line in enumerate(frame.lines) if line)
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    frames = record([sys.executable, "-m", "ottla", "demo", *arguments])
+    TARGET.write_text(draw(frames, " ".join(["$ ottla demo", *arguments])))
+    print(f"{len(frames)} frames in {TARGET}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Code blocks of the README and of docs/ that need Spark, in the session of these tests; the others
+are run by tests/docs. An application runs until all that is there is processed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.docs.blocks import RUN, Block, blocks, commands, pages
+from tests.docs.running import Page
+from tests.docs.stages import orders
+
+import ottla.streams as st
+from ottla import Admin, NewTopic, Producer
+from ottla.streams import run as running
+from ottla.testing.broker_thread import BrokerThread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPICS = ("lines", "counts", "totals", "loud-orders", "greetings")
+NOT_RUN = {
+    "connect-standalone": "tests/connect/test_standalone.py runs these files",
+    "cd examples/connect": "the same",
+    "printf 'foo": "the same",
+    "curl": "tests/unit/connect has the REST contract",
+    "ottla sql": "stops its session; tests/spark/test_session_and_tables.py has it",
+}
+
+
+def of(page: str) -> list[Block]:
+    return [block for block in blocks(page) if block.language in RUN and block.needs_spark]
+
+
+@pytest.mark.parametrize("name", [page for page in pages() if of(page)])
+def test_the_code_of_a_page_runs_on_spark(
+    name: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(st.App, "run", lambda app: run_once(app, spark))
+    with BrokerThread() as broker:
+        page = Page(broker, tmp_path, monkeypatch)
+        orders(page)
+        with Admin(broker.bootstrap) as admin:
+            admin.create_topics(*(NewTopic(topic, 1) for topic in TOPICS))
+        with Producer(broker.bootstrap) as producer:
+            producer.send("lines", b"tea or coffee")
+        page.names["spark"] = spark
+        for block in of(name):
+            if block.language != "python":
+                for command, typed in commands(block.text):
+                    if not command.startswith(tuple(NOT_RUN)):
+                        page.command(command, typed)
+                continue
+            text = block.text.replace("/var/lib", str(tmp_path))
+            page.python(block._replace(text=text))
+            for query in spark.streams.active:
+                query.processAllAvailable()
+                query.stop()
+
+
+def run_once(app: st.App, spark: Any) -> None:
+    started = running.start(app, spark)
+    try:
+        started.process_all_available()
+    finally:
+        started.stop()
