@@ -30,8 +30,10 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
     path = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
     port = free_ports(1)[0]
     process = subprocess.Popen(
-        [sys.executable, "-m", "ottla", "cluster", "up", "--brokers", "3", "--port", str(port)]
-        + ["--data-dir", str(tmp_path / "cluster")],
+        [
+            *(sys.executable, "-m", "ottla", "cluster", "up", "--brokers", "3"),
+            *("--port", str(port), "--data-dir", str(tmp_path / "cluster")),
+        ],
         env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
