@@ -11,10 +11,11 @@ import contextlib
 import importlib
 import inspect
 import itertools
+import re
 import shlex
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import pytest
 from click.testing import CliRunner
 from tests.docs.blocks import ROOT, Block, commands
 
-from ottla.cli import connection_options
+from ottla.cli.connection_options import ClusterOptions
 from ottla.testing.broker import BrokerProcess
 from ottla.testing.broker_thread import BrokerThread
 
@@ -38,13 +39,16 @@ class Page:
         self.broker = broker
         self.folder = folder
         self.names: dict[str, Any] = {"__name__": "__page__"}
+        self.makers: dict[str, Callable[[], Any]] = {}
+        """Of clients that blocks use without saying where they come from: a new one for each."""
+        self._made: list[Any] = []
         self._patch = patch
         patch.chdir(folder)
-        real = connection_options.ClusterOptions
+        begin = ClusterOptions.__init__
         patch.setattr(
-            connection_options,
-            "ClusterOptions",
-            lambda given, file: real(given or broker.bootstrap, file),
+            ClusterOptions,
+            "__init__",
+            lambda self, given, file: begin(self, given or broker.bootstrap, file),
         )
 
     def run(self, block: Block) -> None:
@@ -59,6 +63,10 @@ class Page:
     def python(self, block: Block) -> None:
         """Lines keep their numbers, so that a traceback tells the place in the page."""
         source = "\n" * (block.line - 1) + self._here(block.text)
+        for name, make in self.makers.items():
+            if re.search(rf"\b{name}\.", block.text):
+                self.names[name] = make()
+                self._made.append(self.names[name])
         known = set(self.names)
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         code = compile(source, str(ROOT / block.page), "exec", flags=flags)
@@ -69,6 +77,10 @@ class Page:
             for name in sorted(set(self.names) - known):
                 if name.startswith("test_"):
                     self._test(self.names[name])
+
+    def close(self) -> None:
+        for each in self._made:
+            each.close()
 
     def _test(self, function: Any) -> None:
         """As pytest would: with the broker that its mark asks for."""

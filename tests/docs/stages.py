@@ -7,6 +7,8 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 from tests.docs.running import Page
@@ -15,6 +17,7 @@ import ottla
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 
 Stage = Callable[[Page], None]
+_numbers = count()
 NOT_RUN = {
     "kafka-dump-log --files __cluster_metadata-0": "a file of Apache Kafka's",
     "kafka-transactions abort": "nothing hangs here",
@@ -47,21 +50,35 @@ def producers(page: Page) -> None:
     with Admin(page.broker.bootstrap) as admin:
         admin.create_topics(NewTopic("jobs", 3))
     table = pa.table({"customer": ["anna"], "ordered_at": [datetime.datetime(2026, 1, 1)]})
-    consumer = Consumer(page.broker.bootstrap, group_id="copier", auto_offset_reset="earliest")
+    page.names.update(_public(), table=table)
+    page.makers["producer"] = lambda: Producer(page.broker.bootstrap)
+    page.makers["consumer"] = lambda: _reader(page)
+
+
+def _reader(page: Page) -> Consumer:
+    group = f"readers-{next(_numbers)}"
+    consumer = Consumer(page.broker.bootstrap, group_id=group, auto_offset_reset="earliest")
     consumer.subscribe(["orders"])
-    page.names.update(_public(), table=table, consumer=consumer)
+    return consumer
 
 
 def consumers(page: Page) -> None:
     orders(page)
     page.names.update(_public(), ottla=ottla, datetime=datetime.datetime)
-    page.names["consumer"] = Consumer(page.broker.bootstrap, group_id="listening")
+    page.makers["consumer"] = lambda: _reader(page)
 
 
 def tests(page: Page) -> None:
-    import pytest
+    """The mark is the plugin's, which is there only where Ottla is installed."""
 
-    page.names["pytest"] = pytest
+    def mark(**options: Any) -> Callable[[Any], Any]:
+        def marked(function: Any) -> Any:
+            function.pytestmark = [SimpleNamespace(kwargs=options)]
+            return function
+
+        return marked
+
+    page.names["pytest"] = SimpleNamespace(mark=SimpleNamespace(ottla=mark))
 
 
 def files(page: Page) -> None:
@@ -90,8 +107,6 @@ def tools(page: Page) -> None:
             with Admin(page.broker.bootstrap) as admin:
                 offsets = {TopicPartition("orders", each): 4 for each in range(2)}
                 admin.alter_group_offsets("billing", offsets)
-        if text.startswith("kafka-delete-records"):
-            return
 
     page.command = command  # type: ignore[method-assign]
 

@@ -37,9 +37,7 @@ def test_the_code_of_a_page_runs(
             for command, typed in commands(block.text):
                 if not command.startswith(tuple(NOT_RUN)):
                     page.command(command, typed)
-        for value in page.names.values():
-            if hasattr(value, "close") and type(value).__module__.startswith("ottla.client"):
-                value.close()
+        page.close()
 
 
 def test_every_block_says_what_it_is() -> None:

@@ -26,15 +26,16 @@ from ottla.cli.demo.pipeline import PARTITIONS, Pipeline
 from ottla.cli.demo.screen import Screen
 
 PICTURE = """\
-lines.txt ─ file source ─► lines ─ Streams on Spark ─┬► word-counts ──► file sink ─ counts.txt
-                                                     └► word-windows ─► file sink ─ windows.txt"""
+lines.txt ─► topic lines ─► Streams on Spark ─┬► word-counts ──► counts.txt
+     file source                              └► word-windows ─► windows.txt
+                                                      file sinks"""
 STAGES = ("lines.txt", "topic lines", "counted", "counts.txt")
 FIRST_LINES = 10
 LINES_PER_S = 20
 LOOK_EVERY_S = 0.1
-FIRST_TIMEOUT_S = 150.0
+FIRST_TIMEOUT_S = 400.0
 """On a busy machine: two Spark sessions start."""
-QUIET_TIMEOUT_S = 90.0
+QUIET_TIMEOUT_S = 180.0
 """Nothing came out for so long although there is something on its way."""
 
 
