@@ -13,5 +13,7 @@ worker       the tasks of one process; `session` has its Spark session
 herder       what REST asks of a worker; `standalone` and `distributed/` answer
 offsets      what a standalone worker remembers: `offset.storage.file.filename`
 rest, rest_…, rest_server  Kafka Connect's REST contract
-connectors/  file, postgres (change capture), jdbc (source and sink)
+tables       records as columns of Arrow
+schema_registry, registry_converter, avro_converter, json_schema_converter
+connectors/  files, lakes, HTTP, mirrors, made-up records; postgres (change capture), jdbc
 debezium     what a change looks like, for those who read them"""

@@ -19,6 +19,11 @@ lock the other out of its target does so in `start`.
 **Threads.** A task lives in one thread of the worker's process; `ottla.connect.session` has the
 worker's Spark session, for those that need it.
 
+A record that the target refuses for its own sake is handed to `report(record, error)`, in `put` or
+in `end`: with `errors.tolerance=all` it becomes a dead letter and the task goes on, else `report`
+raises. A source that cannot read something hands out a FailedRecord in its place, and the same
+properties decide.
+
 An error that may pass (a database away) is a RetriableError: it is tried again for
 `errors.retry.timeout`. DataError concerns one record. Anything else fails the task; its message is
 what a person reads in the status, and the worker starts it again after a while."""
@@ -115,6 +120,8 @@ class Connector:
     definition: ClassVar[Definition] = Definition()
     version: ClassVar[str] = ""
     guarantee: ClassVar[Guarantee] = Guarantee.AT_LEAST_ONCE
+    converters: ClassVar[Mapping[str, str]] = {}
+    """Those that stand before the worker's, by property: {"value.converter": "StringConverter"}."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises ValueError, a sentence, for settings that exclude each other."""

@@ -80,7 +80,11 @@ class Validation:
 
     def add(self, group: str, definition: Definition, prefix: str = "") -> None:
         keys = [replace(each, name=prefix + each.name) for each in definition]
-        whole = Definition(keys, (prefix + name for name in definition.required))
+        whole = Definition(
+            keys,
+            (prefix + name for name in definition.required),
+            (prefix + each for each in definition.prefixes),
+        )
         self.groups.append((group, whole))
         for name, problem in whole.problems(self.given).items():
             self.fail(name, problem)
@@ -100,7 +104,7 @@ class Validation:
             f"There is no property {name}"
             + (f"; did you mean {near}?" if (near := known.table.nearest(name)) else ".")
             for name in self.given
-            if name not in known.table and not name.startswith(FREE_PREFIXES)
+            if not known.knows(name) and not name.startswith(FREE_PREFIXES)
         ]
 
 
@@ -229,8 +233,11 @@ class _Reading:
     # ------------------------------------------------------------------------------- plugins
 
     def _converter(self, name: str) -> Converter | None:
-        """The connector's own with its properties, or the worker's with the worker's."""
+        """The connector's own with its properties, or its class's, or the worker's with the
+        worker's."""
         source = self.given if self.given.get(name, "").strip() else self._worker
+        if source is not self.given and self._class is not None and name in self._class.converters:
+            source = {name: self._class.converters[name]}
         fallback = "SimpleHeaderConverter" if name == "header.converter" else ""
         class_name = source.get(name) or fallback
         if not class_name:
@@ -250,7 +257,8 @@ class _Reading:
                 for each in problems.values():
                     self.validation.fail(name, f"The worker's {name}: {each}")
             return None
-        return found(found.definition.settings(own), is_key=name == "key.converter")
+        settings, is_key = found.definition.settings(own), name == "key.converter"
+        return self._make(name, lambda: found(settings, is_key=is_key))
 
     def _named(self, kind: str, make: Any) -> dict[str, Any]:
         """What `transforms` or `predicates` list, by name; those that can be made."""

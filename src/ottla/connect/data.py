@@ -130,6 +130,15 @@ class Record:
         return replace(self, **changes)
 
 
+@dataclass(frozen=True, slots=True)
+class FailedRecord(Record):
+    """Something that a source could not make a record of, as it was read, and why."""
+
+    error: str = ""
+    source: str = ""
+    """What read it."""
+
+
 # ------------------------------------------------------------------------------- logical values
 
 
@@ -204,6 +213,30 @@ def infer_schema(value: Any) -> Schema | None:
         (datetime.time, TIME_SCHEMA),
     )  # fmt: skip
     return next((schema for kind, schema in kinds if isinstance(value, kind)), None)
+
+
+def infer_whole(value: Any) -> Schema:
+    """The schema of a value with all that is in it; every field of a map may be null. Raises
+    DataError where items have no schema in common."""
+    if value is None:
+        return OPTIONAL_STRING
+    if isinstance(value, Mapping):
+        fields = tuple(
+            Field(str(name), infer_whole(each).as_optional()) for name, each in value.items()
+        )
+        return Schema(Type.STRUCT, fields=fields)
+    if isinstance(value, list | tuple):
+        kinds = [infer_whole(each).as_optional() for each in value if each is not None]
+        if any(kind != kinds[0] for kind in kinds):
+            raise DataError("the items of an array have no type in common")
+        return Schema(Type.ARRAY, value_schema=kinds[0] if kinds else OPTIONAL_STRING)
+    if isinstance(value, decimal.Decimal):
+        exponent = value.as_tuple().exponent
+        return decimal_schema(max(-exponent, 0) if isinstance(exponent, int) else 0)
+    found = infer_schema(value)
+    if found is None:
+        raise DataError(f"a {type(value).__name__} has no schema")
+    return found
 
 
 def check(schema: Schema, value: Any, where: str = "the value") -> None:

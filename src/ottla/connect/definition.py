@@ -1,5 +1,8 @@
 """What a plugin says of its properties: a table of base's keys, and which must be set.
 
+A plugin that hands properties on (options of a Spark format, those of another cluster's clients)
+names their prefixes: what begins with one is a setting too, as text and under its whole name.
+
 `Settings` are the values of one instance: what was given, else the default. What is wrong is found
 all at once (`problems`), as `PUT …/config/validate` shows it."""
 
@@ -28,9 +31,15 @@ def key(
 class Definition:
     """The properties of one plugin."""
 
-    def __init__(self, keys: Iterable[ConfigKey] = (), required: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        keys: Iterable[ConfigKey] = (),
+        required: Iterable[str] = (),
+        prefixes: Iterable[str] = (),
+    ) -> None:
         self.table = ConfigTable("connect", keys)
         self.required = frozenset(required)
+        self.prefixes = tuple(prefixes)
 
     def __iter__(self) -> Iterator[ConfigKey]:
         return iter(self.table)
@@ -38,7 +47,11 @@ class Definition:
     def __add__(self, other: Definition) -> Definition:
         """Both; a property that is in both is the second's."""
         mine = [each for each in self if each.name not in other.table]
-        return Definition([*mine, *other], self.required | other.required)
+        prefixes = dict.fromkeys([*self.prefixes, *other.prefixes])
+        return Definition([*mine, *other], self.required | other.required, prefixes)
+
+    def knows(self, name: str) -> bool:
+        return name in self.table or name.startswith(self.prefixes)
 
     def problems(self, given: Mapping[str, str]) -> dict[str, str]:
         """Property -> what is wrong with it, one sentence."""
@@ -59,7 +72,8 @@ class Definition:
 
     def settings(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Values by name; ConfigError at the first wrong one."""
-        return {
+        handed_on = {name: value for name, value in given.items() if self.knows(name)}
+        return handed_on | {
             each.name: each.parse(given[each.name]) if each.name in given else each.default
             for each in self
         }

@@ -37,6 +37,7 @@ from ottla.connect.data import (
     scale_of,
 )
 from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.schema_cache import SchemaCache
 
 MAX_DEPTH = 100
 """Of schemas and values that somebody else wrote."""
@@ -62,8 +63,11 @@ class JsonConverter(Converter):
         self._schemas = bool(settings.get("schemas.enable", True))
         self._numeric = str(settings.get("decimal.format", "BASE64")).upper() == "NUMERIC"
         self._defaults = bool(settings.get("replace.null.with.default", True))
-        self._cache_size = int(settings.get("schemas.cache.size", 1000))
-        self._read: dict[str, Schema | None] = {}
+        size = int(settings.get("schemas.cache.size", 1000))
+        self._told: SchemaCache[Schema, dict[str, Any] | None] = SchemaCache(size, schema_to_json)
+        self._read: SchemaCache[str, Schema | None] = SchemaCache(
+            size, lambda text: schema_from_json(json.loads(text))
+        )
 
     # ------------------------------------------------------------------------------- writing
 
@@ -74,7 +78,8 @@ class JsonConverter(Converter):
             check(schema, value)
         payload = self._to_json(schema, value)
         if self._schemas:
-            payload = {"schema": schema_to_json(schema), "payload": payload}
+            told = None if schema is None else self._told.get(schema)
+            payload = {"schema": told, "payload": payload}
         try:
             text = json.dumps(payload, separators=(",", ":"), ensure_ascii=False)
         except (TypeError, ValueError) as error:
@@ -125,10 +130,7 @@ class JsonConverter(Converter):
     def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
         if data is None:
             return None, None
-        try:
-            told = json.loads(data, parse_float=decimal.Decimal if self._numeric else None)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"a record is no JSON: {error}") from None
+        told = self._loaded(data)
         if not self._schemas:
             return None, _floats(told)
         if not isinstance(told, dict) or told.keys() != {"schema", "payload"}:
@@ -140,14 +142,18 @@ class JsonConverter(Converter):
         payload = told["payload"]
         return schema, _floats(payload) if schema is None else self._from_json(schema, payload)
 
+    def value_in(self, schema: Schema, data: bytes) -> Any:
+        """A payload alone, whose schema is known from elsewhere."""
+        return self._from_json(schema, self._loaded(data))
+
+    def _loaded(self, data: bytes) -> Any:
+        try:
+            return json.loads(data, parse_float=decimal.Decimal if self._numeric else None)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"a record is no JSON: {error}") from None
+
     def _schema(self, told: Any) -> Schema | None:
-        text = json.dumps(told, sort_keys=True, default=str)
-        if text not in self._read:
-            schema = schema_from_json(told)
-            if len(self._read) >= self._cache_size:
-                self._read.clear()
-            self._read[text] = schema
-        return self._read[text]
+        return self._read.get(json.dumps(told, default=str))
 
     def _from_json(self, schema: Schema, value: Any, where: str = "payload") -> Any:
         if value is None:

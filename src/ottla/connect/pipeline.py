@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ottla.connect.api import RetriableError
 from ottla.connect.converters import Converter
-from ottla.connect.data import DataError, Header, Record
+from ottla.connect.data import DataError, FailedRecord, Header, Record
 from ottla.connect.transforms.contract import Predicate, Transform
 
 ERROR_PREFIX = "__connect.errors."
@@ -34,7 +35,7 @@ class StageFailed(DataError):
     def __init__(self, stage: str, plugin: object, error: Exception) -> None:
         super().__init__(str(error))
         self.stage = stage
-        self.class_name = type(plugin).__name__
+        self.class_name = plugin if isinstance(plugin, str) else type(plugin).__name__
         self.error = error
 
 
@@ -51,6 +52,8 @@ class Chain:
     steps: tuple[Step, ...] = ()
 
     def apply(self, record: Record) -> Record | None:
+        if isinstance(record, FailedRecord):
+            raise StageFailed("TASK_POLL", record.source, DataError(record.error))
         for step in self.steps:
             try:
                 if step.predicate is not None and step.predicate.test(record) == step.negate:
@@ -107,6 +110,8 @@ class Conversion:
 def _write(stage: str, converter: Converter, topic: str, schema: Any, value: Any) -> bytes | None:
     try:
         return converter.from_connect(topic, schema, value)
+    except RetriableError:
+        raise
     except Exception as error:
         raise StageFailed(stage, converter, error) from error
 
@@ -114,6 +119,9 @@ def _write(stage: str, converter: Converter, topic: str, schema: Any, value: Any
 def _read(stage: str, converter: Converter, topic: str, data: bytes | None) -> tuple[Any, Any]:
     try:
         return converter.to_connect(topic, data)
+    except RetriableError:
+        # A registry that is away: the record is as good as any.
+        raise
     except Exception as error:
         raise StageFailed(stage, converter, error) from error
 

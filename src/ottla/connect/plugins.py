@@ -2,8 +2,8 @@
 
 Java's full names, their short forms (`FileStreamSource`, `JsonConverter`, `InsertField$Value`) and
 our own are one; a connector's may end in Connector or not. `package.module.Class` and
-`package.module:Class` are a user's own class; packages offer connectors by short names as entry
-points of the group `ottla.connectors`."""
+`package.module:Class` are a user's own class, or the function of a transform; packages offer
+connectors by short names as entry points of the group `ottla.connectors`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import Any
 from ottla.connect.api import Connector, SourceConnector
 from ottla.connect.converters import Converter
 from ottla.connect.transforms.contract import Predicate, Transform
+from ottla.connect.transforms.function import transform_of
 
 ENTRY_POINTS = "ottla.connectors"
 JAVA_PACKAGES = (
@@ -25,6 +26,8 @@ JAVA_PACKAGES = (
     "org.apache.kafka.connect.storage.", "org.apache.kafka.connect.converters.",
     "org.apache.kafka.connect.transforms.predicates.", "org.apache.kafka.connect.transforms.",
     "io.debezium.transforms.",
+    "org.apache.kafka.connect.mirror.", "io.confluent.connect.avro.", "io.confluent.connect.json.",
+    "io.confluent.kafka.connect.datagen.", "io.aiven.kafka.connect.http.",
 )  # fmt: skip
 _OURS = "ottla.connect."
 
@@ -34,6 +37,14 @@ CONNECTORS = {
     "JdbcSource": "connectors.jdbc.source:JdbcSource",
     "JdbcSink": "connectors.jdbc.sink:JdbcSink",
     "PostgresSource": "connectors.postgres.connector:PostgresSource",
+    "FileSource": "connectors.files:FileSource",
+    "FileSink": "connectors.file_sink:FileSink",
+    "Datagen": "connectors.datagen:Datagen",
+    "HttpSink": "connectors.http_sink:HttpSink",
+    "ParquetSink": "connectors.parquet_sink:ParquetSink",
+    "MirrorSource": "connectors.mirror_source:MirrorSource",
+    "MirrorCheckpoint": "connectors.mirror_checkpoint:MirrorCheckpoint",
+    "MirrorHeartbeat": "connectors.mirror_checkpoint:MirrorHeartbeat",
 }
 JAVA_CONNECTORS = {
     "io.debezium.connector.postgresql.PostgresConnector": "PostgresSource",
@@ -43,6 +54,8 @@ JAVA_CONNECTORS = {
 """Those whose own name is not ours."""
 CONVERTERS = {
     "JsonConverter": "json_converter:JsonConverter",
+    "AvroConverter": "avro_converter:AvroConverter",
+    "JsonSchemaConverter": "json_schema_converter:JsonSchemaConverter",
     **{
         name: f"converters:{name}"
         for name in (
@@ -98,7 +111,9 @@ def converter_class(name: str) -> type[Converter]:
 def transform_class(name: str) -> tuple[type[Transform], str]:
     """The class, and the part it works on."""
     plain, dollar, part = name.strip().partition("$")
-    found = _find("transform", plain, _own(TRANSFORMS), Transform)
+    found = _find("transform", plain, _own(TRANSFORMS), Transform, or_function=True)
+    if not isinstance(found, type):
+        found = transform_of(found, on_part=bool(dollar))
     if not found.has_parts:
         if dollar:
             raise UnknownPlugin(f"{found.__name__} has no {part}: name it without ${part}.")
@@ -152,7 +167,9 @@ def _connectors() -> dict[str, str]:
     return offered | _own(CONNECTORS)
 
 
-def _find(kind: str, name: str, table: Mapping[str, str], base: type) -> Any:
+def _find(
+    kind: str, name: str, table: Mapping[str, str], base: type, *, or_function: bool = False
+) -> Any:
     name = name.strip()
     short = short_name(kind, name)
     place = table.get(short) or table.get(name)
@@ -170,6 +187,8 @@ def _find(kind: str, name: str, table: Mapping[str, str], base: type) -> Any:
         raise UnknownPlugin(_unknown(kind, name, short, table)) from None
     except (AttributeError, ImportError, ValueError):
         raise UnknownPlugin(_unknown(kind, name, short, table)) from None
+    if or_function and callable(found) and not isinstance(found, type):
+        return found
     if not (isinstance(found, type) and issubclass(found, base)):
         raise UnknownPlugin(f"{name} is no {kind}: it must derive from {base.__name__}.")
     return found

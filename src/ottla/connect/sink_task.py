@@ -69,6 +69,9 @@ class SinkRun:
         self._assigned: set[TopicPartition] | None = None
         """None: what the consumer reads is no matter, as for a batch that came again."""
         self._look_at = self._drift_at = 0.0
+        self._given: dict[int, tuple[Record, Row]] = {}
+        """What the task may report, by the record's identity: all of the batch under way."""
+        self._is_ending = False
 
     def run(self, stopping: threading.Event, started: Callable[[], None]) -> None:
         """Until it is told to stop; raises what it cannot go on from."""
@@ -105,6 +108,7 @@ class SinkRun:
         self._position = replace(before, epoch=before.epoch + 1, worker=context.worker_name)
         task = self._make_task()
         task.epoch = self._position.epoch
+        task.reporter = self._report
         task.is_takeover = bool(before.worker) and before.worker != context.worker_name
         if task.is_takeover:
             # Whoever takes over next shall know of this epoch, if this run does not get further.
@@ -185,11 +189,14 @@ class SinkRun:
         records.sort(key=lambda each: (each.topic, each.partition, each.offset))
         for topic in sorted({each.topic for each in records}):
             self._context.on_topic(topic)
+        self._given, self._is_ending = {}, False
         retried(self._config, stopping, lambda: task.begin(batch))
         for first in range(0, len(records), PUT_RECORDS):
             self._put(task, records[first : first + PUT_RECORDS], stopping)
         self._letters.flush()
+        self._is_ending = True
         retried(self._config, stopping, task.end)
+        self._given = {}
 
     def _put(self, task: SinkTask, records: Sequence[Any], stopping: threading.Event) -> None:
         part = retried(self._config, stopping, lambda: self._records(records))
@@ -206,21 +213,37 @@ class SinkRun:
             record = self._record(row)
             if record is not None:
                 found.append(record)
+                if self._config.policy.tolerates:
+                    self._given[id(record)] = (record, row)
         return found
 
     def _record(self, row: Row) -> Record | None:
         try:
             return self._config.chain.apply(self._config.conversion.to_record(row))
         except StageFailed as failure:
-            policy = self._config.policy
-            said = policy.describe(self._config.name, failure, row)
-            if not policy.tolerates:
-                raise UserError(f"{said}; errors.tolerance=all would go on without it.") from None
-            if policy.logs:
-                logger.error("%s", said)
-            if policy.queue:
-                self._letters.send(failure, row)
+            self._failed(failure, row)
             return None
+
+    def _report(self, record: Record, error: Exception) -> None:
+        """A record that the task could not place."""
+        name = type(self._config.connector).__name__
+        _, row = self._given.get(id(record), (None, None))
+        if row is None and self._config.policy.tolerates:
+            raise TypeError(f"a task of {name} reported a record that it was not given")
+        self._failed(StageFailed("TASK_PUT", name, error), row or record)
+        if self._is_ending:
+            # The task may take the batch for done once it has reported: it must be there by then.
+            self._letters.flush()
+
+    def _failed(self, failure: StageFailed, row: Row | Record) -> None:
+        policy = self._config.policy
+        said = policy.describe(self._config.name, failure, row)
+        if not policy.tolerates:
+            raise UserError(f"{said}; errors.tolerance=all would go on without it.") from None
+        if policy.logs:
+            logger.error("%s", said)
+        if policy.queue and isinstance(row, Row):
+            self._letters.send(failure, row)
 
     # -------------------------------------------------------------------------------- ledger
 

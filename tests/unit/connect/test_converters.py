@@ -196,3 +196,13 @@ def test_headers_are_read_as_what_they_look_like(text: bytes | None, value: Any)
 def test_definitions_name_all_that_is_missing() -> None:
     made = Definition([*JsonConverter.definition], required=["schemas.enable", "decimal.format"])
     assert set(made.problems({})) == {"schemas.enable", "decimal.format"}
+
+
+def test_so_many_schemas_are_remembered_as_asked_for() -> None:
+    for size in (0, 2):
+        made = converter("JsonConverter", schemas_cache_size=str(size))
+        for index in range(5):
+            schema = struct_schema((f"f{index}", data.INT32))
+            written = made.from_connect("t", schema, {f"f{index}": 1})
+            assert made.to_connect("t", written)[1] == {f"f{index}": 1}
+        assert (len(made._told), len(made._read)) == (size, size)

@@ -217,3 +217,127 @@ def test_java_date_patterns_are_read(pattern: str, text: str, ms: int) -> None:
 def test_a_letter_that_no_date_has_is_refused() -> None:
     with pytest.raises(ValueError, match="letter q"):
         JavaDatePattern("qq")
+
+
+# ------------------------------------------------------------- fields of fields, nulls, functions
+
+V2 = {"field_syntax_version": "V2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "before", "after"),
+    [
+        ("MaskField$Value", {"fields": "a.b"}, {"a": {"b": 7, "c": 1}}, {"a": {"b": 0, "c": 1}}),
+        ("MaskField$Value", {"fields": "x.b"}, {"a": 1}, {"a": 1}),
+        ("Cast$Value", {"spec": "a.b:string"}, {"a": {"b": 7}}, {"a": {"b": "7"}}),
+        ("ReplaceField$Value", {"exclude": "a.b"}, {"a": {"b": 1, "c": 2}}, {"a": {"c": 2}}),
+        ("ReplaceField$Value", {"include": "a.b"}, {"a": {"b": 1, "c": 2}, "d": 3},
+         {"a": {"b": 1}}),
+        ("ReplaceField$Value", {"renames": "a.b:z"}, {"a": {"b": 1}}, {"a": {"z": 1}}),
+        ("InsertField$Value", {"topic_field": "m.topic"}, {"a": 1}, {"a": 1, "m": {"topic": "t"}}),
+        ("HoistField$Value", {"field": "z", "hoisted": "a.b"}, {"a": {"b": 1}},
+         {"a": {"b": {"z": 1}}}),
+        (
+            "TimestampConverter$Value",
+            {"target_type": "unix", "format": "dd.MM.yyyy", "field": "a.d"},
+            {"a": {"d": "03.02.2024"}},
+            {"a": {"d": 1_706_918_400_000}},
+        ),
+    ],
+)  # fmt: skip
+def test_a_path_leads_into_fields_of_fields(
+    name: str, given: dict[str, str], before: Any, after: Any
+) -> None:
+    assert value_after(name, before, **given, **V2) == after
+
+
+def test_dots_are_part_of_a_name_in_the_old_syntax() -> None:
+    before = {"a.b": 7, "a": {"b": 7}}
+    assert value_after("MaskField$Value", before, fields="a.b") == {"a.b": 0, "a": {"b": 7}}
+
+
+def test_schemas_follow_what_is_done_to_fields_of_fields() -> None:
+    record = Record("t", {"a": {"b": 1}, "c": "x"}, OUTER)
+    cast = transform("Cast$Value", spec="a.b:string", **V2).apply(record)
+    assert cast.value_schema.field("a").schema.field("b").schema.type is Type.STRING
+    data.check(cast.value_schema, cast.value)
+    moved = transform("HeaderFrom$Value", fields="a.b", headers="h", operation="move", **V2).apply(
+        record
+    )
+    assert moved.headers == (Header("h", data.INT32, 1),)
+    assert moved.value == {"a": {}, "c": "x"}
+    data.check(moved.value_schema, moved.value)
+    keyed = transform("ValueToKey", fields="a.b,c", **V2).apply(record)
+    assert keyed.key == {"b": 1, "c": "x"}
+    data.check(keyed.key_schema, keyed.key)
+    hoisted = transform("HoistField$Value", field="z", hoisted="a", **V2).apply(record)
+    assert hoisted.value["a"] == {"z": {"b": 1}}
+    data.check(hoisted.value_schema, hoisted.value)
+    inserted = transform("InsertField$Value", topic_field="a.topic!", **V2).apply(record)
+    assert inserted.value["a"] == {"b": 1, "topic": "t"}
+    data.check(inserted.value_schema, inserted.value)
+
+
+@pytest.mark.parametrize("path", ["a.`b", "a..b", ""])
+def test_a_path_that_is_none_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="path"):
+        transform("MaskField$Value", fields=f"{path},c", **V2) if path else transform(
+            "MaskField$Value", fields="a.", **V2
+        )
+
+
+NULLABLE = struct_schema(("n", Schema(Type.INT32, optional=True, default=5)))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "kept", "filled"),
+    [
+        ("InsertField$Value", {"topic_field": "x"}, {"n": None, "x": "t"}, {"n": 5, "x": "t"}),
+        ("ReplaceField$Value", {"renames": "n:m"}, {"m": None}, {"m": 5}),
+        ("MaskField$Value", {"fields": "n"}, {"n": None}, {"n": 0}),
+        ("Cast$Value", {"spec": "n:string"}, {"n": None}, {"n": "5"}),
+        ("ExtractField$Value", {"field": "n"}, None, 5),
+        ("SetSchemaMetadata$Value", {"schema_name": "s"}, {"n": None}, {"n": 5}),
+        ("TimestampConverter$Value", {"target_type": "unix", "field": "n"}, {"n": None}, {"n": 5}),
+    ],
+)
+def test_a_default_stands_for_null_unless_it_must_not(
+    name: str, given: dict[str, str], kept: Any, filled: Any
+) -> None:
+    record = Record("t", {"n": None}, NULLABLE)
+    assert transform(name, **given).apply(record).value == filled
+    strict = transform(name, **given, replace_null_with_default="false").apply(record)
+    assert strict.value == kept
+
+
+def test_a_default_stands_for_null_in_keys_and_headers_too() -> None:
+    record = Record("t", {"n": None}, NULLABLE)
+    assert transform("ValueToKey", fields="n").apply(record).key == {"n": 5}
+    given = {"fields": "n", "headers": "h", "operation": "copy"}
+    assert transform("HeaderFrom$Value", **given).apply(record).headers[0].value == 5
+    given["replace_null_with_default"] = "false"
+    assert transform("HeaderFrom$Value", **given).apply(record).headers[0].value is None
+
+
+def loud(value: str) -> str:
+    return value.upper()
+
+
+def only_long(record: Record) -> Record | None:
+    return record if len(record.value) > 2 else None
+
+
+def wrong(record: Record) -> Any:
+    return "text"
+
+
+def test_any_function_is_a_transform() -> None:
+    here = __name__
+    record = Record("t", "abc", data.STRING)
+    assert transform(f"{here}:loud$Value").apply(record) == record.with_(value="ABC")
+    assert transform(f"{here}:only_long").apply(record) == record
+    assert transform(f"{here}:only_long").apply(record.with_(value="ab")) is None
+    measured = transform("builtins:len$Value").apply(record)
+    assert (measured.value, measured.value_schema) == (3, None)
+    with pytest.raises(DataError, match="wrong must return a Record or None, not str"):
+        transform(f"{here}:wrong").apply(record)

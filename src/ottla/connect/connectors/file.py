@@ -1,13 +1,8 @@
 """Lines of a file into a topic, and a topic's values as lines of a file: Kafka's FileStream.
 
 **Source** (exactly once). A line is taken when its newline is there; \\r before it does not count.
-The offset of `{"filename": …}` is
-
-    {"position": bytes taken, "inode": of which file, "head": checksum of its first bytes}
-
-so that a file is known again: one that was cut short, or cut and filled anew, is read from its
-beginning; one that was renamed is read to its end, if it is still open or in the same folder, and
-then the new one. Each is said in the log. Offsets that a person sets need only `position`.
+`tailed_file` has the offset of `{"filename": …}`, and how a file is known again that was cut or
+renamed.
 
 **Sink** (exactly once). Before a batch the file's length is recorded; a batch that comes again
 cuts the file back to it. Whoever renames the file between these two moments gets lines twice.
@@ -21,7 +16,6 @@ import logging
 import os
 import shutil
 import time
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -39,15 +33,13 @@ from ottla.connect.api import (
     SourceTask,
 )
 from ottla.connect.atomic_file import replace_file
+from ottla.connect.connectors.tailed_file import TailedFile
 from ottla.connect.converters import as_text
 from ottla.connect.data import STRING, Record
 from ottla.connect.definition import Definition, Settings, key
 
 logger = logging.getLogger(__name__)
 
-READ_BYTES = 4 * 1024 * 1024
-MAX_LINE_BYTES = 64 * 1024 * 1024
-HEAD_BYTES = 1024
 LOOK_EVERY_S = 0.02
 STATE_FILE = "file-sink.json"
 
@@ -75,188 +67,43 @@ class FileStreamSource(SourceConnector):
 
 
 class FileLines(SourceTask):
-    """The file of a source: where it is, and which lines are next."""
+    """The file of a source: which lines are next."""
 
     def __init__(self, path: str, topic: str, batch_size: int) -> None:
         self._path = path
         self._topic = topic
-        self._batch_size = batch_size
-        self._file: BinaryIO | None = None
-        self._position = 0
-        self._rest = b""
-        """Read after the position, without a newline so far."""
-        self._known: dict[str, Any] = {}
-        self._said: set[str] = set()
+        self._file = TailedFile(path, batch_size)
+        self._has_warned = False
 
     def start(self, offsets: Offsets) -> None:
         for partition, offset in offsets:
             if partition.get("filename") == self._path:
-                self._known = dict(offset)
-        if self._known:
-            self._resume()
+                self._file.start(offset)
 
     def stop(self) -> None:
-        self._close()
+        self._file.close()
 
     def poll(self, wait_s: float) -> Polled:
         until = time.monotonic() + wait_s
         while True:
-            lines = self._lines()
+            lines = self._file.take()
             if lines:
                 records = [Record(self._topic, self._text(line), STRING) for line in lines]
-                return Polled(records, [({"filename": self._path}, self._offset())])
+                return Polled(records, [({"filename": self._path}, self._file.offset())])
             if time.monotonic() >= until:
                 return Polled()
             time.sleep(LOOK_EVERY_S)
-
-    # ------------------------------------------------------------------------------- reading
-
-    def _lines(self) -> list[bytes]:
-        if self._file is None and not self._open():
-            return []
-        assert self._file is not None
-        if self._is_cut():
-            self._say(f"{self._path} was truncated: it is read from its beginning")
-            self._close()
-            self._known = {}
-            return []
-        if b"\n" not in self._rest:
-            self._file.seek(self._position + len(self._rest))
-            self._rest += self._file.read(READ_BYTES)
-        *lines, self._rest = self._rest.split(b"\n", self._batch_size)
-        if not lines:
-            self._at_the_end()
-        self._position += sum(map(len, lines)) + len(lines)
-        return lines
-
-    def _at_the_end(self) -> None:
-        """No whole line is there: is it still the file of that name?"""
-        if len(self._rest) > MAX_LINE_BYTES:
-            raise UserError(
-                f"A line of {self._path} at byte {self._position} is longer than "
-                f"{MAX_LINE_BYTES} bytes."
-            )
-        assert self._file is not None
-        try:
-            there = os.stat(self._path)
-        except FileNotFoundError:
-            return
-        here = os.fstat(self._file.fileno())
-        if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
-            return
-        if here.st_size > self._position + len(self._rest):
-            return
-        left = f"; its last {len(self._rest)} bytes end in no newline" if self._rest else ""
-        self._say(f"{self._path} was replaced by another file, which is read from here on{left}")
-        self._close()
-        self._known = {}
-
-    def _is_cut(self) -> bool:
-        assert self._file is not None
-        size = os.fstat(self._file.fileno()).st_size
-        if size < self._position + len(self._rest):
-            return True
-        # Cut and filled beyond where we were: only its beginning tells.
-        return bool(self._known) and self._known.get("head") not in (None, self._head())
-
-    def _open(self) -> bool:
-        try:
-            self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115
-        except FileNotFoundError:
-            if "waiting" not in self._said:
-                self._said.add("waiting")
-                self._say(f"{self._path} is not there yet; the connector waits for it")
-            return False
-        except OSError as error:
-            reason = (error.strerror or "it cannot be opened").lower()
-            raise UserError(f"Cannot read {self._path}: {reason}.") from error
-        self._position, self._rest = 0, b""
-        return True
-
-    def _close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        self._file, self._position, self._rest = None, 0, b""
-
-    # ------------------------------------------------------------------------------ resuming
-
-    def _resume(self) -> None:
-        position = int(self._known.get("position", 0))
-        for path in (self._path, *self._renamed()):
-            if self._open_known(path, position):
-                if path != self._path:
-                    self._say(f"{self._path} was renamed to {path}: the rest of that comes first")
-                return
-        self._known = {}
-        if os.path.exists(self._path):
-            self._say(
-                f"{self._path} is not the file that was read before, or was truncated: "
-                "it is read from its beginning"
-            )
-
-    def _open_known(self, path: str, position: int) -> bool:
-        try:
-            file = open(path, "rb", buffering=0)  # noqa: SIM115
-        except OSError:
-            return False
-        self._file, self._position = file, position
-        status = os.fstat(file.fileno())
-        inode, head = self._known.get("inode"), self._known.get("head")
-        same = status.st_size >= position and head in (None, self._head())
-        # Without a head to compare (a person set the position) the inode tells.
-        if head is None and inode is not None:
-            same = same and inode == status.st_ino
-        elif path == self._path and inode not in (None, status.st_ino):
-            # Another file with the same beginning: only if the old one is nowhere else.
-            same = same and not any(True for _ in self._renamed())
-        if not same:
-            self._close()
-        return same
-
-    def _renamed(self) -> list[str]:
-        """Files of the same folder that are the one we read before."""
-        inode = self._known.get("inode")
-        folder = os.path.dirname(os.path.abspath(self._path))
-        if inode is None or not os.path.isdir(folder):
-            return []
-        own = os.path.abspath(self._path)
-        return [
-            each.path
-            for each in os.scandir(folder)
-            if each.path != own and each.inode() == inode and each.is_file(follow_symlinks=False)
-        ]
-
-    def _head(self) -> str:
-        assert self._file is not None
-        data = os.pread(self._file.fileno(), min(HEAD_BYTES, self._head_size()), 0)
-        return f"{len(data)}-{zlib.crc32(data):08x}"
-
-    def _head_size(self) -> int:
-        """As much as the known checksum is of, if there is one."""
-        known = str(self._known.get("head", "")).partition("-")[0]
-        return int(known) if known.isdecimal() else self._position
-
-    def _offset(self) -> dict[str, Any]:
-        assert self._file is not None
-        inode = os.fstat(self._file.fileno()).st_ino
-        if self._known.get("inode") != inode or self._head_size() < HEAD_BYTES:
-            # The checksum is of more, now that there is more.
-            self._known = {}
-        head = self._head()
-        self._known = {"position": self._position, "inode": inode, "head": head}
-        return dict(self._known)
 
     def _text(self, line: bytes) -> str:
         try:
             return line.removesuffix(b"\r").decode()
         except UnicodeDecodeError:
-            if "encoding" not in self._said:
-                self._said.add("encoding")
-                self._say(f"{self._path} has lines that are not UTF-8; what is none is replaced")
+            if not self._has_warned:
+                self._has_warned = True
+                logger.warning(
+                    "%s has lines that are not UTF-8; what is none is replaced", self._path
+                )
             return line.removesuffix(b"\r").decode("utf-8", "replace")
-
-    def _say(self, text: str) -> None:
-        logger.warning("%s", text)
 
 
 class FileStreamSink(SinkConnector):

@@ -6,4 +6,6 @@ shape        Flatten, Cast, SetSchemaMetadata
 timestamps   TimestampConverter
 routing      RegexRouter, TimestampRouter, Filter
 headers      HeaderFrom, InsertHeader, DropHeaders
+function     any Python function
+paths        fields of fields: `field.syntax.version`
 predicates   TopicNameMatches, HasHeaderKey, RecordIsTombstone"""

@@ -8,10 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
+from ottla.base.config.definition import ConfigType
 from ottla.connect.data import DataError, Record, Schema, Type
-from ottla.connect.definition import Definition, Settings
+from ottla.connect.definition import Definition, Settings, key
 
 KEY, VALUE = "key", "value"
+NULL_DEFAULT = key(
+    "replace.null.with.default", ConfigType.BOOLEAN, True,
+    "Whether a field's default stands for null.",
+)  # fmt: skip
 
 
 class Transform(ABC):
@@ -45,12 +50,20 @@ class PartTransform(Transform):
         return record.with_(value_schema=schema, value=value)
 
     def struct(self, schema: Schema | None, value: Any) -> dict[str, Any]:
-        """The value, which must be a struct or, without a schema, a map."""
+        """The value, which must be a struct or, without a schema, a map. A null whose field has a
+        default is that default, unless `replace.null.with.default` says otherwise."""
         is_struct = schema is None or schema.type is Type.STRUCT
         if not is_struct or not isinstance(value, dict):
             kind = schema.type.value if schema is not None else type(value).__name__
             raise DataError(f"{type(self).__name__} needs fields, and the {self.part} is {kind}")
-        return value
+        if schema is None or not self.settings.get(NULL_DEFAULT.name, True):
+            return value
+        missing = {
+            each.name: each.schema.default
+            for each in schema.fields
+            if each.schema.default is not None and value.get(each.name) is None
+        }
+        return {**value, **missing} if missing else value
 
 
 class Predicate(ABC):

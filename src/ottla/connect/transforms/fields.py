@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime
 import decimal
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ottla.base.config.definition import ConfigType
-from ottla.base.config.validator import NonEmpty, OneOf
+from ottla.base.config.validator import NonEmpty
 from ottla.connect.data import (
     EPOCH,
     INT32,
@@ -23,12 +24,18 @@ from ottla.connect.data import (
     from_ms,
 )
 from ottla.connect.definition import Definition, Settings, key
-from ottla.connect.transforms.contract import PartTransform
-
-_NULL_DEFAULT = key(
-    "replace.null.with.default", ConfigType.BOOLEAN, True,
-    "Whether a field's default stands for null.",
-)  # fmt: skip
+from ottla.connect.transforms.contract import NULL_DEFAULT, PartTransform
+from ottla.connect.transforms.paths import (
+    SYNTAX,
+    Path,
+    insert_schema,
+    insert_value,
+    path_of,
+    schema_at,
+    value_at,
+    with_schema,
+    with_value,
+)
 
 
 class InsertField(PartTransform):
@@ -41,40 +48,38 @@ class InsertField(PartTransform):
         key("timestamp.field", ConfigType.STRING, None, "Field for the record's time."),
         key("static.field", ConfigType.STRING, None, "Field for static.value."),
         key("static.value", ConfigType.STRING, None, "What static.field gets."),
-        _NULL_DEFAULT,
+        NULL_DEFAULT,
+        SYNTAX,
     ])  # fmt: skip
 
     def __init__(self, settings: Settings, part: str = "value") -> None:
         super().__init__(settings, part)
-        self._names = {
-            what: settings[f"{what}.field"]
-            for what in ("topic", "partition", "offset", "timestamp", "static")
-            if settings[f"{what}.field"]
-        }
-        if not self._names:
+        self._paths: dict[str, tuple[Path, bool]] = {}
+        """Where each goes, and whether it may be null."""
+        for what in ("topic", "partition", "offset", "timestamp", "static"):
+            name = settings[f"{what}.field"]
+            if name:
+                plain = name.removesuffix("!").removesuffix("?")
+                self._paths[what] = (path_of(plain, settings), not name.endswith("!"))
+        if not self._paths:
             raise ValueError("InsertField needs at least one of the fields to insert")
-        if "static" in self._names and settings["static.value"] is None:
+        if "static" in self._paths and settings["static.value"] is None:
             raise ValueError("static.field needs static.value")
 
     def apply(self, record: Record) -> Record:
         schema, value = self.get(record)
         if value is None:
             return record
-        inserted = dict(self.struct(schema, value))
-        fields = list(schema.fields) if schema is not None else []
-        for what, name in self._names.items():
+        inserted = self.struct(schema, value)
+        for what, (path, optional) in self._paths.items():
             found, kind = self._found(record, what, has_schema=schema is not None)
-            optional = not name.endswith("!")
-            plain = name.removesuffix("!").removesuffix("?")
             if found is None and not optional:
-                raise DataError(f"InsertField: the record has no {what} for {plain}")
+                raise DataError(f"InsertField: the record has no {what} for {'.'.join(path)}")
             if found is None and schema is None:
                 continue
-            inserted[plain] = found
-            fields = [each for each in fields if each.name != plain]
-            fields.append(Field(plain, kind.as_optional() if optional else kind))
-        if schema is not None:
-            schema = replace(schema, fields=tuple(fields))
+            inserted = insert_value(inserted, path, found)
+            if schema is not None:
+                schema = insert_schema(schema, path, kind.as_optional() if optional else kind)
         return self.put(record, schema, inserted)
 
     def _found(self, record: Record, what: str, *, has_schema: bool) -> tuple[Any, Schema]:
@@ -97,43 +102,62 @@ class ReplaceField(PartTransform):
         key("renames", ConfigType.LIST, [], "New names, as old:new."),
         key("blacklist", ConfigType.LIST, [], "Old name of exclude."),
         key("whitelist", ConfigType.LIST, [], "Old name of include."),
-        _NULL_DEFAULT,
+        NULL_DEFAULT,
+        SYNTAX,
     ])  # fmt: skip
 
     def __init__(self, settings: Settings, part: str = "value") -> None:
         super().__init__(settings, part)
-        self._exclude = settings["exclude"] or settings["blacklist"]
-        self._include = settings["include"] or settings["whitelist"]
-        self._renames = {}
+        self._exclude = {
+            path_of(each, settings) for each in settings["exclude"] or settings["blacklist"]
+        }
+        self._include = {
+            path_of(each, settings) for each in settings["include"] or settings["whitelist"]
+        }
+        self._renames: dict[Path, str] = {}
         for each in settings["renames"]:
-            old, colon, new = each.partition(":")
+            old, colon, new = each.rpartition(":")
             if not colon or not old.strip() or not new.strip():
                 raise ValueError(f"renames must look like old:new, not {each!r}")
-            self._renames[old.strip()] = new.strip()
-
-    def _keeps(self, name: str) -> bool:
-        return name not in self._exclude and (not self._include or name in self._include)
+            self._renames[path_of(old.strip(), settings)] = new.strip()
+        self._deepest = max(map(len, [*self._exclude, *self._include, *self._renames]), default=1)
 
     def apply(self, record: Record) -> Record:
         schema, value = self.get(record)
         if value is None:
             return record
         struct = self.struct(schema, value)
-        if schema is not None:
-            schema = replace(
-                schema,
-                fields=tuple(
-                    Field(self._renames.get(each.name, each.name), each.schema)
-                    for each in schema.fields
-                    if self._keeps(each.name)
-                ),
-            )
-        kept = {
-            self._renames.get(name, name): each
-            for name, each in struct.items()
-            if self._keeps(name)
-        }
-        return self.put(record, schema, kept)
+        kept = self._kept(struct, ())
+        return self.put(record, self._kept_schema(schema, ()) if schema else None, kept)
+
+    def _keeps(self, path: Path) -> bool:
+        if path in self._exclude:
+            return False
+        # What is on the way to a field that is kept is kept too, and what is inside of it.
+        return not self._include or any(
+            each[: len(path)] == path[: len(each)] for each in self._include
+        )
+
+    def _kept(self, struct: dict[str, Any], above: Path) -> dict[str, Any]:
+        kept = {}
+        for name, value in struct.items():
+            path = (*above, name)
+            if self._keeps(path):
+                if isinstance(value, dict) and len(path) < self._deepest:
+                    value = self._kept(value, path)
+                kept[self._renames.get(path, name)] = value
+        return kept
+
+    def _kept_schema(self, schema: Schema, above: Path) -> Schema:
+        fields = []
+        for each in schema.fields:
+            path = (*above, each.name)
+            if self._keeps(path):
+                inner = each.schema
+                if inner.type is Type.STRUCT and len(path) < self._deepest:
+                    inner = self._kept_schema(inner, path)
+                fields.append(Field(self._renames.get(path, each.name), inner))
+        return replace(schema, fields=tuple(fields))
 
 
 _BLANK: tuple[tuple[type, Any], ...] = (
@@ -150,20 +174,24 @@ class MaskField(PartTransform):
         [
             key("fields", ConfigType.LIST, None, "The fields.", NonEmpty()),
             key("replacement", ConfigType.STRING, None, "What they become.", NonEmpty()),
-            _NULL_DEFAULT,
+            NULL_DEFAULT,
+            SYNTAX,
         ],
         required=["fields"],
     )
+
+    def __init__(self, settings: Settings, part: str = "value") -> None:
+        super().__init__(settings, part)
+        self._paths = [path_of(each, settings) for each in settings["fields"]]
 
     def apply(self, record: Record) -> Record:
         schema, value = self.get(record)
         if value is None:
             return record
-        struct = self.struct(schema, value)
-        masked = {
-            name: self._mask(name, each) if name in self.settings["fields"] else each
-            for name, each in struct.items()
-        }
+        masked: Any = self.struct(schema, value)
+        for path in self._paths:
+            name = ".".join(path)
+            masked = with_value(masked, path, partial(self._mask, name))
         return self.put(record, schema, masked)
 
     def _mask(self, name: str, value: Any) -> Any:
@@ -191,18 +219,37 @@ def _replacement(name: str, value: Any, text: str) -> Any:
 
 
 class HoistField(PartTransform):
-    """The whole becomes one field of a struct."""
+    """The whole becomes one field of a struct; or with `hoisted`, a field of it does."""
 
     definition = Definition(
-        [key("field", ConfigType.STRING, None, "The field's name.", NonEmpty())], required=["field"]
+        [
+            key("field", ConfigType.STRING, None, "The field's name.", NonEmpty()),
+            key("hoisted", ConfigType.STRING, "", "The field to put into it; empty: the whole."),
+            SYNTAX,
+        ],
+        required=["field"],
     )
+
+    def __init__(self, settings: Settings, part: str = "value") -> None:
+        super().__init__(settings, part)
+        hoisted = settings["hoisted"]
+        self._path = path_of(hoisted, settings) if hoisted else ()
 
     def apply(self, record: Record) -> Record:
         schema, value = self.get(record)
         name = self.settings["field"]
+        if not self._path:
+            return self.put(record, _hoisted(name, schema) if schema else None, {name: value})
+        if value is None:
+            return record
+        struct = self.struct(schema, value)
         if schema is not None:
-            schema = Schema(Type.STRUCT, fields=(Field(name, schema),))
-        return self.put(record, schema, {name: value})
+            schema = with_schema(schema, self._path, lambda inner: _hoisted(name, inner))
+        return self.put(record, schema, with_value(struct, self._path, lambda each: {name: each}))
+
+
+def _hoisted(name: str, schema: Schema) -> Schema:
+    return Schema(Type.STRUCT, fields=(Field(name, schema),))
 
 
 class ExtractField(PartTransform):
@@ -211,18 +258,15 @@ class ExtractField(PartTransform):
     definition = Definition(
         [
             key("field", ConfigType.STRING, None, "The field; with V2 a path.", NonEmpty()),
-            key("field.syntax.version", ConfigType.STRING, "V1",
-                "V2: dots lead into fields of fields.", OneOf(("V1", "V2"), ignore_case=True)),
-            _NULL_DEFAULT,
+            SYNTAX,
+            NULL_DEFAULT,
         ],
         required=["field"],
-    )  # fmt: skip
+    )
 
     def __init__(self, settings: Settings, part: str = "value") -> None:
         super().__init__(settings, part)
-        name = settings["field"]
-        is_path = settings["field.syntax.version"].upper() == "V2"
-        self._path = _path(name) if is_path else [name]
+        self._path = path_of(settings["field"], settings)
 
     def apply(self, record: Record) -> Record:
         schema, value = self.get(record)
@@ -239,41 +283,33 @@ class ExtractField(PartTransform):
         return self.put(record, schema, value)
 
 
-def _path(text: str) -> list[str]:
-    """`a.b` as two names; a name with dots is between backticks."""
-    names, quoted = [""], False
-    for char in text:
-        if char == "`":
-            quoted = not quoted
-        elif char == "." and not quoted:
-            names.append("")
-        else:
-            names[-1] += char
-    if quoted:
-        raise ValueError(f"the path {text!r} has a backtick without its other one")
-    return names
-
-
 class ValueToKey(PartTransform):
-    """The key becomes a struct of fields of the value."""
+    """The key becomes a struct of fields of the value, each by the last name of its path."""
 
     has_parts = False
     definition = Definition(
-        [key("fields", ConfigType.LIST, None, "The fields.", NonEmpty()), _NULL_DEFAULT],
+        [key("fields", ConfigType.LIST, None, "The fields.", NonEmpty()), NULL_DEFAULT, SYNTAX],
         required=["fields"],
     )
+
+    def __init__(self, settings: Settings, part: str = "value") -> None:
+        super().__init__(settings, part)
+        paths = [path_of(each, settings) for each in settings["fields"]]
+        self._paths = {path[-1]: path for path in paths}
+        if len(self._paths) < len(set(paths)):
+            raise ValueError("two of the fields would have the same name in the key")
 
     def apply(self, record: Record) -> Record:
         schema, value = record.value_schema, record.value
         struct = self.struct(schema, value)
-        names = self.settings["fields"]
         key_schema = None
         if schema is not None:
             fields = []
-            for name in names:
-                known = schema.field(name)
+            for name, path in self._paths.items():
+                known = schema_at(schema, path)
                 if known is None:
-                    raise DataError(f"ValueToKey: the value has no field {name}")
-                fields.append(known)
+                    raise DataError(f"ValueToKey: the value has no field {'.'.join(path)}")
+                fields.append(Field(name, known))
             key_schema = Schema(Type.STRUCT, fields=tuple(fields))
-        return record.with_(key_schema=key_schema, key={name: struct.get(name) for name in names})
+        made = {name: value_at(struct, path) for name, path in self._paths.items()}
+        return record.with_(key_schema=key_schema, key=made)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 from ottla.base.config.definition import ConfigType
 from ottla.base.config.validator import NonEmpty, OneOf
 from ottla.connect.converters import SimpleHeaderConverter
 from ottla.connect.data import DataError, Header, Record
 from ottla.connect.definition import Definition, Settings, key
-from ottla.connect.transforms.contract import PartTransform, Transform
+from ottla.connect.transforms.contract import NULL_DEFAULT, PartTransform, Transform
+from ottla.connect.transforms.paths import (
+    SYNTAX,
+    path_of,
+    schema_at,
+    value_at,
+    without_schema,
+    without_value,
+)
 
 
 class HeaderFrom(PartTransform):
@@ -20,6 +28,8 @@ class HeaderFrom(PartTransform):
             key("fields", ConfigType.LIST, None, "The fields.", NonEmpty()),
             key("headers", ConfigType.LIST, None, "The headers, in the same order.", NonEmpty()),
             key("operation", ConfigType.STRING, None, "move or copy.", OneOf(("move", "copy"))),
+            NULL_DEFAULT,
+            SYNTAX,
         ],
         required=["fields", "headers", "operation"],
     )
@@ -28,25 +38,26 @@ class HeaderFrom(PartTransform):
         super().__init__(settings, part)
         if len(settings["fields"]) != len(settings["headers"]):
             raise ValueError("fields and headers must be equally many")
+        self._paths = [path_of(each, settings) for each in settings["fields"]]
 
     def apply(self, record: Record) -> Record:
         schema, value = self.get(record)
         if value is None:
             return record
         struct = self.struct(schema, value)
-        fields, headers = self.settings["fields"], list(record.headers)
-        for name, header in zip(fields, self.settings["headers"], strict=True):
-            known = schema.field(name) if schema is not None else None
+        headers = list(record.headers)
+        for path, header in zip(self._paths, self.settings["headers"], strict=True):
+            known = schema_at(schema, path) if schema is not None else None
             if schema is not None and known is None:
-                raise DataError(f"HeaderFrom: there is no field {name}")
-            headers.append(Header(header, known.schema if known else None, struct.get(name)))
+                raise DataError(f"HeaderFrom: there is no field {'.'.join(path)}")
+            headers.append(Header(header, known, value_at(struct, path)))
         record = record.with_(headers=tuple(headers))
         if self.settings["operation"] == "copy":
             return record
-        if schema is not None:
-            left = tuple(each for each in schema.fields if each.name not in fields)
-            schema = replace(schema, fields=left)
-        kept = {name: each for name, each in struct.items() if name not in fields}
+        kept: Any = struct
+        for path in self._paths:
+            kept = without_value(kept, path)
+            schema = without_schema(schema, path) if schema is not None else None
         return self.put(record, schema, kept)
 
 

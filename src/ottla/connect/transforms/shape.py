@@ -6,6 +6,7 @@ import datetime
 import decimal
 import struct
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ottla.base.config.definition import ConfigType
@@ -21,7 +22,15 @@ from ottla.connect.data import (
     encode_logical,
 )
 from ottla.connect.definition import Definition, Settings, key
-from ottla.connect.transforms.contract import PartTransform
+from ottla.connect.transforms.contract import NULL_DEFAULT, PartTransform
+from ottla.connect.transforms.paths import (
+    SYNTAX,
+    Path,
+    path_of,
+    schema_at,
+    with_schema,
+    with_value,
+)
 
 
 class Flatten(PartTransform):
@@ -90,8 +99,8 @@ class Cast(PartTransform):
             key("spec", ConfigType.LIST, None,
                 "field:type pairs, or one type: int8, int16, int32, int64, float32, float64, "
                 "boolean, string.", NonEmpty()),
-            key("replace.null.with.default", ConfigType.BOOLEAN, True,
-                "Whether a field's default stands for null."),
+            NULL_DEFAULT,
+            SYNTAX,
         ],
         required=["spec"],
     )  # fmt: skip
@@ -99,7 +108,7 @@ class Cast(PartTransform):
     def __init__(self, settings: Settings, part: str = "value") -> None:
         super().__init__(settings, part)
         self._whole: Type | None = None
-        self._fields: dict[str, Type] = {}
+        self._fields: dict[Path, Type] = {}
         for each in settings["spec"]:
             name, colon, kind = each.rpartition(":")
             wanted = _CAST.get(kind.strip().lower())
@@ -108,7 +117,7 @@ class Cast(PartTransform):
                     f"spec names the type {kind.strip()!r}; there are {', '.join(_CAST)}"
                 )
             if colon:
-                self._fields[name.strip()] = wanted
+                self._fields[path_of(name.strip(), settings)] = wanted
             else:
                 self._whole = wanted
         if self._whole is not None and len(settings["spec"]) > 1:
@@ -120,24 +129,17 @@ class Cast(PartTransform):
             return record
         if self._whole is not None:
             new = _cast_schema(schema, self._whole) if schema is not None else None
+            if value is None and schema is not None and self.settings[NULL_DEFAULT.name]:
+                value = schema.default
             return self.put(record, new, cast(schema, value, self._whole))
         if value is None:
             return record
-        fields = self.struct(schema, value)
-        done = {}
-        for name, each in fields.items():
-            known = schema.field(name) if schema is not None else None
-            wanted = self._fields.get(name)
-            inner = known.schema if known is not None else None
-            done[name] = each if wanted is None else cast(inner, each, wanted)
-        if schema is not None:
-            kept = tuple(
-                Field(each.name, _cast_schema(each.schema, self._fields[each.name]))
-                if each.name in self._fields
-                else each
-                for each in schema.fields
-            )
-            schema = replace(schema, fields=kept)
+        done: Any = self.struct(schema, value)
+        for path, wanted in self._fields.items():
+            known = schema_at(schema, path) if schema is not None else None
+            done = with_value(done, path, partial(cast, known, wanted=wanted))
+            if schema is not None:
+                schema = with_schema(schema, path, partial(_cast_schema, wanted=wanted))
         return self.put(record, schema, done)
 
 
@@ -185,8 +187,7 @@ class SetSchemaMetadata(PartTransform):
     definition = Definition([
         key("schema.name", ConfigType.STRING, None, "The schema's new name."),
         key("schema.version", ConfigType.INT, None, "The schema's new version.", AtLeast(0)),
-        key("replace.null.with.default", ConfigType.BOOLEAN, True,
-            "Whether a field's default stands for null."),
+        NULL_DEFAULT,
     ])  # fmt: skip
 
     def __init__(self, settings: Settings, part: str = "value") -> None:
@@ -206,4 +207,6 @@ class SetSchemaMetadata(PartTransform):
             name=schema.name if name is None else name,
             version=schema.version if version is None else version,
         )
+        if schema.type is Type.STRUCT and value is not None:
+            value = self.struct(schema, value)
         return self.put(record, schema, value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import replace
 from typing import Any
 
 from ottla.base.config.definition import ConfigType
@@ -16,7 +15,6 @@ from ottla.connect.data import (
     TIME_SCHEMA,
     TIMESTAMP_SCHEMA,
     DataError,
-    Field,
     Record,
     Schema,
     from_ms,
@@ -24,7 +22,8 @@ from ottla.connect.data import (
 )
 from ottla.connect.definition import Definition, Settings, key
 from ottla.connect.java_dates import JavaDatePattern
-from ottla.connect.transforms.contract import PartTransform
+from ottla.connect.transforms.contract import NULL_DEFAULT, PartTransform
+from ottla.connect.transforms.paths import SYNTAX, path_of, with_schema, with_value
 
 _PER_SECOND = {
     "seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000,
@@ -46,8 +45,8 @@ class TimestampConverter(PartTransform):
             key("format", ConfigType.STRING, "", "Java's pattern for texts."),
             key("unix.precision", ConfigType.STRING, "milliseconds", "The unit of numbers.",
                 OneOf(tuple(_PER_SECOND))),
-            key("replace.null.with.default", ConfigType.BOOLEAN, True,
-                "Whether a field's default stands for null."),
+            NULL_DEFAULT,
+            SYNTAX,
         ],
         required=["target.type"],
     )  # fmt: skip
@@ -59,25 +58,20 @@ class TimestampConverter(PartTransform):
             raise ValueError("target.type=string needs format")
         self._pattern = JavaDatePattern(text) if text.strip() else None
         self._per_second = _PER_SECOND[settings["unix.precision"]]
+        self._path = path_of(settings["field"], settings) if settings["field"] else ()
 
     def apply(self, record: Record) -> Record:
         schema, value = self.get(record)
-        name, target = self.settings["field"], self.settings["target.type"]
+        target = self.settings["target.type"]
         if value is None:
             return record
-        if not name:
+        if not self._path:
             new = None if schema is None else _like(schema, _SCHEMAS[target])
             return self.put(record, new, self._convert(value))
         struct = self.struct(schema, value)
         if schema is not None:
-            fields = tuple(
-                Field(name, _like(each.schema, _SCHEMAS[target])) if each.name == name else each
-                for each in schema.fields
-            )
-            schema = replace(schema, fields=fields)
-        if name not in struct:
-            return record
-        return self.put(record, schema, {**struct, name: self._convert(struct[name])})
+            schema = with_schema(schema, self._path, lambda inner: _like(inner, _SCHEMAS[target]))
+        return self.put(record, schema, with_value(struct, self._path, self._convert))
 
     def _convert(self, value: Any) -> Any:
         if value is None:

@@ -1,0 +1,202 @@
+"""A topic's records as lines, CSV or JSON in files (exactly once).
+
+`file` takes all records, `directory` has files of its own for each topic: TOPIC-00000.jsonl, and
+with `file.max.bytes` the next one when the last has grown so long; a batch is never split. Before a
+file is written in a batch, its length is recorded:
+
+    {"batch": 7, "files": {path: {"inode": …, "length": 1234}}}       (null: it was not there)
+
+A batch that comes again cuts each file back to that, and goes on. Whoever renames a file between
+these two moments gets lines twice."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ottla.base.config.definition import ConfigType, Importance
+from ottla.base.config.validator import AtLeast
+from ottla.base.errors import UserError
+from ottla.connect.api import Guarantee, SinkConnector, SinkTask
+from ottla.connect.atomic_file import replace_file
+from ottla.connect.connectors.row_formats import (
+    EXTENSIONS,
+    FORMAT_KEYS,
+    RowWriter,
+    check_format,
+    writer_of,
+)
+from ottla.connect.data import DataError, Record
+from ottla.connect.definition import Definition, Settings, key
+
+logger = logging.getLogger(__name__)
+
+STATE_FILE = "file-sink.json"
+HEAD_BYTES = 1024 * 1024
+_STRING, _HIGH = ConfigType.STRING, Importance.HIGH
+
+
+class FileSink(SinkConnector):
+    guarantee = Guarantee.EXACTLY_ONCE
+    definition = Definition([
+        key("file", _STRING, "", "The file to write.", None, _HIGH),
+        key("directory", _STRING, "", "The folder for a file for each topic.", None, _HIGH),
+        key("file.max.bytes", ConfigType.LONG, 0,
+            "In a folder: begin a new file when one is so long; 0: never.", AtLeast(0)),
+        *FORMAT_KEYS,
+    ])  # fmt: skip
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        if bool(settings["file"]) == bool(settings["directory"]):
+            raise ValueError("set file or directory, one of them")
+        check_format({**settings, "csv.fields": settings["csv.fields"] or ["any"]})
+
+    def make_task(self, settings: Settings) -> SinkTask:
+        return RowsToFiles(settings)
+
+
+class OpenFile:
+    """A file that is written in the batch under way."""
+
+    def __init__(self, path: str, writer: RowWriter) -> None:
+        self._writer = writer
+        try:
+            self.file: BinaryIO = open(path, "ab+", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            reason = (error.strerror or "it cannot be opened").lower()
+            raise UserError(f"Cannot write {path}: {reason}.") from error
+        self._is_empty = os.fstat(self.file.fileno()).st_size == 0
+        if not self._is_empty:
+            head = os.pread(self.file.fileno(), HEAD_BYTES, 0)
+            writer.resume(head.partition(b"\n")[0])
+
+    def row(self, record: Record) -> bytes:
+        """Raises DataError, and nothing is changed."""
+        if not self._is_empty:
+            return self._writer.row(record)
+        header = self._writer.header(record)
+        row = self._writer.row(record)
+        self._is_empty = False
+        return header + row
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[self.file.write(view) :]
+
+    def close(self) -> None:
+        os.fsync(self.file.fileno())
+        self.file.close()
+
+
+class RowsToFiles(SinkTask):
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._state = Path()
+        self._batch = -1
+        self._before: dict[str, Any] = {}
+        """Files of the batch under way, as they were before it."""
+        self._open: dict[str, OpenFile] = {}
+        """By topic, or "" for all."""
+
+    def start(self, directory: Path) -> None:
+        self._state = directory / STATE_FILE
+        folder = self._settings["directory"]
+        if folder:
+            try:
+                os.makedirs(folder, exist_ok=True)
+            except OSError as error:
+                reason = (error.strerror or "it cannot be made").lower()
+                raise UserError(f"Cannot write to {folder}: {reason}.") from error
+
+    def stop(self) -> None:
+        self._close()
+
+    def begin(self, batch: int) -> None:
+        self._close()
+        told = self._recorded()
+        self._batch, self._before = batch, {}
+        if told.get("batch") == batch:
+            self._before = told["files"]
+            for path, before in self._before.items():
+                _cut_back(path, before)
+
+    def put(self, records: Sequence[Record]) -> None:
+        rows: dict[str, list[bytes]] = {}
+        for record in records:
+            name = record.topic if self._settings["directory"] else ""
+            try:
+                rows.setdefault(name, []).append(self._opened(name).row(record))
+            except DataError as error:
+                self.report(record, error)
+        for name, data in rows.items():
+            self._open[name].write(b"".join(data))
+
+    def end(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        for each in self._open.values():
+            each.close()
+        self._open = {}
+
+    # --------------------------------------------------------------------------------- files
+
+    def _opened(self, name: str) -> OpenFile:
+        if "/" in name:
+            raise DataError(f"the topic {name} cannot be the name of a file")
+        if name not in self._open:
+            path = self._path(name)
+            if path not in self._before:
+                self._before = {**self._before, path: _status(path)}
+                told = {"batch": self._batch, "files": self._before}
+                replace_file(self._state, json.dumps(told).encode())
+            self._open[name] = OpenFile(path, writer_of(self._settings))
+        return self._open[name]
+
+    def _path(self, topic: str) -> str:
+        if not topic:
+            return str(self._settings["file"])
+        folder, limit = self._settings["directory"], self._settings["file.max.bytes"]
+        extension = EXTENSIONS[self._settings["format"]]
+        named = re.compile(rf"{re.escape(topic)}-(\d{{5,}})\.{extension}")
+        found = [int(match[1]) for each in os.listdir(folder) if (match := named.fullmatch(each))]
+        number = max(found, default=0)
+        path = os.path.join(folder, f"{topic}-{number:05}.{extension}")
+        if limit and found and os.path.getsize(path) >= limit and path not in self._before:
+            path = os.path.join(folder, f"{topic}-{number + 1:05}.{extension}")
+        return path
+
+    def _recorded(self) -> dict[str, Any]:
+        try:
+            told: dict[str, Any] = json.loads(self._state.read_bytes())
+        except FileNotFoundError:
+            return {}
+        return told
+
+
+def _status(path: str) -> dict[str, int] | None:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return {"inode": status.st_ino, "length": status.st_size}
+
+
+def _cut_back(path: str, before: dict[str, int] | None) -> None:
+    if before is None:
+        # Cut, not removed: whoever follows the file keeps it.
+        if os.path.exists(path):
+            os.truncate(path, 0)
+        return
+    now = _status(path)
+    if now is None or now["inode"] != before["inode"] or now["length"] < before["length"]:
+        logger.warning("%s is another file than before: lines may be twice", path)
+        return
+    os.truncate(path, before["length"])

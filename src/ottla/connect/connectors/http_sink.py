@@ -1,0 +1,255 @@
+"""Records as HTTP requests (at least once).
+
+Values go out as their text, structs and maps as JSON; with `batching.enabled` many in one request,
+as a JSON array. What an answer means:
+
+| answer | what is done |
+|---|---|
+| 2xx | the records are where they belong |
+| 408, 425, 429, 5xx, no answer | the same request again, `max.retries` times, with pauses that double or as Retry-After says; then the task fails, and `errors.retry.timeout` goes on |
+| 400, 409, 413, 422 | the request is cut in half and each half tried, until single records remain: those are refused, and dead letters if the connector keeps them |
+| any other | the task fails: it is not for a record's sake |
+
+A batch that comes again after a crash is sent again, as the same requests: each has an
+`Idempotency-Key` made of the records' topics, partitions and offsets, by which a server may know it.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import logging
+import ssl
+import threading
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ottla.base.config.definition import ConfigType, Importance
+from ottla.base.config.validator import AtLeast, NonEmpty, OneOf
+from ottla.base.errors import UserError
+from ottla.connect.api import RetriableError, SinkConnector, SinkTask
+from ottla.connect.converters import as_text
+from ottla.connect.data import DataError, Record
+from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.json_converter import JsonConverter
+
+logger = logging.getLogger(__name__)
+
+AGAIN = (408, 425, 429)
+REFUSED = (400, 409, 413, 422)
+MAX_PAUSE_S = 60.0
+MAX_ANSWER_BYTES = 1024 * 1024
+_STRING, _INT, _BOOLEAN = ConfigType.STRING, ConfigType.INT, ConfigType.BOOLEAN
+
+
+class HttpSink(SinkConnector):
+    definition = Definition(
+        [
+            key("http.url", _STRING, None, "Where to; ${topic} is the record's topic.", NonEmpty(),
+                Importance.HIGH),
+            key("http.method", _STRING, "POST", "How.", OneOf(("POST", "PUT", "PATCH"))),
+            key("http.headers.content.type", _STRING, "application/json", "The Content-Type."),
+            key("http.headers.additional", ConfigType.LIST, [], "More headers, as name:value."),
+            key("http.authorization.type", _STRING, "none", "none, static or basic.",
+                OneOf(("none", "static", "basic"))),
+            key("http.headers.authorization", _STRING, "", "Of static: the header's value."),
+            key("http.basic.user", _STRING, "", "Of basic: who."),
+            key("http.basic.password", ConfigType.PASSWORD, "", "Of basic: the password."),
+            key("http.timeout", _INT, 30, "How long an answer may take, in seconds.", AtLeast(1)),
+            key("http.ssl.trust.all.certs", _BOOLEAN, False, "Whether any server will do."),
+            key("batching.enabled", _BOOLEAN, False, "Whether many records are one request."),
+            key("batch.max.size", _INT, 500, "The most records of one request.", AtLeast(1)),
+            key("batch.prefix", _STRING, "[", "What a request of many begins with."),
+            key("batch.suffix", _STRING, "]", "What it ends with."),
+            key("batch.separator", _STRING, ",", "What is between two records; \\n: a new line."),
+            key("max.retries", _INT, 3, "How often a request is sent again.", AtLeast(0)),
+            key("retry.backoff.ms", _INT, 1_000, "The first pause before that.", AtLeast(0)),
+        ],
+        required=["http.url"],
+    )  # fmt: skip
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        parts = urllib.parse.urlsplit(settings["http.url"].replace("${topic}", "t"))
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("http.url must look like http://host/path or https://host/path")
+        if parts.username:
+            raise ValueError("who asks does not belong into http.url: set http.basic.user")
+        is_static = settings["http.authorization.type"] == "static"
+        if is_static and not settings["http.headers.authorization"]:
+            raise ValueError("http.authorization.type=static needs http.headers.authorization")
+        for each in settings["http.headers.additional"]:
+            if not each.partition(":")[1]:
+                raise ValueError(f"http.headers.additional must look like name:value, not {each!r}")
+
+    def make_task(self, settings: Settings) -> SinkTask:
+        return Requests(settings)
+
+
+class Requests(SinkTask):
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._json = JsonConverter({"schemas.enable": False, "decimal.format": "NUMERIC"})
+        self._connections: dict[tuple[str, str], http.client.HTTPConnection] = {}
+        self._headers = _headers(settings)
+        self._stopping = threading.Event()
+
+    def start(self, directory: Path) -> None:
+        return
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for each in self._connections.values():
+            each.close()
+        self._connections = {}
+
+    def begin(self, batch: int) -> None:
+        return
+
+    def put(self, records: Sequence[Record]) -> None:
+        for group in self._groups(records):
+            self._deliver(group)
+
+    def end(self) -> None:
+        return
+
+    def _groups(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+        """Those that go into one request; all of one topic, if the address has it."""
+        limit = self._settings["batch.max.size"] if self._settings["batching.enabled"] else 1
+        by_topic = "${topic}" in self._settings["http.url"]
+        group: list[Record] = []
+        for record in records:
+            if len(group) >= limit or (by_topic and group and group[0].topic != record.topic):
+                yield group
+                group = []
+            group.append(record)
+        if group:
+            yield group
+
+    def _deliver(self, records: Sequence[Record]) -> None:
+        bodies, kept = [], []
+        for record in records:
+            try:
+                bodies.append(self._body(record))
+                kept.append(record)
+            except DataError as error:
+                self.report(record, error)
+        if not kept:
+            return
+        if self._settings["batching.enabled"]:
+            prefix, separator, suffix = (
+                self._settings[f"batch.{each}"].replace("\\n", "\n").encode()
+                for each in ("prefix", "separator", "suffix")
+            )
+            body = prefix + separator.join(bodies) + suffix
+        else:
+            body = bodies[0]
+        refusal = self._send(kept, body)
+        if refusal is None:
+            return
+        if len(kept) == 1:
+            self.report(kept[0], DataError(refusal))
+            return
+        half = len(kept) // 2
+        self._deliver(kept[:half])
+        self._deliver(kept[half:])
+
+    def _body(self, record: Record) -> bytes:
+        value = record.value
+        if isinstance(value, str | bytes | bytearray | memoryview):
+            return as_text(record.value_schema, value).encode()
+        written = self._json.from_connect(record.topic, record.value_schema, value)
+        return b"null" if written is None else written
+
+    # ----------------------------------------------------------------------------------- HTTP
+
+    def _send(self, records: Sequence[Record], body: bytes) -> str | None:
+        """None, or why the server does not take these. Raises for all else."""
+        url = self._settings["http.url"].replace(
+            "${topic}", urllib.parse.quote(records[0].topic, safe="")
+        )
+        headers = {**self._headers, "Idempotency-Key": _identity(records)}
+        pause_s = self._settings["retry.backoff.ms"] / 1000
+        reason = ""
+        for attempt in range(self._settings["max.retries"] + 1):
+            if attempt:
+                logger.warning("%s is tried again: %s", _plain(url), reason)
+                if self._stopping.wait(min(pause_s, MAX_PAUSE_S)):
+                    break
+                pause_s *= 2
+            try:
+                status, told, later_s = self._ask(url, body, headers)
+            except (OSError, http.client.HTTPException) as error:
+                reason = str(error) or type(error).__name__
+                continue
+            if 200 <= status < 300:
+                return None
+            reason = f"{status} {told}".strip()
+            if status in REFUSED:
+                return f"{_plain(url)} answers {reason}"
+            if status not in AGAIN and status < 500:
+                raise UserError(f"{_plain(url)} answers {reason}")
+            pause_s = max(pause_s, later_s)
+        raise RetriableError(f"{_plain(url)} does not take records: {reason}")
+
+    def _ask(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, str, float]:
+        """(status, beginning of the answer, seconds to wait)."""
+        parts = urllib.parse.urlsplit(url)
+        connection = self._connection(parts)
+        target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
+        try:
+            connection.request(self._settings["http.method"], target, body, headers)
+            answer = connection.getresponse()
+            told = answer.read(MAX_ANSWER_BYTES)
+            if not answer.isclosed():
+                connection.close()
+        except BaseException:
+            connection.close()
+            raise
+        later = answer.headers.get("Retry-After", "")
+        said = told[:200].decode("utf-8", "replace").strip() or answer.reason
+        return answer.status, said, float(later) if later.isdecimal() else 0.0
+
+    def _connection(self, parts: urllib.parse.SplitResult) -> http.client.HTTPConnection:
+        place = (parts.scheme, parts.netloc)
+        if place not in self._connections:
+            host, port = parts.hostname or "", parts.port
+            timeout = self._settings["http.timeout"]
+            if parts.scheme == "https":
+                context = ssl.create_default_context()
+                if self._settings["http.ssl.trust.all.certs"]:
+                    context.check_hostname = False
+                    context.verify_mode = ssl.CERT_NONE
+                made: http.client.HTTPConnection = http.client.HTTPSConnection(
+                    host, port, timeout=timeout, context=context
+                )
+            else:
+                made = http.client.HTTPConnection(host, port, timeout=timeout)
+            self._connections[place] = made
+        return self._connections[place]
+
+
+def _headers(settings: Settings) -> dict[str, str]:
+    found = {"Content-Type": settings["http.headers.content.type"]}
+    if settings["http.authorization.type"] == "static":
+        found["Authorization"] = settings["http.headers.authorization"]
+    elif settings["http.authorization.type"] == "basic":
+        who = f"{settings['http.basic.user']}:{settings['http.basic.password']}"
+        found["Authorization"] = f"Basic {base64.b64encode(who.encode()).decode()}"
+    for each in settings["http.headers.additional"]:
+        name, _, value = each.partition(":")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _identity(records: Sequence[Record]) -> str:
+    told = "".join(f"{each.topic}-{each.partition}@{each.offset}\n" for each in records)
+    return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+def _plain(url: str) -> str:
+    """Without what must not be in logs."""
+    parts = urllib.parse.urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

@@ -1,0 +1,97 @@
+"""Records on their way into a Parquet file: staged as a stream of Arrow, then made one file.
+
+A staged stream has no end mark: it is as long as the state says, and more may be appended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROWS_PER_GROUP = 128 * 1024
+
+
+class StagedWriter:
+    """Appends tables of one schema to a new file."""
+
+    def __init__(self, path: Path, schema: Any) -> None:
+        import pyarrow as pa
+
+        self._file = open(path, "xb", buffering=0)  # noqa: SIM115
+        self._schema = schema
+        self._stream = pa.ipc.new_stream(self._file, schema)
+        self._is_synced = False
+
+    def takes(self, table: Any) -> bool:
+        return bool(table.schema.equals(self._schema))
+
+    def write(self, table: Any) -> int:
+        """The length of the file after it."""
+        for batch in table.combine_chunks().to_batches():
+            self._stream.write_batch(batch)
+        self._is_synced = False
+        return self._file.tell()
+
+    def sync(self) -> None:
+        if not self._is_synced:
+            os.fsync(self._file.fileno())
+            self._is_synced = True
+
+    def close(self) -> None:
+        # Not the stream: that would write an end mark behind the length that the state has.
+        self._file.close()
+
+
+def staged_batches(path: Path) -> Iterator[Any]:
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as source:
+        yield from pa.ipc.open_stream(source)
+
+
+def make_parquet(staged: Sequence[Path], folder: Path, codec: str) -> list[Path]:
+    """Files, synced, of all that is staged: one, unless schemas have no common one."""
+    import pyarrow as pa
+
+    schemas = [_schema(path) for path in staged]
+    try:
+        whole = pa.unify_schemas(schemas, promote_options="permissive")
+        return [_make(staged, whole, folder / "making-0", codec)]
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return [
+            _make([path], schema, folder / f"making-{number}", codec)
+            for number, (path, schema) in enumerate(zip(staged, schemas, strict=True))
+        ]
+
+
+def _schema(path: Path) -> Any:
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as source:
+        return pa.ipc.open_stream(source).schema
+
+
+def _make(staged: Sequence[Path], schema: Any, path: Path, codec: str) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    gathered: list[Any] = []
+    rows = 0
+    with open(path, "wb") as file, pq.ParquetWriter(file, schema, compression=codec) as writer:
+        for each in staged:
+            for batch in staged_batches(each):
+                table = pa.Table.from_batches([batch])
+                gathered.append(pa.concat_tables(
+                    [schema.empty_table(), table], promote_options="permissive"
+                ).cast(schema))  # fmt: skip
+                rows += batch.num_rows
+                if rows >= ROWS_PER_GROUP:
+                    writer.write_table(pa.concat_tables(gathered).combine_chunks())
+                    gathered, rows = [], 0
+        if gathered:
+            writer.write_table(pa.concat_tables(gathered).combine_chunks())
+    handle = os.open(path, os.O_RDONLY)
+    os.fsync(handle)
+    os.close(handle)
+    return path

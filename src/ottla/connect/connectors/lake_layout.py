@@ -1,0 +1,134 @@
+"""Where a record belongs in a lake: Hive's folders, by field or by time. Pure.
+
+    PATH/TOPIC/                                     DefaultPartitioner
+    PATH/TOPIC/country=CZ/city=Brno/                FieldPartitioner, partition.field.name=country,city
+    PATH/TOPIC/year=2024/month=02/day=03/hour=12/   TimeBasedPartitioner, path.format=…
+    PATH/TOPIC/year=2024/month=02/day=03/           DailyPartitioner; with hour= HourlyPartitioner
+
+The names are Confluent's, and Java's class names are understood. A field that is in the folder's
+name is not in the files, as Hive and Spark have it; null is __HIVE_DEFAULT_PARTITION__."""  # noqa: E501
+
+from __future__ import annotations
+
+import datetime
+import re
+import zoneinfo
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ottla.base.config.definition import ConfigType
+from ottla.base.config.validator import AtLeast, OneOf
+from ottla.connect.converters import as_text
+from ottla.connect.data import DataError, Record, from_ms
+from ottla.connect.definition import Settings, key
+from ottla.connect.java_dates import JavaDatePattern
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+_JAVA = "io.confluent.connect.storage.partitioner."
+FIELD, TIME = "FieldPartitioner", "TimeBasedPartitioner"
+PARTITIONERS = ("DefaultPartitioner", FIELD, TIME, "DailyPartitioner", "HourlyPartitioner")
+_FORMATS = {
+    "DailyPartitioner": "'year'=yyyy/'month'=MM/'day'=dd",
+    "HourlyPartitioner": "'year'=yyyy/'month'=MM/'day'=dd/'hour'=HH",
+}
+_SPECIAL = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+_STRING = ConfigType.STRING
+
+LAYOUT_KEYS = [
+    key("partitioner.class", _STRING, "DefaultPartitioner", "How records are put into folders.",
+        OneOf((*PARTITIONERS, *(_JAVA + each for each in PARTITIONERS)))),
+    key("partition.field.name", ConfigType.LIST, [], "Of FieldPartitioner: the fields."),
+    key("path.format", _STRING, _FORMATS["HourlyPartitioner"],
+        "Of TimeBasedPartitioner: Java's pattern for the folders."),
+    key("partition.duration.ms", ConfigType.LONG, -1,
+        "Times are cut to multiples of it; -1: as path.format does.", AtLeast(-1)),
+    key("timestamp.extractor", _STRING, "Record", "Which time: Record, RecordField or Wallclock.",
+        OneOf(("Record", "RecordField", "Wallclock"))),
+    key("timestamp.field", _STRING, "timestamp", "Of RecordField: the field."),
+    key("timezone", _STRING, "UTC", "Whose days and hours."),
+]  # fmt: skip
+
+
+class Layout:
+    """Raises ValueError, a sentence, for settings that cannot be."""
+
+    def __init__(self, settings: Settings, now_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._now_ms = now_ms
+        kind = settings["partitioner.class"].removeprefix(_JAVA)
+        self.fields: tuple[str, ...] = ()
+        """Those that are in folders' names, and not in files."""
+        self._pattern: JavaDatePattern | None = None
+        if kind == FIELD:
+            self.fields = tuple(settings["partition.field.name"])
+            if not self.fields:
+                raise ValueError("FieldPartitioner needs partition.field.name")
+        elif kind != "DefaultPartitioner":
+            told = _FORMATS.get(kind) or str(settings["path.format"])
+            self._pattern = JavaDatePattern(_joda(told))
+        try:
+            self._zone = zoneinfo.ZoneInfo(settings["timezone"])
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+            raise ValueError(f"there is no timezone {settings['timezone']}") from None
+
+    def folder(self, record: Record, value: Mapping[str, Any]) -> str:
+        """Below the lake's path. Raises DataError for a record that has not what it takes."""
+        parts = [escaped(record.topic)]
+        for name in self.fields:
+            if name not in value:
+                raise DataError(f"a value has no field {name}, which names its folder")
+            schema = record.value_schema
+            known = schema.field(name) if schema is not None else None
+            text = ""
+            if value[name] is not None:
+                text = escaped(as_text(known.schema if known is not None else None, value[name]))
+            parts.append(f"{escaped(name)}={text or NULL}")
+        if self._pattern is not None:
+            parts.append(self._pattern.format(self._time(record, value)))
+        return "/".join(parts)
+
+    def _time(self, record: Record, value: Mapping[str, Any]) -> datetime.datetime:
+        duration_ms = self._settings["partition.duration.ms"]
+        ms = self._ms(record, value)
+        if duration_ms > 0:
+            ms -= ms % duration_ms
+        return from_ms(ms).astimezone(self._zone)
+
+    def _ms(self, record: Record, value: Mapping[str, Any]) -> int:
+        extractor = self._settings["timestamp.extractor"]
+        if extractor == "Wallclock":
+            return self._now_ms()
+        if extractor == "Record":
+            if record.timestamp_ms is None:
+                raise DataError("a record has no time, which names its folder")
+            return record.timestamp_ms
+        name = self._settings["timestamp.field"]
+        found = value.get(name)
+        if isinstance(found, str):
+            try:
+                found = datetime.datetime.fromisoformat(found)
+            except ValueError:
+                raise DataError(f"the field {name} is no time: {found!r}") from None
+        if isinstance(found, datetime.datetime):
+            if found.tzinfo is None:
+                found = found.replace(tzinfo=datetime.UTC)
+            return int(found.timestamp() * 1000)
+        if isinstance(found, datetime.date):
+            midnight = datetime.datetime.combine(found, datetime.time(), tzinfo=datetime.UTC)
+            return int(midnight.timestamp() * 1000)
+        if isinstance(found, bool) or not isinstance(found, int):
+            raise DataError(f"the field {name} is no time, and names a folder")
+        return found
+
+
+def escaped(text: str) -> str:
+    """As Hive and Spark escape what folders cannot be named."""
+    made = _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", text)
+    return f"%2E{made[1:]}" if made in (".", "..") else made
+
+
+def _joda(pattern: str) -> str:
+    """Confluent's YYYY is a year, where Java's is that of a week."""
+    parts = pattern.split("'")
+    parts[::2] = [each.replace("Y", "y") for each in parts[::2]]
+    return "'".join(parts)

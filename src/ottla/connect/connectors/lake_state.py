@@ -1,0 +1,184 @@
+"""What a lake's sink knows of its batches and of what it has not given out yet.
+
+    PATH/_ottla/NAME/state.json     replaced as a whole; the truth
+                     lock           held by the task that writes
+                     00000007.arrow records of a file to be, appended batch by batch
+                     part-….parquet made, and about to be moved to its folder
+
+    {"version": 1, "sink": whose batches are numbered, "batch": the last one that is in it,
+     "next": number of the next file,
+     "open": [{"folder": …, "kind": …, "records": …, "bytes": …, "since_ms": …,
+               "staged": [{"name": …, "length": …}]}],
+     "ready": [{"name": …, "to": folder and name}]}
+
+A batch is done when the state says so: what is staged beyond the lengths in it, and files that it
+does not name, are of a batch that was interrupted, and go. What is `ready` is moved after that, by
+rename: a reader sees a file whole or not at all, and none ever disappears. `which_to_roll` decides,
+pure, which open files are given out."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from ottla.base.errors import UserError
+from ottla.connect.api import RetriableError
+from ottla.connect.atomic_file import replace_file
+
+VERSION = 1
+FOLDER = "_ottla"
+
+
+@dataclass
+class Staged:
+    name: str
+    length: int
+
+
+@dataclass
+class OpenFile:
+    """A Parquet file to be. `kind` tells records apart that cannot be in one file."""
+
+    folder: str
+    kind: str
+    records: int = 0
+    bytes: int = 0
+    since_ms: int = 0
+    staged: list[Staged] = field(default_factory=list)
+
+
+@dataclass
+class Ready:
+    name: str
+    to: str
+
+
+@dataclass
+class State:
+    sink: str = ""
+    batch: int = -1
+    next: int = 0
+    open: list[OpenFile] = field(default_factory=list)
+    ready: list[Ready] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Limits:
+    records: int
+    bytes: int
+    age_ms: int
+    files: int
+
+
+def which_to_roll(files: Sequence[OpenFile], limits: Limits, now_ms: int) -> list[OpenFile]:
+    """Those that are large or old enough; and the oldest of too many."""
+    due = [
+        each
+        for each in files
+        if each.records >= limits.records
+        or each.bytes >= limits.bytes
+        or (limits.age_ms >= 0 and now_ms - each.since_ms >= limits.age_ms)
+    ]
+    rest = sorted((each for each in files if each not in due), key=lambda each: each.since_ms)
+    return due + rest[: max(len(rest) - limits.files, 0)]
+
+
+class StateFolder:
+    """The folder of one sink in its lake."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self._lake = Path(path)
+        self.folder = self._lake / FOLDER / name
+        self._lock: IO[str] | None = None
+        self.state = State()
+
+    def open(self, sink: str) -> None:
+        """Raises UserError if it cannot be had, RetriableError if somebody else has it."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.folder / "lock", "w")  # noqa: SIM115
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RetriableError(f"another task writes to {self.folder}") from None
+        except OSError as error:
+            reason = (error.strerror or "it cannot be written").lower()
+            raise UserError(f"Cannot write to {self._lake}: {reason}.") from error
+        self.state.sink = sink
+        self.reload()
+
+    def reload(self) -> None:
+        """What was not written did not happen."""
+        sink = self.state.sink
+        self.state = self._load()
+        if self.state.sink != sink:
+            # Offsets were reset: batches are numbered anew, what was staged stays.
+            self.state.sink, self.state.batch = sink, -1
+        self.move_ready()
+        self.forget_interrupted()
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def write(self) -> None:
+        told = {"version": VERSION, **asdict(self.state)}
+        replace_file(self.folder / "state.json", json.dumps(told).encode())
+
+    def move_ready(self) -> None:
+        """What is gone from here has arrived."""
+        for each in self.state.ready:
+            made = self.folder / each.name
+            if made.exists():
+                target = self._lake / each.to
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.rename(made, target)
+                _sync_folder(target.parent)
+        self.state.ready = []
+
+    def forget_interrupted(self) -> None:
+        known = {each.name: each.length for file in self.state.open for each in file.staged}
+        for path in self.folder.iterdir():
+            if path.name in ("lock", "state.json"):
+                continue
+            if path.name not in known:
+                path.unlink()
+            elif path.stat().st_size > known[path.name]:
+                os.truncate(path, known[path.name])
+
+    def _load(self) -> State:
+        try:
+            told: dict[str, Any] = json.loads((self.folder / "state.json").read_bytes())
+            if told.pop("version") != VERSION:
+                raise ValueError
+            return State(
+                told["sink"],
+                told["batch"],
+                told["next"],
+                [_open_file(each) for each in told["open"]],
+                [Ready(**each) for each in told["ready"]],
+            )
+        except FileNotFoundError:
+            return State()
+        except (ValueError, KeyError, TypeError):
+            raise UserError(
+                f"{self.folder / 'state.json'} is not what a sink wrote: what it has staged cannot "
+                "be trusted. Move the folder away to begin anew."
+            ) from None
+
+
+def _open_file(told: dict[str, Any]) -> OpenFile:
+    return OpenFile(**{**told, "staged": [Staged(**each) for each in told["staged"]]})
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,89 @@
+"""What a mirror copies, and what it is called there: MirrorMaker's names and properties. Pure.
+
+`us-west` mirrored with DefaultReplicationPolicy: the topic `orders` is `us-west.orders` in the
+target; what came from the target itself (`eu.orders` on its way to `eu`) is not sent back. With
+IdentityReplicationPolicy names stay, and nothing protects two mirrors from going in circles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ottla.base.config.definition import ConfigType, Importance
+from ottla.base.config.validator import NonEmpty, OneOf
+from ottla.connect.definition import Settings, key, with_prefix
+
+IDENTITY = "IdentityReplicationPolicy"
+POLICIES = ("DefaultReplicationPolicy", IDENTITY)
+_JAVA = "org.apache.kafka.connect.mirror."
+_STRING, _HIGH = ConfigType.STRING, Importance.HIGH
+CLUSTER_KEYS = [
+    key("source.cluster.alias", _STRING, None, "The source's name.", NonEmpty(), _HIGH),
+    key("target.cluster.alias", _STRING, None, "The target's name.", NonEmpty(), _HIGH),
+    key("source.cluster.bootstrap.servers", _STRING, None, "Brokers of the source.", NonEmpty(),
+        _HIGH),
+    key("target.cluster.bootstrap.servers", _STRING, None, "Brokers of the target, which the "
+        "connector writes to.", NonEmpty(), _HIGH),
+    key("replication.policy.class", _STRING, POLICIES[0], "What copies are called.",
+        OneOf((*POLICIES, *(_JAVA + each for each in POLICIES)))),
+    key("replication.policy.separator", _STRING, ".", "Between the source's name and a topic's.",
+        NonEmpty()),
+    key("offset-syncs.topic.location", _STRING, "source", "Which cluster keeps what offset "
+        "became which.", OneOf(("source", "target"))),
+]  # fmt: skip
+CLUSTER_REQUIRED = (
+    "source.cluster.alias", "target.cluster.alias",
+    "source.cluster.bootstrap.servers", "target.cluster.bootstrap.servers",
+)  # fmt: skip
+CLUSTER_PREFIXES = ("source.cluster.", "target.cluster.")
+
+
+class Patterns:
+    """Names or regular expressions for the whole of one. Raises ValueError, a sentence."""
+
+    def __init__(self, name: str, included: Sequence[str], excluded: Sequence[str]) -> None:
+        try:
+            self._included = [re.compile(each) for each in included]
+            self._excluded = [re.compile(each) for each in excluded]
+        except re.error as error:
+            raise ValueError(f"{name} has what is no regular expression: {error}") from None
+
+    def __contains__(self, text: object) -> bool:
+        if not isinstance(text, str) or any(each.fullmatch(text) for each in self._excluded):
+            return False
+        return any(each.fullmatch(text) for each in self._included)
+
+
+class Naming:
+    def __init__(self, settings: Settings) -> None:
+        self.source: str = settings["source.cluster.alias"]
+        self.target: str = settings["target.cluster.alias"]
+        self._separator: str = settings["replication.policy.separator"]
+        policy = settings["replication.policy.class"].removeprefix(_JAVA)
+        self._is_identity = policy == IDENTITY
+        if self.source == self.target:
+            raise ValueError("source.cluster.alias and target.cluster.alias must be two names")
+
+    def remote(self, topic: str) -> str:
+        """What a topic of the source is called in the target."""
+        return topic if self._is_identity else f"{self.source}{self._separator}{topic}"
+
+    def goes_back(self, topic: str) -> bool:
+        """Whether it came from the target."""
+        return not self._is_identity and topic.startswith(f"{self.target}{self._separator}")
+
+    @property
+    def checkpoints(self) -> str:
+        return f"{self.source}{self._separator}checkpoints{self._separator}internal"
+
+    def offset_syncs(self, location: str) -> str:
+        other = self.target if location == "source" else self.source
+        sep = self._separator
+        return f"mm2-offset-syncs{sep}{other}{sep}internal"
+
+
+def client_of(settings: Settings, which: str) -> dict[str, str]:
+    """Properties of clients of the source or of the target."""
+    found = with_prefix({k: str(v) for k, v in settings.items()}, f"{which}.cluster.")
+    found.pop("alias", None)
+    return found

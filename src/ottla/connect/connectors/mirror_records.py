@@ -1,0 +1,125 @@
+"""The records of MirrorMaker's internal topics, in its own form. Bytes to values and back, pure.
+
+| topic | key | value |
+|---|---|---|
+| mm2-offset-syncs.ALIAS.internal | topic, partition | upstream offset, downstream offset |
+| ALIAS.checkpoints.internal | group, topic, partition | 0, upstream, downstream, metadata |
+| heartbeats | source's and target's names | 0, time in ms |
+
+A sync says: what the source has from its upstream offset on is in the target from the downstream
+offset on, and nothing before. So a group's offset becomes the downstream offset of the last sync
+that is not beyond it: exactly, if it is there; else some records come twice, and none is skipped.
+(MirrorMaker adds one in the second case, which skips a record after a gap in the source.)"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from dataclasses import dataclass
+
+VERSION = 0
+MAX_SYNCS = 2_048
+"""Remembered for each partition. When there are more, every other one of the older half goes."""
+
+
+@dataclass(frozen=True)
+class OffsetSync:
+    topic: str
+    partition: int
+    upstream: int
+    downstream: int
+
+    def encode(self) -> tuple[bytes, bytes]:
+        key = _text(self.topic) + struct.pack(">i", self.partition)
+        return key, struct.pack(">qq", self.upstream, self.downstream)
+
+    @classmethod
+    def decode(cls, key: bytes, value: bytes) -> OffsetSync:
+        """Raises ValueError."""
+        topic, at = _read_text(key, 0)
+        (partition,) = _unpack(">i", key, at)
+        upstream, downstream = _unpack(">qq", value, 0)
+        return cls(topic, partition, upstream, downstream)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    group: str
+    topic: str
+    partition: int
+    upstream: int
+    downstream: int
+    metadata: str = ""
+
+    def encode(self) -> tuple[bytes, bytes]:
+        key = _text(self.group) + _text(self.topic) + struct.pack(">i", self.partition)
+        value = struct.pack(">hqq", VERSION, self.upstream, self.downstream)
+        return key, value + _text(self.metadata)
+
+    @classmethod
+    def decode(cls, key: bytes, value: bytes) -> Checkpoint:
+        """Raises ValueError."""
+        group, at = _read_text(key, 0)
+        topic, at = _read_text(key, at)
+        (partition,) = _unpack(">i", key, at)
+        version, upstream, downstream = _unpack(">hqq", value, 0)
+        if version != VERSION:
+            raise ValueError(f"a checkpoint has the version {version}")
+        metadata, _ = _read_text(value, struct.calcsize(">hqq"))
+        return cls(group, topic, partition, upstream, downstream, metadata)
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    source: str
+    target: str
+    time_ms: int
+
+    def encode(self) -> tuple[bytes, bytes]:
+        return _text(self.source) + _text(self.target), struct.pack(">hq", VERSION, self.time_ms)
+
+
+class Syncs:
+    """Of one partition, in the order of offsets."""
+
+    def __init__(self) -> None:
+        self._upstream: list[int] = []
+        self._downstream: list[int] = []
+
+    def add(self, upstream: int, downstream: int) -> None:
+        at = bisect.bisect_left(self._upstream, upstream)
+        if at < len(self._upstream) and self._downstream[at] > downstream:
+            # The target was emptied, or begun anew: what was known of it is wrong.
+            self._upstream, self._downstream, at = [], [], 0
+        # From here on nothing is known that was before: the source, too, may have begun anew.
+        self._upstream[at:] = [upstream]
+        self._downstream[at:] = [downstream]
+        if len(self._upstream) > MAX_SYNCS:
+            half = MAX_SYNCS // 2
+            self._upstream[:half] = self._upstream[:half:2]
+            self._downstream[:half] = self._downstream[:half:2]
+
+    def translate(self, offset: int) -> int | None:
+        """None: it is older than all that is known."""
+        at = bisect.bisect_right(self._upstream, offset)
+        return self._downstream[at - 1] if at else None
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def _read_text(data: bytes, at: int) -> tuple[str, int]:
+    (size,) = _unpack(">h", data, at)
+    end = at + 2 + size
+    if size < 0 or end > len(data):
+        raise ValueError("a text is longer than its record")
+    return data[at + 2 : end].decode(), end
+
+
+def _unpack(form: str, data: bytes, at: int) -> tuple[int, ...]:
+    try:
+        return struct.unpack_from(form, data, at)
+    except struct.error:
+        raise ValueError("a record is too short") from None

@@ -1,0 +1,245 @@
+"""A file that grows: the records at its end, and where one is in it.
+
+A record is taken when what ends it is there. An offset is
+
+    {"position": bytes taken, "inode": of which file, "head": checksum of its first bytes,
+     "unterminated": if the last one was taken without what ends it}
+
+so that a file is known again: one that was cut short, or cut and filled anew, is read from its
+beginning; one that was renamed is read to its end, if it is still open or in the same folder, and
+then the new one. Each is said in the log. Offsets that a person sets need only `position`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
+
+from ottla.base.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES = 4 * 1024 * 1024
+MAX_LINE_BYTES = 64 * 1024 * 1024
+HEAD_BYTES = 1024
+
+Split = Callable[[bytes, int], tuple[list[bytes], bytes]]
+"""So many records at most from the front of bytes, without the newline that ends each; the rest."""
+
+
+def split_lines(data: bytes, limit: int) -> tuple[list[bytes], bytes]:
+    *lines, rest = data.split(b"\n", limit)
+    return lines, rest
+
+
+class TailedFile:
+    """`follows_names`: a renamed file is read to its end under its new name. In a folder that is
+    read whole it is not: the new name is one of the files there. `unterminated_after_s`: a last
+    record without its end is taken when the file has not changed for so long."""
+
+    def __init__(
+        self,
+        path: str,
+        batch_size: int,
+        split: Split = split_lines,
+        *,
+        follows_names: bool = True,
+        unterminated_after_s: float | None = None,
+    ) -> None:
+        self._path = path
+        self._batch_size = batch_size
+        self._split = split
+        self._follows_names = follows_names
+        self._unterminated_after_s = unterminated_after_s
+        self._is_open_ended = False
+        """The last record was taken without its newline, which may come yet."""
+        self._file: BinaryIO | None = None
+        self._position = 0
+        self._rest = b""
+        """Read after the position, without an end so far."""
+        self._late = 0
+        self.beginnings = 0
+        """How often a file was read from its beginning."""
+        self._known: dict[str, Any] = {}
+        self._said: set[str] = set()
+
+    def start(self, offset: Mapping[str, Any]) -> None:
+        """Empty: from the beginning."""
+        self._known = dict(offset)
+        self._is_open_ended = bool(offset.get("unterminated"))
+        if self._known:
+            self._resume()
+
+    # ------------------------------------------------------------------------------- reading
+
+    def take(self) -> list[bytes]:
+        """The next records, without what ends them; none if there is none that is whole."""
+        if self._file is None and not self._open():
+            return []
+        assert self._file is not None
+        if self._is_cut():
+            self._say(f"{self._path} was truncated: it is read from its beginning")
+            self.close()
+            self._known = {}
+            return []
+        lines, self._rest = self._split(self._rest, self._batch_size)
+        if not lines:
+            self._file.seek(self._position + len(self._rest))
+            read = self._file.read(READ_BYTES)
+            self._skip_late_newline(read)
+            lines, self._rest = self._split(self._rest + read[self._late :], self._batch_size)
+            if not lines and len(read) < READ_BYTES and self._rest and self._is_at_rest():
+                return self._take_rest()
+            if not lines and not read:
+                self._at_the_end()
+            elif not lines:
+                self._check_length()
+        self._position += sum(map(len, lines)) + len(lines)
+        return lines
+
+    def _skip_late_newline(self, read: bytes) -> None:
+        self._late = 0
+        if self._is_open_ended and read:
+            self._late = 2 if read.startswith(b"\r\n") else int(read.startswith(b"\n"))
+            self._position += self._late
+            self._is_open_ended = False
+
+    def _is_at_rest(self) -> bool:
+        assert self._file is not None
+        if self._unterminated_after_s is None:
+            return False
+        return time.time() - os.fstat(self._file.fileno()).st_mtime >= self._unterminated_after_s
+
+    def _take_rest(self) -> list[bytes]:
+        taken, self._rest = self._rest, b""
+        self._position += len(taken)
+        self._is_open_ended = True
+        return [taken]
+
+    def _at_the_end(self) -> None:
+        """No whole record is there: is it still the file of that name?"""
+        assert self._file is not None
+        try:
+            there = os.stat(self._path)
+        except FileNotFoundError:
+            return
+        here = os.fstat(self._file.fileno())
+        if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
+            return
+        if here.st_size > self._position + len(self._rest):
+            return
+        left = f"; its last {len(self._rest)} bytes end in no newline" if self._rest else ""
+        self._say(f"{self._path} was replaced by another file, which is read from here on{left}")
+        self.close()
+        self._known = {}
+
+    def _check_length(self) -> None:
+        if len(self._rest) > MAX_LINE_BYTES:
+            raise UserError(
+                f"A line of {self._path} at byte {self._position} is longer than "
+                f"{MAX_LINE_BYTES} bytes."
+            )
+
+    def _is_cut(self) -> bool:
+        assert self._file is not None
+        size = os.fstat(self._file.fileno()).st_size
+        if size < self._position + len(self._rest):
+            return True
+        # Cut and filled beyond where we were: only its beginning tells.
+        return bool(self._known) and self._known.get("head") not in (None, self._head())
+
+    def _open(self) -> bool:
+        try:
+            self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115
+        except FileNotFoundError:
+            if "waiting" not in self._said:
+                self._said.add("waiting")
+                self._say(f"{self._path} is not there yet; the connector waits for it")
+            return False
+        except OSError as error:
+            reason = (error.strerror or "it cannot be opened").lower()
+            raise UserError(f"Cannot read {self._path}: {reason}.") from error
+        self._position, self._rest = 0, b""
+        self.beginnings += 1
+        return True
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file, self._position, self._rest = None, 0, b""
+
+    # ------------------------------------------------------------------------------ resuming
+
+    def _resume(self) -> None:
+        position = int(self._known.get("position", 0))
+        for path in (self._path, *self._renamed()):
+            if self._open_known(path, position):
+                if path != self._path:
+                    self._say(f"{self._path} was renamed to {path}: the rest of that comes first")
+                return
+        self._known = {}
+        if os.path.exists(self._path):
+            self._say(
+                f"{self._path} is not the file that was read before, or was truncated: "
+                "it is read from its beginning"
+            )
+
+    def _open_known(self, path: str, position: int) -> bool:
+        try:
+            file = open(path, "rb", buffering=0)  # noqa: SIM115
+        except OSError:
+            return False
+        self._file, self._position = file, position
+        status = os.fstat(file.fileno())
+        inode, head = self._known.get("inode"), self._known.get("head")
+        same = status.st_size >= position and head in (None, self._head())
+        # Without a head to compare (a person set the position) the inode tells.
+        if head is None and inode is not None:
+            same = same and inode == status.st_ino
+        elif path == self._path and inode not in (None, status.st_ino):
+            # Another file with the same beginning: only if the old one is nowhere else.
+            same = same and not any(True for _ in self._renamed())
+        if not same:
+            self.close()
+        return same
+
+    def _renamed(self) -> list[str]:
+        """Files of the same folder that are the one we read before."""
+        if not self._follows_names:
+            return []
+        inode = self._known.get("inode")
+        folder = os.path.dirname(os.path.abspath(self._path))
+        if inode is None or not os.path.isdir(folder):
+            return []
+        own = os.path.abspath(self._path)
+        return [
+            each.path
+            for each in os.scandir(folder)
+            if each.path != own and each.inode() == inode and each.is_file(follow_symlinks=False)
+        ]
+
+    def _head(self) -> str:
+        assert self._file is not None
+        data = os.pread(self._file.fileno(), min(HEAD_BYTES, self._head_size()), 0)
+        return f"{len(data)}-{zlib.crc32(data):08x}"
+
+    def _head_size(self) -> int:
+        """As much as the known checksum is of, if there is one."""
+        known = str(self._known.get("head", "")).partition("-")[0]
+        return int(known) if known.isdecimal() else self._position
+
+    def offset(self) -> dict[str, Any]:
+        assert self._file is not None
+        inode = os.fstat(self._file.fileno()).st_ino
+        if self._known.get("inode") != inode or self._head_size() < HEAD_BYTES:
+            # The checksum is of more, now that there is more.
+            self._known = {}
+        head = self._head()
+        self._known = {"position": self._position, "inode": inode, "head": head}
+        return {**self._known, "unterminated": True} if self._is_open_ended else dict(self._known)
+
+    def _say(self, text: str) -> None:
+        logger.warning("%s", text)

@@ -1,0 +1,37 @@
+"""What was made of a schema, so that it is not made again for each record: `schemas.cache.size`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class SchemaCache(Generic[K, V]):
+    """Those that were not asked for longest go first. Texts and numbers are known by what they
+    are, schemas by their identity: a task makes one and gives it to all its records."""
+
+    def __init__(self, size: int, make: Callable[[K], V]) -> None:
+        self._size = size
+        self._make = make
+        self._made: OrderedDict[Hashable, tuple[K, V]] = OrderedDict()
+        """With the schema itself, so that its identity is nobody else's."""
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def get(self, key: K) -> V:
+        known: Hashable = key if isinstance(key, str | int | tuple) else id(key)
+        found = self._made.get(known)
+        if found is not None:
+            self._made.move_to_end(known)
+            return found[1]
+        made = self._make(key)
+        if self._size > 0:
+            self._made[known] = (key, made)
+            if len(self._made) > self._size:
+                self._made.popitem(last=False)
+        return made

@@ -1,0 +1,209 @@
+"""A client of Confluent's schema registry, and the frame around data that names its schema.
+
+    byte 0   0
+    1 - 4    the schema's id, big endian
+    5 …      the data
+
+A schema is registered under a subject, by default TOPIC-key or TOPIC-value. What is known of ids
+and schemas never changes, so it is asked once. A registry that is away is asked again a few times,
+then RetriableError; what it refuses is a DataError with its own words."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import struct
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ottla.base.config.definition import ConfigType
+from ottla.base.config.validator import AtLeast, NonEmpty, OneOf
+from ottla.connect.api import RetriableError
+from ottla.connect.data import DataError
+from ottla.connect.definition import Definition, Settings, key
+
+MAGIC = 0
+MAX_KNOWN = 10_000
+"""Ids and schemas that are remembered; then all are asked for anew."""
+STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+_JAVA_STRATEGIES = "io.confluent.kafka.serializers.subject."
+_CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+_STRING, _BOOLEAN, _INT = ConfigType.STRING, ConfigType.BOOLEAN, ConfigType.INT
+_STRATEGY = OneOf((*STRATEGIES, *(_JAVA_STRATEGIES + each for each in STRATEGIES)))
+
+REGISTRY = Definition(
+    [
+        key("schema.registry.url", ConfigType.LIST, None, "Registries; any of them will do.",
+            NonEmpty()),
+        key("basic.auth.credentials.source", _STRING, "URL",
+            "URL: user:password@ in the address; USER_INFO: basic.auth.user.info.",
+            OneOf(("URL", "USER_INFO"))),
+        key("basic.auth.user.info", _STRING, "", "user:password"),
+        key("bearer.auth.token", _STRING, "", "A token to show instead."),
+        key("auto.register.schemas", _BOOLEAN, True, "Whether new schemas are registered."),
+        key("use.latest.version", _BOOLEAN, False,
+            "Write with the subject's newest schema; without auto.register.schemas."),
+        key("normalize.schemas", _BOOLEAN, False, "Whether the registry is to tidy schemas."),
+        key("key.subject.name.strategy", _STRING, "TopicNameStrategy", "How keys' subjects are "
+            "named.", _STRATEGY),
+        key("value.subject.name.strategy", _STRING, "TopicNameStrategy", "How values' subjects are "
+            "named.", _STRATEGY),
+        key("schemas.cache.size", _INT, 1000, "How many schemas are remembered.", AtLeast(0)),
+        key("request.timeout.ms", _INT, 10_000, "How long an answer may take.", AtLeast(1)),
+        key("max.retries", _INT, 3, "How often a registry that is away is asked again.",
+            AtLeast(0)),
+        key("retries.wait.ms", _INT, 500, "The pause before that.", AtLeast(0)),
+    ],
+    required=["schema.registry.url"],
+)  # fmt: skip
+
+
+class Registered(NamedTuple):
+    id: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Address:
+    url: str
+    authorization: str | None
+
+
+def subject_of(strategy: str, topic: str, record_name: str | None, *, is_key: bool) -> str:
+    strategy = strategy.removeprefix(_JAVA_STRATEGIES)
+    if strategy == "TopicNameStrategy":
+        return f"{topic}-{'key' if is_key else 'value'}"
+    if record_name is None:
+        raise DataError(f"{strategy} needs a schema with a name")
+    return record_name if strategy == "RecordNameStrategy" else f"{topic}-{record_name}"
+
+
+def framed(schema_id: int, data: bytes) -> bytes:
+    return struct.pack(">bI", MAGIC, schema_id) + data
+
+
+def unframed(data: bytes) -> tuple[int, bytes]:
+    if len(data) < 5 or data[0] != MAGIC:
+        raise DataError(
+            "bytes do not begin with a schema's id: no converter with a registry wrote them"
+        )
+    return struct.unpack_from(">I", data, 1)[0], data[5:]
+
+
+class SchemaRegistry:
+    def __init__(self, settings: Settings) -> None:
+        self._addresses = [_address(each, settings) for each in settings["schema.registry.url"]]
+        self._timeout_s = settings["request.timeout.ms"] / 1000
+        self._retries = settings["max.retries"]
+        self._wait_s = settings["retries.wait.ms"] / 1000
+        self._normalize = "?normalize=true" if settings["normalize.schemas"] else ""
+        self._ids: dict[tuple[str, str], int] = {}
+        self._texts: dict[int, tuple[str, str]] = {}
+
+    def register(self, subject: str, text: str, kind: str) -> int:
+        """The schema's id; it is registered if it is new."""
+        return self._id("register", subject, text, kind)
+
+    def lookup(self, subject: str, text: str, kind: str) -> int:
+        """The schema's id under the subject."""
+        return self._id("lookup", subject, text, kind)
+
+    def latest(self, subject: str) -> Registered:
+        told = self._ask("GET", f"/subjects/{_quoted(subject)}/versions/latest")
+        return Registered(int(told["id"]), str(told["schema"]))
+
+    def by_id(self, schema_id: int) -> tuple[str, str]:
+        """(AVRO or JSON, the schema)."""
+        if schema_id not in self._texts:
+            told = self._ask("GET", f"/schemas/ids/{schema_id}")
+            if told.get("references"):
+                raise DataError(f"schema {schema_id} refers to other subjects, which is not known")
+            if len(self._texts) >= MAX_KNOWN:
+                self._texts.clear()
+            self._texts[schema_id] = (told.get("schemaType") or "AVRO", told["schema"])
+        return self._texts[schema_id]
+
+    def _id(self, how: str, subject: str, text: str, kind: str) -> int:
+        known = self._ids.get((subject, text))
+        if known is None:
+            asked: dict[str, Any] = {"schema": text}
+            if kind != "AVRO":
+                asked["schemaType"] = kind
+            versions = "/versions" if how == "register" else ""
+            path = f"/subjects/{_quoted(subject)}{versions}{self._normalize}"
+            known = int(self._ask("POST", path, asked)["id"])
+            if len(self._ids) >= MAX_KNOWN:
+                self._ids.clear()
+            self._ids[subject, text] = known
+        return known
+
+    # ------------------------------------------------------------------------------------ HTTP
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Raises DataError for what was refused, RetriableError if nobody answers."""
+        reason = ""
+        for attempt in range(self._retries + 1):
+            if attempt:
+                time.sleep(self._wait_s)
+            for address in self._addresses:
+                try:
+                    return self._ask_one(address, method, path, body)
+                except (OSError, http.client.HTTPException, _Away) as error:
+                    reason = f"{address.url}: {error}"
+        raise RetriableError(f"no schema registry answers; {reason}")
+
+    def _ask_one(self, address: Address, method: str, path: str, body: Any) -> Any:
+        headers = {"Accept": f"{_CONTENT_TYPE}, application/json", "Content-Type": _CONTENT_TYPE}
+        if address.authorization:
+            headers["Authorization"] = address.authorization
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(address.url + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout_s) as response:
+                return json.loads(response.read())
+        except urllib.error.HTTPError as error:
+            told = error.read()
+            said = f"{error.code} {_message(told)}".strip()
+            if error.code in (401, 403):
+                # Not for the record's sake: every other one would be refused as well.
+                raise RetriableError(f"the schema registry {address.url} says {said}") from None
+            if error.code == 429 or error.code >= 500:
+                raise _Away(said) from None
+            raise DataError(f"the schema registry says {said}, asked for {path}") from None
+        except ValueError:
+            raise _Away("its answer is no JSON") from None
+
+
+class _Away(Exception):
+    """Another registry, or the same one later, may answer."""
+
+
+def _message(told: bytes) -> str:
+    try:
+        return str(json.loads(told)["message"])
+    except (ValueError, KeyError, TypeError):
+        return told.decode("utf-8", "replace")[:200]
+
+
+def _quoted(subject: str) -> str:
+    return urllib.parse.quote(subject, safe="")
+
+
+def _address(url: str, settings: Settings) -> Address:
+    parts = urllib.parse.urlsplit(url.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"schema.registry.url must look like http://host:port, not {url!r}")
+    user = ""
+    if settings["basic.auth.credentials.source"] == "USER_INFO":
+        user = settings["basic.auth.user.info"]
+    elif parts.username:
+        user = urllib.parse.unquote(f"{parts.username}:{parts.password or ''}")
+    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+    if settings["bearer.auth.token"]:
+        return Address(plain, f"Bearer {settings['bearer.auth.token']}")
+    return Address(plain, f"Basic {base64.b64encode(user.encode()).decode()}" if user else None)

@@ -1,0 +1,200 @@
+"""Records as columns and back: Connect's schemas and Arrow's.
+
+| Connect | Arrow | | Connect | Arrow |
+|---|---|---|---|---|
+| int8 … int64 | the same | | Decimal | decimal128(38, scale) |
+| float, double | float32, float64 | | Date | date32 |
+| boolean, string, bytes | bool, utf8, binary | | Time | time32[ms] |
+| array, map, struct | list, map, struct | | Timestamp | timestamp[ms, UTC]; read: any unit |
+
+Values without a schema are given one: that of all of them together (`inferred`)."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ottla.connect import data
+from ottla.connect.data import DataError, Field, Schema, Type, check, encode_logical
+
+DECIMAL_DIGITS = 38
+
+
+def arrow_schema(schema: Schema) -> Any:
+    """Of a struct's fields."""
+    import pyarrow as pa
+
+    return pa.schema([_arrow_field(each) for each in schema.fields])
+
+
+def _arrow_field(field: Field) -> Any:
+    import pyarrow as pa
+
+    return pa.field(field.name, arrow_type(field.schema), nullable=field.schema.optional)
+
+
+def arrow_type(schema: Schema) -> Any:
+    import pyarrow as pa
+
+    if schema.name == data.DECIMAL:
+        return pa.decimal128(DECIMAL_DIGITS, data.scale_of(schema))
+    logical = {
+        data.DATE: pa.date32(), data.TIME: pa.time32("ms"),
+        data.TIMESTAMP: pa.timestamp("ms", tz="UTC"),
+    }.get(schema.name or "")  # fmt: skip
+    if logical is not None:
+        return logical
+    if schema.type is Type.STRUCT:
+        return pa.struct([_arrow_field(each) for each in schema.fields])
+    if schema.type is Type.ARRAY:
+        assert schema.value_schema is not None
+        return pa.list_(arrow_type(schema.value_schema))
+    if schema.type is Type.MAP:
+        assert schema.key_schema is not None
+        assert schema.value_schema is not None
+        return pa.map_(arrow_type(schema.key_schema), arrow_type(schema.value_schema))
+    return {
+        Type.INT8: pa.int8(), Type.INT16: pa.int16(), Type.INT32: pa.int32(),
+        Type.INT64: pa.int64(), Type.FLOAT32: pa.float32(), Type.FLOAT64: pa.float64(),
+        Type.BOOLEAN: pa.bool_(), Type.STRING: pa.string(), Type.BYTES: pa.binary(),
+    }[schema.type]  # fmt: skip
+
+
+def table_of(schema: Schema, values: Sequence[Mapping[str, Any]]) -> Any:
+    """A table of structs. Raises DataError if one of them is not what the schema says."""
+    import pyarrow as pa
+
+    wanted = arrow_schema(schema)
+    try:
+        columns = [
+            pa.array([_for_arrow(each.schema, _get(value, each)) for value in values], kind.type)
+            for each, kind in zip(schema.fields, wanted, strict=True)
+        ]
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"a value is not what its schema says: {error}") from None
+    return pa.Table.from_arrays(columns, schema=wanted)
+
+
+def check_row(schema: Schema, value: Any) -> None:
+    """Raises DataError for one that `table_of` would not take."""
+    check(schema, value)
+    table_of(schema, [value])
+
+
+def _get(value: Mapping[str, Any], field: Field) -> Any:
+    found = value.get(field.name)
+    return field.schema.default if found is None else found
+
+
+def _for_arrow(schema: Schema, value: Any) -> Any:
+    """As Arrow's builders take it: maps as pairs, times with a zone."""
+    if value is None:
+        return None
+    if schema.type is Type.MAP and schema.value_schema is not None:
+        inner = schema.value_schema
+        return [(name, _for_arrow(inner, each)) for name, each in value.items()]
+    if schema.type is Type.ARRAY and schema.value_schema is not None:
+        return [_for_arrow(schema.value_schema, each) for each in value]
+    if schema.type is Type.STRUCT:
+        return {each.name: _for_arrow(each.schema, _get(value, each)) for each in schema.fields}
+    if schema.name == data.TIMESTAMP and isinstance(value, datetime.datetime):
+        return encode_logical(schema, value)
+    return value
+
+
+# --------------------------------------------------------------------------------- without schemas
+
+
+def inferred(values: Sequence[Mapping[str, Any]]) -> Any:
+    """A table of values without schemas. A field that is nowhere set is left out. Raises DataError
+    where one field has values that have no type in common."""
+    import pyarrow as pa
+
+    names = dict.fromkeys(name for value in values for name in value)
+    columns = {}
+    for name in names:
+        try:
+            column = pa.array([value.get(name) for value in values])
+        except (pa.ArrowException, TypeError, OverflowError):
+            raise DataError(f"values of the field {name} have no type in common") from None
+        if not _is_empty(column.type):
+            columns[name] = column
+    return pa.table(columns)
+
+
+def _is_empty(kind: Any) -> bool:
+    """Whether no file could keep it: nothing but null is known of it."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return all(_is_empty(kind.field(index).type) for index in range(kind.num_fields))
+    if pa.types.is_list(kind):
+        return _is_empty(kind.value_type)
+    return bool(pa.types.is_null(kind))
+
+
+# --------------------------------------------------------------------------------------- from Arrow
+
+
+def connect_schema(schema: Any) -> Schema:
+    """Of a struct with a schema's columns."""
+    return Schema(Type.STRUCT, fields=tuple(_field(each) for each in schema))
+
+
+def _field(field: Any) -> Field:
+    kind = _connect_type(field.type, field.name)
+    return Field(field.name, kind.as_optional() if field.nullable else kind)
+
+
+def _connect_type(kind: Any, name: str) -> Schema:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_struct(kind):
+        return Schema(Type.STRUCT, fields=tuple(_field(kind.field(i)) for i in range(len(kind))))
+    if types.is_list(kind) or types.is_large_list(kind):
+        return Schema(Type.ARRAY, value_schema=_connect_type(kind.value_type, name).as_optional())
+    if types.is_map(kind):
+        keys, items = _connect_type(kind.key_type, name), _connect_type(kind.item_type, name)
+        return Schema(Type.MAP, key_schema=keys, value_schema=items.as_optional())
+    if types.is_decimal(kind):
+        return data.decimal_schema(kind.scale)
+    for test, schema in (
+        (types.is_timestamp, data.TIMESTAMP_SCHEMA), (types.is_date, data.DATE_SCHEMA),
+        (types.is_time, data.TIME_SCHEMA), (types.is_boolean, data.BOOLEAN),
+        (types.is_int8, Schema(Type.INT8)), (types.is_int16, Schema(Type.INT16)),
+        (types.is_uint8, Schema(Type.INT16)), (types.is_int32, data.INT32),
+        (types.is_uint16, data.INT32), (types.is_integer, data.INT64),
+        (types.is_float16, Schema(Type.FLOAT32)), (types.is_float32, Schema(Type.FLOAT32)),
+        (types.is_floating, data.FLOAT64), (types.is_string, data.STRING),
+        (types.is_large_string, data.STRING), (types.is_binary, data.BYTES),
+        (types.is_large_binary, data.BYTES), (types.is_null, data.STRING),
+    ):  # fmt: skip
+        if test(kind):
+            return schema
+    raise DataError(f"the column {name} is a {kind}, which no record can have")
+
+
+def plain_values(batch: Any, schema: Schema) -> list[dict[str, Any]]:
+    """A batch's rows as values of the schema: maps as dicts, times with a zone."""
+    columns = [
+        [_from_arrow(field.schema, value) for value in column.to_pylist()]
+        for field, column in zip(schema.fields, batch.columns, strict=True)
+    ]
+    names = [field.name for field in schema.fields]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _from_arrow(schema: Schema, value: Any) -> Any:
+    if value is None:
+        return None
+    if schema.type is Type.MAP and schema.value_schema is not None:
+        return {name: _from_arrow(schema.value_schema, each) for name, each in value}
+    if schema.type is Type.ARRAY and schema.value_schema is not None:
+        return [_from_arrow(schema.value_schema, each) for each in value]
+    if schema.type is Type.STRUCT:
+        return {each.name: _from_arrow(each.schema, value.get(each.name)) for each in schema.fields}
+    if schema.name == data.TIMESTAMP and value.tzinfo is None:
+        return value.replace(tzinfo=datetime.UTC)
+    return value

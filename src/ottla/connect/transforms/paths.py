@@ -1,0 +1,124 @@
+"""Fields of fields: `field.syntax.version` (KIP-821), and what is done at the end of a path.
+
+With V1 a name is a field of the whole, dots and all. With V2 dots lead into fields of fields, and a
+name that has dots itself is between backticks. A path that leads nowhere changes nothing; whoever
+must have the field says so itself. Values without a schema are walked as maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ottla.base.config.definition import ConfigType
+from ottla.base.config.validator import OneOf
+from ottla.connect.data import DataError, Field, Schema, Type
+from ottla.connect.definition import Settings, key
+
+Path = tuple[str, ...]
+
+SYNTAX = key(
+    "field.syntax.version", ConfigType.STRING, "V1", "V2: dots lead into fields of fields.",
+    OneOf(("V1", "V2"), ignore_case=True),
+)  # fmt: skip
+
+
+def path_of(name: str, settings: Settings) -> Path:
+    """Raises ValueError, a sentence."""
+    return parsed(name) if settings["field.syntax.version"].upper() == "V2" else (name,)
+
+
+def parsed(text: str) -> Path:
+    """`a.b` as two names; a name with dots is between backticks."""
+    names, quoted = [""], False
+    for char in text:
+        if char == "`":
+            quoted = not quoted
+        elif char == "." and not quoted:
+            names.append("")
+        else:
+            names[-1] += char
+    if quoted:
+        raise ValueError(f"the path {text!r} has a backtick without its other one")
+    if not all(names):
+        raise ValueError(f"the path {text!r} has an empty name")
+    return tuple(names)
+
+
+def schema_at(schema: Schema, path: Path) -> Schema | None:
+    for name in path:
+        known = schema.field(name)
+        if known is None:
+            return None
+        schema = known.schema
+    return schema
+
+
+def value_at(value: Any, path: Path) -> Any:
+    for name in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value
+
+
+def with_schema(schema: Schema, path: Path, change: Callable[[Schema], Schema]) -> Schema:
+    """The schema, with that of one field changed."""
+    name, *rest = path
+    fields = tuple(
+        Field(name, with_schema(each.schema, tuple(rest), change) if rest else change(each.schema))
+        if each.name == name
+        else each
+        for each in schema.fields
+    )
+    return replace(schema, fields=fields)
+
+
+def with_value(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
+    """The struct, with the value of one field changed."""
+    name, *rest = path
+    if not isinstance(value, Mapping) or name not in value:
+        return value
+    inner = value[name]
+    return {**value, name: with_value(inner, tuple(rest), change) if rest else change(inner)}
+
+
+def without_schema(schema: Schema, path: Path) -> Schema:
+    name, *rest = path
+    if rest:
+        return with_schema(schema, (name,), lambda inner: without_schema(inner, tuple(rest)))
+    return replace(schema, fields=tuple(each for each in schema.fields if each.name != name))
+
+
+def without_value(value: Any, path: Path) -> Any:
+    name, *rest = path
+    if not isinstance(value, Mapping) or name not in value:
+        return value
+    if rest:
+        return {**value, name: without_value(value[name], tuple(rest))}
+    return {each: inner for each, inner in value.items() if each != name}
+
+
+def insert_schema(schema: Schema, path: Path, kind: Schema) -> Schema:
+    """The struct's schema with one field more, at its end; structs on the way are made."""
+    name, *rest = path
+    known = schema.field(name)
+    if rest:
+        inner = known.schema if known is not None else Schema(Type.STRUCT)
+        if inner.type is not Type.STRUCT:
+            raise DataError(f"{name} is no struct, and cannot be given the field {rest[0]}")
+        kind = insert_schema(inner, tuple(rest), kind)
+        if known is not None:
+            return with_schema(schema, (name,), lambda _: kind)
+    left = tuple(each for each in schema.fields if each.name != name)
+    return replace(schema, fields=(*left, Field(name, kind)))
+
+
+def insert_value(value: Mapping[str, Any], path: Path, found: Any) -> dict[str, Any]:
+    name, *rest = path
+    if rest:
+        inner = value.get(name)
+        if inner is not None and not isinstance(inner, Mapping):
+            raise DataError(f"{name} is no struct, and cannot be given the field {rest[0]}")
+        found = insert_value(inner or {}, tuple(rest), found)
+    return {**value, name: found}

@@ -1,0 +1,263 @@
+"""Connectors of one's own, tried without a worker and without a cluster.
+
+`SourceKit` and `SinkKit` take a connector's class (or its name) and its properties, as a file has
+them, and do what a worker does: check the properties, make tasks, hand over offsets and batches.
+They also do what happens to a worker: `crash` forgets everything that was not committed.
+
+    kit = SourceKit(Counter, {"topic": "counts"})
+    assert [each.value for each in kit.take(3)] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    kit.crash()
+    assert kit.take(1)[0].value == {"n": 3}
+
+`check_source` and `check_sink` try a connector's promise at every place where it may be
+interrupted, and raise AssertionError where it does not hold."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ottla.connect.api import (
+    Connector,
+    Offsets,
+    SinkConnector,
+    SinkTask,
+    SourceConnector,
+    SourceTask,
+)
+from ottla.connect.config import ConnectorConfig
+from ottla.connect.data import FailedRecord, Record
+from ottla.connect.offsets import merged
+from ottla.connect.pipeline import Row
+
+CONVERTERS = {
+    "key.converter": "JsonConverter",
+    "key.converter.schemas.enable": "false",
+    "value.converter": "JsonConverter",
+    "value.converter.schemas.enable": "false",
+}
+"""Unless the properties name others."""
+POLL_S = 0.05
+PATIENCE_S = 30.0
+
+
+def configured(connector: type[Connector] | str, properties: Mapping[str, str]) -> ConnectorConfig:
+    """Raises what a worker would tell: UserError with everything that is wrong. A class must be one
+    of its module, not of a function, as for a worker."""
+    if not isinstance(connector, str):
+        connector = f"{connector.__module__}:{connector.__qualname__}"
+    return ConnectorConfig.of(
+        {"name": "test", "connector.class": connector, **properties}, CONVERTERS
+    )
+
+
+class SourceKit:
+    """All tasks of a source, polled in turn."""
+
+    def __init__(
+        self,
+        connector: type[SourceConnector] | str,
+        properties: Mapping[str, str] | None = None,
+        *,
+        max_tasks: int = 1,
+        offsets: Offsets | None = None,
+    ) -> None:
+        self.config = configured(connector, properties or {})
+        assert isinstance(self.config.connector, SourceConnector), "this is no source"
+        self._connector = self.config.connector
+        self._max_tasks = max_tasks
+        self.offsets: Offsets = list(offsets or [])
+        """Committed: a task that is started again begins there."""
+        self._polled: Offsets = list(self.offsets)
+        self._left: list[Record] = []
+        self._tasks: list[SourceTask] = []
+        self._start()
+
+    def _start(self) -> None:
+        made = self._connector.task_settings(self._max_tasks)
+        assert 0 < len(made) <= self._max_tasks, "a source has one to max_tasks tasks"
+        self._tasks = [self._connector.make_task(each) for each in made]
+        for task in self._tasks:
+            task.start([(dict(partition), dict(offset)) for partition, offset in self.offsets])
+
+    def poll(self, *, commit: bool = True) -> list[Record]:
+        """What each task gives next; committed as a worker does, unless told otherwise."""
+        found: list[Record] = []
+        for task in self._tasks:
+            polled = task.poll(POLL_S)
+            found += polled.records
+            self._polled = merged(self._polled, polled.offsets)
+            for partition, offset in polled.offsets:
+                self._connector.check_offset(partition, offset)
+            if commit and polled:
+                self.offsets = merged(self.offsets, polled.offsets)
+                task.commit(polled.offsets)
+        return found
+
+    def take(self, count: int, timeout_s: float = PATIENCE_S) -> list[Record]:
+        """The next records, exactly so many. Polls commit as a whole, so what a poll gave beyond
+        them is kept for the next `take`, and is gone after a crash."""
+        until = time.monotonic() + timeout_s
+        while len(self._left) < count:
+            self._left += self.poll()
+            assert time.monotonic() < until, f"only {len(self._left)} of {count} records came"
+        taken, self._left = self._left[:count], self._left[count:]
+        return taken
+
+    def rows(self, records: Sequence[Record]) -> list[Row]:
+        """As they go into topics: transformed and converted. Raises DataError."""
+        done = [self.config.chain.apply(record) for record in records]
+        return [self.config.conversion.to_row(each) for each in done if each is not None]
+
+    def restart(self) -> None:
+        """As an orderly worker does."""
+        self.stop()
+        self._start()
+
+    def crash(self) -> None:
+        """Begin again from what was committed, without `stop`."""
+        self._left = []
+        self._polled = list(self.offsets)
+        self._tasks = []
+        self._start()
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.stop()
+
+
+class SinkKit:
+    """One task of a sink. Batches are numbered as a worker does."""
+
+    def __init__(
+        self,
+        connector: type[SinkConnector] | str,
+        properties: Mapping[str, str] | None = None,
+        *,
+        tolerates: bool = False,
+        directory: Path | None = None,
+    ) -> None:
+        given = {"topics": "t", **(properties or {})}
+        self.config = configured(connector, given)
+        assert isinstance(self.config.connector, SinkConnector), "this is no sink"
+        self._connector = self.config.connector
+        self._own = tempfile.mkdtemp(prefix="ottla-sink-") if directory is None else None
+        self._directory = directory or Path(str(self._own))
+        self._tolerates = tolerates
+        self.reported: list[tuple[Record, Exception]] = []
+        """What the task said it cannot place."""
+        self.batch = -1
+        """Of the last batch that was begun."""
+        self.task = self._start()
+
+    def _start(self) -> SinkTask:
+        task = self._connector.make_task(self._connector.settings)
+        if self._tolerates:
+            task.reporter = lambda record, error: self.reported.append((record, error))
+        task.start(self._directory)
+        return task
+
+    def put(self, *records: Record | Any) -> None:
+        """A whole batch; plain values become records of the topic t."""
+        self.batch += 1
+        self._run(self.batch, self._made(records), None)
+
+    def interrupt(self, *records: Record | Any, after: int) -> None:
+        """A batch that is interrupted by a crash after so many of its steps (0: before `begin`; 1:
+        after it; then one for each record, and the last before `end` is through), and then comes
+        again, as a whole."""
+        self.batch += 1
+        made = self._made(records)
+        self._run(self.batch, made, after)
+        self.crash()
+        self._run(self.batch, made, None)
+
+    def repeat(self, *records: Record | Any) -> None:
+        """The last batch once more: the worker died before it could note that it was done."""
+        self.crash()
+        self._run(self.batch, self._made(records), None)
+
+    def crash(self) -> None:
+        """Begin again with another task, without `stop`. What the old one held open is let go, as
+        when a process ends, if nothing else refers to it."""
+        del self.task
+        self.task = self._start()
+
+    def restart(self) -> None:
+        self.task.stop()
+        self.task = self._start()
+
+    def stop(self) -> None:
+        self.task.stop()
+        if self._own is not None:
+            shutil.rmtree(self._own, ignore_errors=True)
+
+    def _made(self, records: Sequence[Any]) -> list[Record]:
+        return [
+            each if isinstance(each, Record)
+            else Record("t", each, partition=0, offset=self.batch * 1000 + index, timestamp_ms=0)
+            for index, each in enumerate(records)
+        ]  # fmt: skip
+
+    def _run(self, batch: int, records: Sequence[Record], after: int | None) -> None:
+        if after == 0:
+            return
+        self.task.begin(batch)
+        if after == 1:
+            return
+        if after is None:
+            if records:
+                self.task.put(records)
+        else:
+            for record in records[: after - 1]:
+                self.task.put([record])
+            if after <= len(records):
+                return
+        self.task.end()
+
+
+def check_source(make: Callable[[Offsets], SourceKit], count: int) -> list[Record]:
+    """Restarts after each poll give the same records as no restart at all: neither one more nor
+    one less. Returns them."""
+    whole = make([]).take(count)
+    assert not any(isinstance(each, FailedRecord) for each in whole), "some could not be read"
+    kit, found = make([]), list[Record]()
+    until = time.monotonic() + PATIENCE_S
+    while len(found) < count:
+        # Polled, and lost: it must come again.
+        kit.poll(commit=False)
+        kit.crash()
+        found += kit.poll()
+        kit.crash()
+        assert time.monotonic() < until, f"only {len(found)} of {count} records came"
+    assert found[:count] == whole, "a restart changes what comes"
+    return whole
+
+
+def check_sink(
+    make: Callable[[Path], SinkKit], batches: Sequence[Sequence[Any]], read: Callable[[], Any]
+) -> Any:
+    """Whatever `read` finds in the target is the same, wherever a batch was interrupted. `make` is
+    given a new folder, and must begin with an empty target each time. Returns what was found."""
+    results = []
+    longest = max(map(len, batches))
+    for after in (None, *range(longest + 3), "repeat"):
+        with tempfile.TemporaryDirectory() as folder:
+            kit = make(Path(folder))
+            for batch in batches:
+                if isinstance(after, int):
+                    kit.interrupt(*batch, after=after)
+                else:
+                    kit.put(*batch)
+                    if after == "repeat":
+                        kit.repeat(*batch)
+            kit.stop()
+            results.append((after, read()))
+    wanted = results[0][1]
+    for after, found in results:
+        assert found == wanted, f"interrupted after {after} steps: {found!r}, not {wanted!r}"
+    return wanted
