@@ -66,13 +66,15 @@ databases:
 	            } >/dev/null 2>&1; } \
 	    || echo "PostgreSQL or MariaDB is not installed and could not be: their tests will be skipped"
 
-# Spark's tests have a process of their own: its session lives until the end of the process, and would
-# be in the way of tests that count files, threads or log lines.
+# Many tests wait more than they work: two processes, each with whole files, take little more than
+# half the time. Spark's tests have processes of their own: its session lives until the end of the
+# process, and would be in the way of tests that count files, threads or log lines.
+IN_PARALLEL := -n 2 --dist loadfile
 SPARK_TESTS := tests/spark tests/streams tests/connect
 
 test: check kcat databases ## Check, then run the tests
-	@$(PYTEST) $(SPARK_TESTS:%=--ignore=%)
-	@$(PYTEST) $(SPARK_TESTS)
+	@$(PYTEST) $(IN_PARALLEL) $(SPARK_TESTS:%=--ignore=%)
+	@$(PYTEST) $(IN_PARALLEL) $(SPARK_TESTS)
 
 bench: $(STAMP) ## Measure the broker against its budgets
 	@$(BIN)/python -m bench $(ARGS)
