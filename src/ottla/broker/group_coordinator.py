@@ -20,11 +20,11 @@ from ottla.broker.coordinator_runtime import (
     RuntimeSettings,
     ShardState,
 )
+from ottla.broker.internal_topic import InternalTopic
 from ottla.broker.partition import Partition
 from ottla.broker.timers import Timers
 from ottla.core.coordinator import Event, Producer, Token
 from ottla.core.group.events import GroupEvent, ListRequested, RetentionChecked, TopicDeleted
-from ottla.core.group.hashing import partition_for
 from ottla.core.group.settings import GroupSettings
 from ottla.core.group.shard import GroupShard
 
@@ -53,9 +53,8 @@ class GroupCoordinator:
         )
         self.serves_consumer_protocol = "consumer" in config.group_coordinator_rebalance_protocols
         self.runtime = CoordinatorRuntime(ports, self._new_shard, settings)
+        self.topic = InternalTopic(broker, OFFSETS_TOPIC)
         self._is_open = True
-        self._creation: asyncio.Task[None] | None = None
-        self._told_reason = ""
         self._retention: asyncio.Task[None] | None = None
 
     def _new_shard(self) -> GroupShard:
@@ -95,7 +94,7 @@ class GroupCoordinator:
 
     def topic_deleted(self, topic: TopicImage) -> None:
         """Its offsets go; or, if it is ours, all groups do."""
-        if topic.name == OFFSETS_TOPIC:
+        if topic.name == self.topic.name:
             self.runtime.close()
             return
         for runner in self.runtime.runners:
@@ -104,20 +103,12 @@ class GroupCoordinator:
 
     # ------------------------------------------------------------------------------- for handlers
 
-    @property
-    def topic(self) -> TopicImage | None:
-        return self._broker.image.topics.get(OFFSETS_TOPIC)
-
-    def partition_for(self, group_id: str) -> int | None:
-        topic = self.topic
-        return None if topic is None else partition_for(group_id, len(topic.partitions))
-
     def submit(self, event: GroupEvent) -> None:
         """Decide an event about a group; its token gets the answer, or the error."""
         if not self._is_open:
             _fail(event, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
-        index = self.partition_for(event.group_id)
+        index = self.topic.partition_for(event.group_id)
         if index is None:
             _fail(event, ErrorCode.NOT_COORDINATOR)
         else:
@@ -148,29 +139,6 @@ class GroupCoordinator:
         for runner in self.runtime.runners:
             if runner.state is not ShardState.CLOSED:
                 runner.submit(ListRequested(new_token(), states, types))
-
-    async def create_topic(self) -> None:
-        """Make the offsets topic if it is not there. Raises KafkaError."""
-        if self.topic is not None:
-            return
-        if self._creation is None:
-            self._creation = asyncio.ensure_future(self._create_topic())
-            self._creation.add_done_callback(self._created)
-        await asyncio.shield(self._creation)
-
-    async def _create_topic(self) -> None:
-        (decision,) = await self._broker.controller.auto_create_topics([OFFSETS_TOPIC])
-        if decision.error is not None and self.topic is None:
-            reason = decision.error.message
-            if reason != self._told_reason:  # clients ask again, and again
-                logger.error("%s cannot be created: %s", OFFSETS_TOPIC, reason)
-                self._told_reason = reason
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
-
-    def _created(self, task: asyncio.Task[None]) -> None:
-        self._creation = None
-        if not task.cancelled():
-            task.exception()  # whoever waited for it has been told
 
     # ---------------------------------------------------------------------------------- retention
 

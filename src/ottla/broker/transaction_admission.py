@@ -137,7 +137,7 @@ class Admission:
     @property
     def _coordinator(self) -> int | None:
         """Which broker it is."""
-        index = self._broker.transaction_coordinator.partition_for(self._id)
+        index = self._broker.transaction_coordinator.topic.partition_for(self._id)
         if index is None:
             return None
         leader = self._broker.leader_of(TopicPartition(TRANSACTION_TOPIC, index))

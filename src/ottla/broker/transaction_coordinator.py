@@ -36,11 +36,11 @@ from ottla.broker.coordinator_runtime import (
     ShardRunner,
     ShardState,
 )
+from ottla.broker.internal_topic import InternalTopic
 from ottla.broker.partition import Partition
 from ottla.broker.timers import Timers
 from ottla.broker.transaction_markers import Marker, Markers
 from ottla.core.coordinator import Body, Event, Producer, Token
-from ottla.core.group.hashing import partition_for
 from ottla.core.txn import machine
 from ottla.core.txn.events import (
     EndRequested,
@@ -79,9 +79,8 @@ class TransactionCoordinator:
             lambda: TransactionShard(TransactionSettings.of(config), _MarkerToken(self)),
             RuntimeSettings(load_buffer_bytes=config.transaction_state_log_load_buffer_size),
         )
+        self.topic = InternalTopic(broker, TRANSACTION_TOPIC)
         self._is_open = True
-        self._creation: asyncio.Task[None] | None = None
-        self._told_reason = ""
         self._tasks: list[asyncio.Task[None]] = []
 
     # --------------------------------------------------------------------------- life and death
@@ -114,18 +113,10 @@ class TransactionCoordinator:
         self.runtime.partition_opened(partition.key.partition, partition)
 
     def topic_deleted(self, topic: TopicImage) -> None:
-        if topic.name == TRANSACTION_TOPIC:
+        if topic.name == self.topic.name:
             self.runtime.close()
 
     # ------------------------------------------------------------------------------- for handlers
-
-    @property
-    def topic(self) -> TopicImage | None:
-        return self._broker.image.topics.get(TRANSACTION_TOPIC)
-
-    def partition_for(self, transactional_id: str) -> int | None:
-        topic = self.topic
-        return None if topic is None else partition_for(transactional_id, len(topic.partitions))
 
     def submit(self, event: TransactionEvent) -> None:
         """Decide an event about a transactional id; its token gets the answer, or the error."""
@@ -173,7 +164,7 @@ class TransactionCoordinator:
         """Raises KafkaError: there is none that could decide."""
         if not self._is_open:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        index = self.partition_for(transactional_id)
+        index = self.topic.partition_for(transactional_id)
         runner = None if index is None else self.runtime.runner(index)
         if runner is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
@@ -190,29 +181,6 @@ class TransactionCoordinator:
         assert isinstance(runner.shard, TransactionShard)
         return runner.shard
 
-    async def create_topic(self) -> None:
-        """Make the transaction topic if it is not there. Raises KafkaError."""
-        if self.topic is not None:
-            return
-        if self._creation is None:
-            self._creation = asyncio.ensure_future(self._create_topic())
-            self._creation.add_done_callback(self._created)
-        await asyncio.shield(self._creation)
-
-    async def _create_topic(self) -> None:
-        (decision,) = await self._broker.controller.auto_create_topics([TRANSACTION_TOPIC])
-        if decision.error is not None and self.topic is None:
-            reason = decision.error.message
-            if reason != self._told_reason:  # clients ask again, and again
-                logger.error("%s cannot be created: %s", TRANSACTION_TOPIC, reason)
-                self._told_reason = reason
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
-
-    def _created(self, task: asyncio.Task[None]) -> None:
-        self._creation = None
-        if not task.cancelled():
-            task.exception()  # whoever waited for it has been told
-
     # ------------------------------------------------------------------------------------ markers
 
     def write_markers(self, wanted: WriteMarkers) -> None:
@@ -225,7 +193,7 @@ class TransactionCoordinator:
 
     def _coordinator_epoch(self, transactional_id: str) -> int:
         """-1: this broker is not the coordinator."""
-        index = self.partition_for(transactional_id)
+        index = self.topic.partition_for(transactional_id)
         partition = self._broker.partitions.get((TRANSACTION_TOPIC, -1 if index is None else index))
         return -1 if partition is None or not partition.is_leader else partition.leader_epoch
 

@@ -151,7 +151,7 @@ def check_that_markers_wait_for_the_decision(tmp_path: Path) -> None:
             client = await asyncio.to_thread(RawClient, embedded.port)
             producer = await asyncio.to_thread(begin, client)
             coordinator = embedded.broker.transaction_coordinator
-            index = coordinator.partition_for(producer.id)
+            index = coordinator.topic.partition_for(producer.id)
             decisions = embedded.broker.partitions[TRANSACTION_TOPIC, index or 0]
             log = embedded.broker.partitions["t", 0].log
             known, end_offset = decisions.log.log_end_offset, log.log_end_offset
@@ -258,7 +258,7 @@ def test_a_late_answer_of_an_older_coordinator_epoch_completes_nothing(tmp_path:
             await in_thread(embedded, decide)
             ((key, on_written),) = late
             partition = embedded.broker.partitions[
-                TRANSACTION_TOPIC, coordinator.partition_for("id") or 0
+                TRANSACTION_TOPIC, coordinator.topic.partition_for("id") or 0
             ]
             partition.leader_epoch += 1
             on_written(key, None)

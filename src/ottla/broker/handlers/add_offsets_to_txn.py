@@ -25,14 +25,14 @@ _FIRST_WITH_FENCED = 2
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     if not request.transactional_id or not request.group_id:
         return {"error_code": ErrorCode.INVALID_REQUEST}
-    if broker.group_coordinator.topic is None:
+    if broker.group_coordinator.topic.image is None:
         return _create_and_add(broker, context, request)
     return _add(broker, context, request)
 
 
 async def _create_and_add(broker: Broker, context: RequestContext, request: Any) -> Body | None:
     try:
-        await broker.group_coordinator.create_topic()
+        await broker.group_coordinator.topic.create()
     except KafkaError as error:
         return {"error_code": error.code}
     response = _add(broker, context, request)
@@ -40,7 +40,7 @@ async def _create_and_add(broker: Broker, context: RequestContext, request: Any)
 
 
 def _add(broker: Broker, context: RequestContext, request: Any) -> Response:
-    index = broker.group_coordinator.partition_for(request.group_id)
+    index = broker.group_coordinator.topic.partition_for(request.group_id)
     if index is None:
         return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
 

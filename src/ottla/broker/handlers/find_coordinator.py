@@ -10,11 +10,11 @@ Deviations: Kafka answers COORDINATOR_NOT_AVAILABLE while the topic is being cre
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.internal_topic import InternalTopic
 from ottla.broker.topic_views import reachable_brokers
 
 if TYPE_CHECKING:
@@ -26,35 +26,24 @@ TRANSACTION = 1
 _FIRST_WITH_KEYS = 4
 
 
-class Coordinator(Protocol):
-    """What the coordinators have in common."""
-
-    @property
-    def topic(self) -> TopicImage | None: ...
-
-    def partition_for(self, key: str, /) -> int | None: ...
-
-    async def create_topic(self) -> None: ...
-
-
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
-    coordinator = _coordinator_of(broker, request.key_type)
-    if coordinator is not None and coordinator.topic is None:
-        return _create_and_find(broker, coordinator, context, request)
+    topic = _topic_of(broker, request.key_type)
+    if topic is not None and topic.image is None:
+        return _create_and_find(broker, topic, context, request)
     return _find(broker, context, request)
 
 
-def _coordinator_of(broker: Broker, key_type: int) -> Coordinator | None:
+def _topic_of(broker: Broker, key_type: int) -> InternalTopic | None:
     if key_type == GROUP:
-        return broker.group_coordinator
-    return broker.transaction_coordinator if key_type == TRANSACTION else None
+        return broker.group_coordinator.topic
+    return broker.transaction_coordinator.topic if key_type == TRANSACTION else None
 
 
 async def _create_and_find(
-    broker: Broker, coordinator: Coordinator, context: RequestContext, request: Any
+    broker: Broker, topic: InternalTopic, context: RequestContext, request: Any
 ) -> Body:
     try:
-        await coordinator.create_topic()
+        await topic.create()
     except KafkaError:
         pass  # the keys are answered that there is no coordinator
     return _find(broker, context, request)
@@ -73,10 +62,10 @@ def _find(broker: Broker, context: RequestContext, request: Any) -> Body:
 
 def _coordinator(broker: Broker, listener: str, key_type: int, key: str) -> Body:
     try:
-        coordinator = _coordinator_of(broker, key_type)
-        if coordinator is None:
+        topic = _topic_of(broker, key_type)
+        if topic is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Key type {key_type} is not known.")
-        return _node(broker, coordinator, listener, key)
+        return _node(broker, topic, listener, key)
     except KafkaError as error:
         return {
             "error_code": error.code,
@@ -87,10 +76,10 @@ def _coordinator(broker: Broker, listener: str, key_type: int, key: str) -> Body
         }
 
 
-def _node(broker: Broker, coordinator: Coordinator, listener: str, key: str) -> Body:
-    topic, index = coordinator.topic, coordinator.partition_for(key)
-    if topic is not None and index is not None:
-        leader = topic.partitions[index].leader
+def _node(broker: Broker, topic: InternalTopic, listener: str, key: str) -> Body:
+    image, index = topic.image, topic.partition_for(key)
+    if image is not None and index is not None:
+        leader = image.partitions[index].leader
         for node in reachable_brokers(broker, listener):
             if node.id == leader:
                 return {"node_id": node.id, "host": node.host, "port": node.port}

@@ -37,7 +37,7 @@ _NO_RETENTION = -1
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     if not request.transactional_id or not request.group_id:
         return _all(request, ErrorCode.INVALID_REQUEST)
-    index = broker.group_coordinator.partition_for(request.group_id)
+    index = broker.group_coordinator.topic.partition_for(request.group_id)
     if index is None:
         return _all(request, ErrorCode.NOT_COORDINATOR)
     admission = Admission(

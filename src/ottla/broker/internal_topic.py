@@ -1,0 +1,57 @@
+"""A topic whose records are a coordinator's state. It is made when somebody first asks for the
+coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.base.cluster import TopicImage
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.core.group.hashing import partition_for
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+
+class InternalTopic:
+    def __init__(self, broker: Broker, name: str) -> None:
+        self.name = name
+        self._broker = broker
+        self._creation: asyncio.Task[None] | None = None
+        self._told_reason = ""
+
+    @property
+    def image(self) -> TopicImage | None:
+        return self._broker.image.topics.get(self.name)
+
+    def partition_for(self, key: str) -> int | None:
+        """Where the state of a group or a transactional id is; None while there is no topic."""
+        image = self.image
+        return None if image is None else partition_for(key, len(image.partitions))
+
+    async def create(self) -> None:
+        """Make it if it is not there. Raises KafkaError."""
+        if self.image is not None:
+            return
+        if self._creation is None:
+            self._creation = asyncio.ensure_future(self._create())
+            self._creation.add_done_callback(self._created)
+        await asyncio.shield(self._creation)
+
+    async def _create(self) -> None:
+        (decision,) = await self._broker.controller.auto_create_topics([self.name])
+        if decision.error is not None and self.image is None:
+            reason = decision.error.message
+            if reason != self._told_reason:  # clients ask again, and again
+                logger.error("%s cannot be created: %s", self.name, reason)
+                self._told_reason = reason
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+
+    def _created(self, task: asyncio.Task[None]) -> None:
+        self._creation = None
+        if not task.cancelled():
+            task.exception()  # whoever waited for it has been told
