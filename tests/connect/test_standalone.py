@@ -72,6 +72,9 @@ class Pipeline:
         with open(self.source, "a") as file:
             file.write(text)
 
+    def sink_size(self) -> int:
+        return self.sink.stat().st_size if self.sink.exists() else 0
+
     def wait_for_sink(self, wanted: bytes | None = None) -> None:
         wanted = self.source.read_bytes() if wanted is None else wanted
         until = time.monotonic() + PATIENCE_S
@@ -136,13 +139,20 @@ def test_lines_added_to_the_file_move_through_the_pipeline(pipeline: Pipeline) -
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 def test_the_sink_is_the_source_after_kills_at_any_moment(pipeline: Pipeline) -> None:
+    """Most kills come while lines move; some while the worker starts."""
     chance = random.Random(9)
-    for turn in range(20):
+    for turn in range(24):
         pipeline.start()
-        until = time.monotonic() + chance.uniform(0.5, 6)
+        moved = pipeline.sink_size()
+        if chance.random() < 0.8:
+            until = time.monotonic() + PATIENCE_S
+            while pipeline.sink_size() == moved and time.monotonic() < until:
+                pipeline.append(f"{turn} {chance.random()}\n")
+                time.sleep(0.02)
+        until = time.monotonic() + chance.uniform(0, 2.5)
         while time.monotonic() < until:
             pipeline.append("".join(f"{turn} {chance.random()}\n" for _ in range(50)))
-            time.sleep(0.05)
+            time.sleep(chance.uniform(0, 0.05))
         pipeline.kill()
     pipeline.start()
     pipeline.wait_for_sink()
