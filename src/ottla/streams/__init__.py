@@ -13,9 +13,10 @@
     )
     app.run()
 
-The modules: `app` and `dsl` are what users call; `plan` is what they build; `compile` makes Spark
-queries of it; `run` runs them; `testing` runs them without a broker. Building and explaining needs
-no Spark; running needs the `spark` extra."""
+The modules: `app`, `dsl`, `table` and `grouped` are what users call; `plan` is what they build;
+`compile` makes Spark queries of it, `state` is what their Python state does; `run` runs them;
+`testing` runs them without a broker. Building and explaining needs no Spark; running needs the
+`spark` extra."""
 
 from ottla.streams.aggregates import (
     Aggregate,
@@ -27,17 +28,22 @@ from ottla.streams.aggregates import (
     min,
     sum,
 )
-from ottla.streams.app import App
-from ottla.streams.dsl import Grouped, Stream, Table
+from ottla.streams.app import App, from_df
+from ottla.streams.dsl import Stream
 from ottla.streams.errors import TopologyError
 from ottla.streams.functions import coalesce, is_null
+from ottla.streams.grouped import Grouped
 from ottla.streams.serdes import Bytes, DeadLetter, Json, Long, Serde, String
-from ottla.streams.windows import Window, hopping, session, tumbling
+from ottla.streams.state.processors import Processor, Record, Timer
+from ottla.streams.state.stores import ListStore, MapStore, ValueStore
+from ottla.streams.table import GlobalTable, Table
+from ottla.streams.windows import Window, hopping, session, sliding, tumbling
 
 __all__ = [
-    "App", "Stream", "Table", "Grouped",
+    "App", "Stream", "Table", "GlobalTable", "Grouped", "from_df",
     "Serde", "DeadLetter", "Json", "String", "Bytes", "Long",
-    "Window", "tumbling", "hopping", "session",
+    "Window", "tumbling", "hopping", "sliding", "session",
+    "Processor", "Record", "Timer", "ValueStore", "ListStore", "MapStore",
     "Aggregate", "count", "sum", "min", "max", "mean", "collect_list", "collect_set",
     "is_null", "coalesce",
     "TopologyError",

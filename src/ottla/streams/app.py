@@ -11,14 +11,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.streams.dsl import Stream, Table
+from ottla.streams.dsl import Stream
 from ottla.streams.errors import TopologyError, listed, refused
 from ottla.streams.plan.explain import explain, topology
 from ottla.streams.plan.nodes import BadRecords, Sink, Source
 from ottla.streams.plan.tracing import Traced, trace
 from ottla.streams.serdes import Bytes, DeadLetter, Serde, String
+from ottla.streams.table import GlobalTable, Table
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from ottla.streams.run import Running
 
 BAD_RECORDS = ("stop", "drop")
@@ -83,6 +86,19 @@ class App:
         source = _source(topic, key, value, None, "earliest", bad_records, is_table=True)
         return Table(self, source)
 
+    def global_table(
+        self, topic: str, *, value: Serde, key: Serde = String, bad_records: str = "stop"
+    ) -> GlobalTable:
+        """A topic as a table that records can look into by any key: `stream.join(table, on=…)`."""
+        return GlobalTable(_source(topic, key, value, None, "earliest", bad_records, is_table=True))
+
+    def from_df(self, rows: DataFrame, *, key: str = "key", time: str = "timestamp") -> Stream:
+        """A streaming DataFrame as a stream: `key` and `time` name its columns, and all others are
+        the value; one that is called value, if it is the only one, is the value itself."""
+        from ottla.streams.mixing import source_of
+
+        return Stream(self, source_of(rows, key, time))
+
     def explain(self) -> str:
         """What is done, and by what: columns, Python, state."""
         return explain(self._checked())
@@ -108,9 +124,15 @@ class App:
         return self.sinks
 
     def _add(self, sink: Sink) -> None:
-        if any(each.topic == sink.topic for each in self._sinks):
+        taken = [topic for each in self._sinks for topic in (each.topic, each.late_topic)]
+        if sink.topic in taken or (sink.late_topic is not None and sink.late_topic in taken):
             raise refused("to", f"topic {sink.topic!r} is written already: merge the two streams")
         self._sinks.append(sink)
+
+
+def from_df(app: App, rows: DataFrame, *, key: str = "key", time: str = "timestamp") -> Stream:
+    """A streaming DataFrame as a stream: see `App.from_df`."""
+    return app.from_df(rows, key=key, time=time)
 
 
 def default_state_dir() -> Path:

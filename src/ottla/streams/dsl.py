@@ -1,39 +1,51 @@
-"""Streams and tables as users handle them. Each call makes a new plan and checks it.
+"""Streams as users handle them. Each call makes a new plan and checks it.
 
-A `Stream` is events. A `Table` is the latest value of each key: a topic read as a changelog, or the
-outcome of an aggregation. What each operator needs is checked where it is called; an error names
-the operator, the line and the choices."""
+A `Stream` is events; see `table` for the latest values of keys, `grouped` for aggregations. What
+each operator needs is checked where it is called; an error names the operator, the line and the
+choices."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ottla.streams.aggregates import Aggregate, count
+from ottla.streams.checks import (
+    pair_shapes,
+    parse_schema,
+    printed,
+    refuse_second_state,
+    refuse_untyped,
+    shape_of,
+    sink,
+)
 from ottla.streams.durations import Duration, duration_ms
-from ottla.streams.errors import TopologyError, listed, refused
-from ottla.streams.joins import how_of, joined_value, refuse_uncopartitioned
+from ottla.streams.errors import refused
+from ottla.streams.grouped import Grouped
+from ottla.streams.joins import how_of, joined_value, lookup, refuse_uncopartitioned
 from ottla.streams.plan.nodes import (
-    Aggregated,
     Deduplicated,
     Filter,
+    FlatMap,
     FlatMapValues,
-    Function,
+    Map,
     MapValues,
     Merge,
     Node,
+    Peek,
+    Processed,
+    Repartitioned,
     SelectKey,
-    Sink,
     Source,
     StreamJoin,
-    Suppressed,
     TableJoin,
-    ancestors,
+    Transformed,
 )
-from ottla.streams.plan.shapes import Column, Shape, family, parse_record, parse_type, plain, record
-from ottla.streams.plan.tracing import InPython, Traced, trace
+from ottla.streams.plan.shapes import plain
+from ottla.streams.plan.tracing import InPython, Traced, fingerprint_of_class, in_python, trace
 from ottla.streams.serdes import Serde, natural
-from ottla.streams.windows import Window
+from ottla.streams.state.processors import Processor
+from ottla.streams.table import GlobalTable, Table
 
 if TYPE_CHECKING:
     from ottla.streams.app import App
@@ -41,7 +53,7 @@ if TYPE_CHECKING:
 Over = Callable[..., Any]
 """A function of (value), (key, value) or (key, value, timestamp)."""
 
-WINDOW_COLUMNS = (Column("window_start", "timestamp"), Column("window_end", "timestamp"))
+_LABEL = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 class Stream:
@@ -94,6 +106,22 @@ class Stream:
         shape = shape_of("map_values", made, schema)
         return self._with(MapValues(node.key, shape, node, made))
 
+    def map(
+        self, function: Over, schema: str | None = None, *, key_schema: str | None = None
+    ) -> Stream:
+        """A new key and a new value for each record: the function returns (key, value)."""
+        node = self._node
+        made = trace("map", function, node.key, node.value)
+        key, value = pair_shapes("map", made, schema, key_schema)
+        return self._with(Map(key, value, node, made))
+
+    def flat_map(self, function: Over, *, schema: str, key_schema: str) -> Stream:
+        """As many records for each as the list has that it returns, of (key, value)."""
+        node = self._node
+        made = in_python("flat_map", function, "a list of pairs")
+        key, value = pair_shapes("flat_map", made, schema, key_schema)
+        return self._with(FlatMap(key, value, node, made))
+
     def flat_map_values(self, function: Over, schema: str | None = None) -> Stream:
         """As many records for each as the list has that it returns."""
         node = self._node
@@ -125,6 +153,40 @@ class Stream:
                 raise refused("merge", f"{what} differ: {left} and {right}")
         return self._with(Merge(mine.key, mine.value, mine, theirs))
 
+    def peek(self, function: Over) -> Stream:
+        """Call it for each record, for what it does: to count, to log. It runs where the records
+        are, and again for records of a batch that is run again."""
+        node = self._node
+        made = in_python("peek", function, "called for what it does")
+        return self._with(Peek(node.key, node.value, node, made))
+
+    def repartition(self, partitions: int) -> Stream:
+        """Spread by key over so many tasks: what follows runs on as many cores. Order within a key
+        stays as it is. To have the records in a topic, use through."""
+        if type(partitions) is not int or partitions < 1:
+            raise refused("repartition", f"partitions={partitions!r}: a number from 1 up")
+        node = self._node
+        return self._with(Repartitioned(node.key, node.value, node, partitions))
+
+    def transform(
+        self, function: Over, schema: str | None = None, *, key_schema: str | None = None
+    ) -> Stream:
+        """DataFrame code in the middle: the function gets a DataFrame with the columns key, value
+        and timestamp, and returns one. `schema` and `key_schema` if it changes their types."""
+        node = self._node
+        made = in_python("transform", function, "a function over DataFrames", arities=(1,))
+        key = node.key if key_schema is None else parse_schema(key_schema)
+        value = node.value if schema is None else parse_schema(schema)
+        return self._with(Transformed(key, value, node, made))
+
+    @property
+    def df(self) -> Any:
+        """This stream as Spark's streaming DataFrame, with the columns key, value and timestamp, in
+        the active session: for queries of your own."""
+        from ottla.streams.mixing import frame_of
+
+        return frame_of(self._app, self._node)
+
     # ---------------------------------------------------------------------------- with state
 
     def group_by(self, function: Over, schema: str | None = None) -> Grouped:
@@ -138,7 +200,7 @@ class Stream:
         """The first record of each outcome of the function (an order's id, say); others that come
         within that time of it are dropped. Those later than it are dropped, too."""
         node = self._node
-        _refuse_second_state("deduplicate", node)
+        refuse_second_state("deduplicate", node)
         made = trace("deduplicate", function, node.key, node.value)
         if isinstance(made, InPython):
             raise refused(
@@ -150,26 +212,54 @@ class Stream:
         within_ms = duration_ms(within, name="within", least_ms=1)
         return self._with(Deduplicated(node.key, node.value, node, made, within_ms))
 
+    def process(
+        self,
+        processor: Any,
+        *,
+        schema: str,
+        key_schema: str | None = None,
+    ) -> Stream:
+        """Your own: a subclass of `st.Processor`, or a function that makes one. `schema` is that of
+        the values it forwards; `key_schema` of their keys, if they are not the stream's."""
+        node = self._node
+        refuse_second_state("process", node)
+        made: object = processor() if callable(processor) else processor
+        if not isinstance(made, Processor):
+            raise refused("process", f"{processor!r} makes no st.Processor")
+        kind = type(made)
+        if kind.process is Processor.process:
+            raise refused("process", f"{kind.__name__} has no process(self, record)")
+        key = node.key if key_schema is None else parse_schema(key_schema)
+        refuse_untyped("process", node.key, node.value, key)
+        value = parse_schema(schema)
+        fingerprint = fingerprint_of_class(kind)
+        return self._with(Processed(key, value, node, processor, kind.__name__, fingerprint))
+
     def join(
         self,
-        other: Stream | Table,
+        other: Stream | Table | GlobalTable,
         function: Over | None = None,
         *,
         how: str = "inner",
         within: Duration | None = None,
         grace: Duration = "0 seconds",
+        on: Over | None = None,
         schema: str | None = None,
     ) -> Stream:
         """Records with the same key. With a stream: whose times are `within` each other; with a
-        table: with what it holds. `function(left, right)` makes the value; without one it has the
-        columns of both."""
-        if isinstance(other, Table):
-            return self._join_table(other, function, how, within, schema)
+        table: with what it holds; with a global table: `on` any key that is made of the record.
+        `function(left, right)` makes the value; without one it has the columns of both."""
+        if isinstance(other, Table | GlobalTable):
+            return self._join_table(other, function, how, within, on, schema)
+        if not isinstance(other, Stream):
+            raise refused("join", f"{other!r} is no stream, table or global table")
+        if on is not None:
+            raise refused("join", "on= is for global tables: use select_key on both streams")
         how = how_of("join", how, ("inner", "left", "outer"))
         if within is None:
             raise refused("join", 'two streams join in a window: within="5 minutes"')
-        _refuse_second_state("join", self._node)
-        _refuse_second_state("join", other._node)
+        refuse_second_state("join", self._node)
+        refuse_second_state("join", other._node)
         refuse_uncopartitioned("join", self._node, other._node)
         mine, theirs = self._node, other._node
         made, shape = joined_value(mine.value, theirs.value, function)
@@ -180,24 +270,26 @@ class Stream:
 
     def _join_table(
         self,
-        table: Table,
+        table: Table | GlobalTable,
         function: Over | None,
         how: str,
         within: Duration | None,
+        on: Over | None,
         schema: str | None,
     ) -> Stream:
         how = how_of("join", how, ("inner", "left"))
         if within is not None:
             raise refused("join", "a table has no window: leave out within")
-        source = table._node
+        node, source = self._node, table._node
         if not isinstance(source, Source):
-            raise refused(
-                "join", "the table must be a topic: write it with to(…), and read it with app.table"
-            )
-        node = self._node
-        refuse_uncopartitioned("join", node, source)
+            raise refused("join", "the table must be a topic: go through(topic), and join that")
         made, shape = joined_value(node.value, source.value, function)
         shape = shape_of("join", made, schema) if shape is None else shape
+        if isinstance(table, GlobalTable):
+            return self._with(lookup(node, source, on, how, made, shape))
+        if on is not None:
+            raise refused("join", "on= is for global tables: app.global_table, or select_key")
+        refuse_uncopartitioned("join", node, source)
         return self._with(TableJoin(node.key, shape, node, source, how, made))
 
     # --------------------------------------------------------------------------------- ends
@@ -205,184 +297,21 @@ class Stream:
     def to(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> None:
         """Write to a topic: text and bytes as they are, everything else as JSON. A windowed key has
         its window in it, in Kafka Streams' format, unless `key` says how to write it."""
-        self._app._add(_sink(self._node, topic, key, value))
+        self._app._add(sink(self._node, topic, key, value))
+
+    def print(self, label: str) -> None:
+        """To standard output of whoever runs the application: `[label]: key, value`."""
+        if not _LABEL.fullmatch(label):
+            raise refused("print", f"label {label!r}: letters, digits, dots, dashes, please")
+        self._app._add(printed(self._node, label))
 
     def through(self, topic: str) -> Stream:
         """Write to a topic and go on from there: what follows is a query of its own."""
         node = self._node
-        unknown = [str(each) for each in (*node.key.columns, *node.value.columns) if not each.type]
-        if unknown:
-            raise refused("through", f"the types of {listed(unknown)} are not known: use schema=")
+        refuse_untyped("through", node.key, node.value)
         key, value = natural(node.key), natural(node.value)
         self.to(topic, key=key, value=value)
         return self._app.stream(topic, key=key, value=value)
 
     def _with(self, node: Node) -> Stream:
         return Stream(self._app, node)
-
-
-class Grouped:
-    """Records by key, to be aggregated."""
-
-    def __init__(self, app: App, node: Node, window: Window | None = None) -> None:
-        self._app = app
-        self._node = node
-        self._window = window
-
-    def windowed(self, window: Window) -> Grouped:
-        if self._window is not None:
-            raise refused("windowed", f"there is a window already: {self._window}")
-        if not isinstance(window, Window):
-            raise refused("windowed", "give st.tumbling, st.hopping or st.session")
-        return Grouped(self._app, self._node, window)
-
-    def count(self) -> Table:
-        return self.aggregate(count=count())
-
-    def aggregate(self, **aggregates: Aggregate) -> Table:
-        """A column for each: aggregate(total=st.sum("amount"), n=st.count()). Records without key
-        or value are left out."""
-        node = self._node
-        _refuse_second_state("aggregate", node)
-        if not aggregates:
-            raise refused("aggregate", "say what: aggregate(n=st.count())")
-        columns = [] if self._window is None else list(WINDOW_COLUMNS)
-        for name, each in aggregates.items():
-            if name in [column.name for column in columns]:
-                raise refused("aggregate", f"{name} is the window's own column")
-            columns.append(Column(name, _aggregate_type(name, each, node.value)))
-        made = Aggregated(node.key, record(*columns), node, self._window, tuple(aggregates.items()))
-        return Table(self._app, made)
-
-
-class Table:
-    """The latest value of each key."""
-
-    def __init__(self, app: App, node: Node) -> None:
-        self._app = app
-        self._node = node
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self._node.value.names
-
-    def __repr__(self) -> str:
-        return f"Table(key={self._node.key}, value={self._node.value})"
-
-    def suppress(self) -> Table:
-        """Nothing of a window until it closes, then its outcome, once."""
-        if not self._node.is_windowed or isinstance(self._node, Suppressed):
-            raise refused("suppress", "only windows close: windowed(…) must come before, once")
-        return Table(self._app, Suppressed(self._node.key, self._node.value, self._node))
-
-    def to_stream(self) -> Stream:
-        """The table's changes, as events."""
-        _refuse_open_session("to_stream", self._node)
-        return Stream(self._app, self._node)
-
-    def to(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> None:
-        """Write the table's changes to a topic: see `Stream.to`."""
-        self._app._add(_sink(self._node, topic, key, value))
-
-
-def _sink(node: Node, topic: str, key: Serde | None, value: Serde | None) -> Sink:
-    _refuse_open_session("to", node)
-    if not topic or type(topic) is not str:
-        raise refused("to", f"{topic!r} is no topic")
-    for what, serde, shape in (("key", key, node.key), ("value", value, node.value)):
-        if serde is not None and not _fits(serde, shape):
-            raise refused("to", f"{what} {shape} cannot be written as {serde} {serde.shape}")
-    with_window = node.is_windowed and key is None
-    return Sink(
-        node.key,
-        node.value,
-        node,
-        topic,
-        key or natural(node.key),
-        value or natural(node.value),
-        with_window,
-    )
-
-
-def _fits(serde: Serde, shape: Shape) -> bool:
-    if serde.name == "json":
-        return set(serde.shape.names) <= set(shape.names)
-    if shape.is_record:
-        return False
-    of_type = shape.columns[0].type
-    return of_type is None or family(of_type) == family(serde.shape.columns[0].type)
-
-
-def shape_of(operator: str, function: Function, schema: str | None) -> Shape:
-    """Of what a function returns."""
-    if isinstance(function, InPython):
-        if schema is None:
-            raise refused(
-                operator,
-                f"the function runs in Python ({function.reason}), so say what it returns: "
-                'schema="double" or schema="item string, total double"',
-            )
-        return parse_schema(schema)
-    outcome = function.outcome
-    if isinstance(outcome, tuple):
-        raise refused(operator, "the function must return one value or a dict")
-    if isinstance(outcome, dict):
-        if not outcome:
-            raise refused(operator, "the function returns an empty dict")
-        return record(*(Column(name, each.type) for name, each in outcome.items()))
-    if outcome.type == "void":
-        raise refused(operator, "the function returns None")
-    return plain(outcome.type)
-
-
-def parse_schema(schema: str) -> Shape:
-    """`"double"` or `"item string, total double"`."""
-    try:
-        return plain(parse_type(schema))
-    except TopologyError:
-        return parse_record(schema)
-
-
-def _aggregate_type(name: str, aggregate: Aggregate, value: Shape) -> str | None:
-    if not isinstance(aggregate, Aggregate):
-        raise refused("aggregate", f'{name} must be an aggregate such as st.sum("amount")')
-    if aggregate.column is None:
-        if aggregate.function == "count":
-            return "bigint"
-        if value.is_record:
-            raise refused(
-                "aggregate", f"{name}={aggregate}: of which column? columns: {listed(value.names)}"
-            )
-        column = value.columns[0]
-    else:
-        found = value.find(aggregate.column) if value.is_record else None
-        if found is None:
-            names = listed(value.names) if value.is_record else "none, values are plain"
-            raise refused(
-                "aggregate",
-                f"{name}={aggregate}: unknown column {aggregate.column!r}; columns: {names}",
-            )
-        column = found
-    if not aggregate.takes(column.type):
-        raise refused("aggregate", f"{name}={aggregate}: {column} is no number")
-    return aggregate.type_of(column.type)
-
-
-def _refuse_second_state(operator: str, node: Node) -> None:
-    for each in ancestors(node):
-        if isinstance(each, Aggregated | StreamJoin | Deduplicated):
-            what = {Aggregated: "aggregated", StreamJoin: "joined"}.get(type(each), "deduplicated")
-            raise refused(
-                operator,
-                f"its input is {what} already; put through(topic) between the two, which makes "
-                "them queries of their own",
-            )
-
-
-def _refuse_open_session(operator: str, node: Node) -> None:
-    above = ancestors(node)
-    if any(isinstance(each, Suppressed) for each in above):
-        return
-    windows = [each.window for each in above if isinstance(each, Aggregated)]
-    if any(window is not None and window.is_session for window in windows):
-        raise refused(operator, "sessions are given out when they close: call suppress() before")

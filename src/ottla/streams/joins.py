@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ottla.streams.checks import refuse_untyped, shape_of, sink
 from ottla.streams.errors import listed, refused
 from ottla.streams.plan.expressions import Field
-from ottla.streams.plan.nodes import Function, Node
-from ottla.streams.plan.shapes import Column, Shape, family, record
-from ottla.streams.plan.tracing import Traced, trace_pair
+from ottla.streams.plan.nodes import (
+    ForeignJoin,
+    Function,
+    Lookup,
+    Node,
+    Source,
+    Subscribing,
+    ancestors,
+)
+from ottla.streams.plan.shapes import Column, Shape, family, plain, record, type_of
+from ottla.streams.plan.tracing import Traced, trace, trace_pair
+from ottla.streams.serdes import Serde, natural
+
+if TYPE_CHECKING:
+    from ottla.streams.app import App
 
 
 def how_of(operator: str, how: str, valid: tuple[str, ...]) -> str:
@@ -20,11 +33,15 @@ def how_of(operator: str, how: str, valid: tuple[str, ...]) -> str:
 
 def refuse_uncopartitioned(operator: str, left: Node, right: Node) -> None:
     """Spark brings equal keys together whatever partitions they are in; they must be comparable."""
-    kinds = [[family(column.type) for column in each.key.columns] for each in (left, right)]
-    if left.key.is_record != right.key.is_record or kinds[0] != kinds[1]:
+    if not _comparable(left.key, right.key):
         raise refused(
             operator, f"keys differ: {left.key} and {right.key}; use select_key on one of them"
         )
+
+
+def _comparable(left: Shape, right: Shape) -> bool:
+    kinds = [[family(column.type) for column in each.columns] for each in (left, right)]
+    return left.is_record == right.is_record and kinds[0] == kinds[1]
 
 
 def joined_value(
@@ -45,3 +62,65 @@ def joined_value(
     }
     columns = (Column(name, each.type) for name, each in outcome.items())
     return Traced(outcome), record(*columns)
+
+
+def foreign_join(
+    app: App,
+    left: Node,
+    right: Node,
+    on: Callable[..., Any],
+    how: str,
+    function: Function,
+    shape: Shape,
+) -> ForeignJoin:
+    """Two queries and a topic of the application's own between them."""
+    made = trace("join on", on, left.key, left.value)
+    foreign = right.key if not isinstance(made, Traced) else shape_of("join on", made, None)
+    refuse_untyped("join on", foreign)
+    if not _comparable(foreign, right.key):
+        raise refused(
+            "join on", f"the foreign key is {foreign}, the key of the other table {right.key}"
+        )
+    columns = (
+        Column("before", type_of(foreign)),
+        Column("now", type_of(foreign)),
+        Column("value", type_of(left.value)),
+    )
+    subscribing = Subscribing(left.key, record(*columns), left, foreign, made)
+    topics = [_topic_of(each) for each in (left, right)]
+    topic = f"{app.name}-{'-'.join(topics)}-subscriptions"
+    key, value = natural(left.key), Serde("json", subscribing.value)
+    app._add(sink(subscribing, topic, key, value, is_internal=True))
+    source = Source(left.key, value.shape, topic, key, value, None, "earliest", "stop", False)
+    return ForeignJoin(left.key, shape, source, right, left.value, how, function)
+
+
+def _topic_of(node: Node) -> str:
+    return next(each.topic for each in ancestors(node) if isinstance(each, Source))
+
+
+def lookup(
+    left: Node,
+    table: Source,
+    on: Callable[..., Any] | None,
+    how: str,
+    function: Function,
+    shape: Shape,
+) -> Lookup:
+    """By the outcome of `on`; without it, by key."""
+    if on is None:
+        by: Function = Traced(_key_itself(left.key))
+        on_shape = left.key
+    else:
+        made = trace("join on", on, left.key, left.value)
+        on_shape = table.key if not isinstance(made, Traced) else shape_of("join on", made, None)
+        by = made
+    if not _comparable(on_shape, table.key):
+        raise refused("join", f"keys differ: {on_shape} and {table.key}; use on= to make another")
+    return Lookup(left.key, shape, left, table, by, on_shape, how, function)
+
+
+def _key_itself(key: Shape) -> Any:
+    if key.is_record:
+        return {each.name: Field(each.type, "key", each.name) for each in key.columns}
+    return Field(plain(key.columns[0].type).columns[0].type, "key", None)

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
 from ottla.streams.errors import TopologyError
+from ottla.streams.internal_topics import create_internal_topics
 from ottla.streams.plan.explain import topology
-from ottla.streams.plan.nodes import Sink, Source
+from ottla.streams.plan.nodes import Printed, Sink, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,6 +100,7 @@ def start(app: App, spark: SparkSession | None = None) -> Running:
     sinks = app._checked()
     for sink in sinks:
         _check_topology(app, sink)
+    create_internal_topics(app)
     if spark is None:
         import ottla.spark
 
@@ -132,16 +134,21 @@ def run(app: App) -> None:
 
 def _start(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
     from ottla.streams.compile.frames import sink_frame
+    from ottla.streams.print_sink import PrintSink
     from ottla.streams.update_sink import UpdateSink
 
     rows = sink_frame(sink, ClusterTopics(app, sink, spark))
     options = {
         **_connection(app),
-        "topic": sink.topic,
+        # Rows that name their topic go there: late ones.
+        **({} if "topic" in rows.columns else {"topic": sink.topic}),
         "kafka.transactional.id": f"ottla-streams-{app.name}-{sink.topic}",
     }
     writer = rows.writeStream.queryName(f"{app.name}-{sink.topic}")
     writer = writer.option("checkpointLocation", _checkpoint(app, sink))
+    if isinstance(sink, Printed):
+        mode = "update" if sink.emits_changes else "append"
+        return writer.outputMode(mode).foreachBatch(PrintSink(sink.topic)).start()
     if sink.emits_changes:
         return writer.outputMode("update").foreachBatch(UpdateSink(options)).start()
     return writer.format("ottla").options(**options).outputMode("append").start()

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
 from ottla.streams.errors import TopologyError, listed
-from ottla.streams.plan.nodes import BadRecords, Sink, Source, ancestors
+from ottla.streams.plan.nodes import BadRecords, Folded, Sink, Source, ancestors
 from ottla.streams.run import COLUMNS, ORIGIN, TABLE_COLUMNS, cause_of
-from ottla.streams.serdes import Serde
+from ottla.streams.serdes import Serde, natural
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +61,9 @@ class TopologyDriver:
         self._sources = {source.topic: source for source in _sources(self._sinks)}
         self._waiting: dict[str, list[tuple[bytes | None, bytes | None, datetime]]] = {}
         self._offset = 0
-        self._written: dict[str, list[Record]] = {sink.topic: [] for sink in self._sinks}
+        self._written: dict[str, list[Record]] = {
+            topic: [] for sink in self._sinks for topic in (sink.topic, sink.late_topic) if topic
+        }
         self._queries: list[StreamingQuery] = []
         for topic in self._sources:
             (self._home / "topics" / topic).mkdir(parents=True)
@@ -113,10 +115,12 @@ class TopologyDriver:
         rows = sink_frame(sink, _FileTopics(self._spark, self._home / "topics"))
 
         def collect(batch: DataFrame, batch_id: int) -> None:
-            found = [tuple(row) for row in batch.collect()]
-            self._written[sink.topic] += [_record(sink, *row) for row in found]
+            found = [row.asDict() for row in batch.collect()]
+            for row in found:
+                topic = row.pop("topic", sink.topic)
+                self._written[topic].append(_record(sink, topic, **row))
             if sink.topic in self._sources and found:
-                self._add(sink.topic, [_as_row(*row) for row in found])
+                self._add(sink.topic, [_as_row(**row) for row in found])
 
         mode = "update" if sink.emits_changes else "append"
         writer = rows.writeStream.outputMode(mode).foreachBatch(collect)
@@ -204,18 +208,24 @@ def _time(at: Time) -> datetime:
 
 
 def _as_row(
-    key: Any, value: Any, at: datetime, *_: Any
+    key: Any, value: Any, timestamp: datetime, headers: Any = ()
 ) -> tuple[bytes | None, bytes | None, datetime]:
-    return _bytes(key), _bytes(value), at.astimezone(UTC)
+    return _bytes(key), _bytes(value), timestamp.astimezone(UTC)
 
 
 def _bytes(data: Any) -> bytes | None:
     return None if data is None else bytes(data)
 
 
-def _record(sink: Sink, key: Any, value: Any, at: datetime, headers: Any = ()) -> Record:
+def _record(
+    sink: Sink, topic: str, key: Any, value: Any, timestamp: datetime, headers: Any = ()
+) -> Record:
     data, window = _bytes(key), b""
-    if sink.has_window_in_key and data is not None:
+    serdes = sink.key_serde, sink.value_serde
+    if topic == sink.late_topic:
+        came = next(each for each in ancestors(sink) if isinstance(each, Folded)).parent
+        serdes = natural(came.key), natural(came.value)
+    elif sink.has_window_in_key and data is not None:
         length = 16 if _has_session_key(sink) else 8
         data, window = data[:-length], data[-length:]
     numbers = tuple(
@@ -223,11 +233,11 @@ def _record(sink: Sink, key: Any, value: Any, at: datetime, headers: Any = ()) -
         for start in range(0, len(window), 8)
     )
     return Record(
-        _decoded(sink.key_serde, data),
-        _decoded(sink.value_serde, _bytes(value)),
-        round(at.timestamp() * 1000),
+        _decoded(serdes[0], data),
+        _decoded(serdes[1], _bytes(value)),
+        round(timestamp.timestamp() * 1000),
         numbers,
-        tuple((each.key, bytes(each.value)) for each in headers),
+        tuple((each["key"], bytes(each["value"])) for each in headers or ()),
     )
 
 

@@ -2,6 +2,7 @@
 
     tumbling   one after another: [0, size), [size, 2·size), …
     hopping    of `size`, one beginning `every` so often; a record is in several
+    sliding    of `difference`, both ends included: one for each different set of records
     session    as long as no gap between records is longer than `gap`
 
 `grace` is how late a record may be: a window takes records until the stream's time has passed its
@@ -19,19 +20,23 @@ from ottla.streams.errors import TopologyError
 
 @dataclass(frozen=True)
 class Window:
-    """`every_ms` is the size for tumbling windows; None for sessions, whose gap `size_ms` is."""
+    """`every_ms` is the size for tumbling windows; None for sessions, whose gap `size_ms` is, and
+    for sliding windows, whose difference it is."""
 
     size_ms: int
     every_ms: int | None
     grace_ms: int
+    is_sliding: bool = False
 
     @property
     def is_session(self) -> bool:
-        return self.every_ms is None
+        return self.every_ms is None and not self.is_sliding
 
     def __str__(self) -> str:
         size = spelled(self.size_ms)
-        if self.every_ms is None:
+        if self.is_sliding:
+            text = f"sliding {size}"
+        elif self.every_ms is None:
             text = f"session of gap {size}"
         elif self.every_ms == self.size_ms:
             text = f"tumbling {size}"
@@ -54,6 +59,12 @@ def hopping(size: Duration, *, every: Duration, grace: Duration = "0 seconds") -
             "between windows would be lost"
         )
     return Window(size_ms, every_ms, duration_ms(grace, name="grace"))
+
+
+def sliding(difference: Duration, *, grace: Duration = "0 seconds") -> Window:
+    difference_ms = duration_ms(difference, name="difference", least_ms=1)
+    grace_ms = duration_ms(grace, name="grace")
+    return Window(difference_ms, None, grace_ms, is_sliding=True)
 
 
 def session(gap: Duration, *, grace: Duration = "0 seconds") -> Window:

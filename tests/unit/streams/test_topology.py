@@ -99,6 +99,18 @@ def build_two_sinks(app: st.App, orders: st.Stream) -> None:
     orders.filter(lambda o: o.amount > 1).to("x")
 
 
+def late_windows(orders: st.Stream) -> st.Grouped:
+    return orders.group_by_key().windowed(st.tumbling("1 s"), late=st.DeadLetter("late"))
+
+
+def table(app: st.App, topic: str = "t") -> st.Table:
+    return app.table(topic, value=ORDER)
+
+
+class Silent(st.Processor):
+    pass
+
+
 def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
     orders.group_by_key().count().to_stream().group_by_key().count()
 
@@ -123,8 +135,72 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
         (lambda app, o: o.group_by_key().aggregate(), "say what"),
         (lambda app, o: o.group_by_key().count().suppress(), "only windows close"),
         (
-            lambda app, o: o.group_by_key().windowed(st.session("5 s")).count().to("x"),
-            "call suppress",
+            lambda app, o: o.group_by_key().windowed("1 minute"),
+            r"windowed .*give st\.tumbling, st\.hopping, st\.sliding or st\.session",
+        ),
+        (
+            lambda app, o: o.group_by_key().windowed(st.session("5 s"), late="keep"),
+            r"late='keep'; there are drop, st\.DeadLetter\(topic\)",
+        ),
+        (
+            lambda app, o: late_windows(o).count().to_stream().filter(lambda v: v.count > 1),
+            r"to_stream .*write the table with to\(topic\) first, or go on behind through",
+        ),
+        (lambda app, o: o.group_by_key().aggregate(dict), r"give two functions"),
+        (lambda app, o: o.group_by_key().aggregate(dict, max), r"say what is given out: schema="),
+        (
+            lambda app, o: o.group_by_key().aggregate(dict, lambda a: a, schema="int"),
+            "must take 2 or 3 arguments",
+        ),
+        (
+            lambda app, o: o.group_by_key().aggregate(dict, max, schema="int", n=st.count()),
+            "functions, or n, but not both",
+        ),
+        (
+            lambda app, o: (
+                o.group_by_key()
+                .windowed(st.session("5 s"))
+                .aggregate(int, lambda a, v: a + 1, schema="int")
+            ),
+            "aggregate .*sessions grow together: give merge=",
+        ),
+        (
+            lambda app, o: o.group_by_key().reduce(max).to_stream().process(Silent, schema="int"),
+            "process .*is aggregated already; put through",
+        ),
+        (lambda app, o: o.map(lambda v: v.id), r"map .*must return \(key, value\)"),
+        (lambda app, o: o.map(lambda v: (v.id, f"{v.id}")), r'key_schema="string", schema='),
+        (lambda app, o: o.repartition(0), "repartition .*a number from 1 up"),
+        (lambda app, o: o.peek(3), "peek .*3 is no function"),
+        (lambda app, o: o.print("a b"), "print .*label 'a b'"),
+        (lambda app, o: o.process(dict, schema="int"), r"makes no st\.Processor"),
+        (lambda app, o: o.process(Silent, schema="int"), r"Silent has no process\(self, record\)"),
+        (
+            lambda app, o: table(app).join(table(app, "u"), how="right"),
+            "there are inner, left, outer",
+        ),
+        (
+            lambda app, o: table(app).join(table(app, "u"), on=lambda t: t.id, how="outer"),
+            "there are inner, left$",
+        ),
+        (
+            lambda app, o: table(app).join(
+                app.table("u", value=st.Json("name string")), on=lambda t: t.amount
+            ),
+            "join on .*the foreign key is double, the key of the other table string",
+        ),
+        (lambda app, o: table(app).join(o), "a table joins a table"),
+        (
+            lambda app, o: o.group_by_key().count().join(table(app)),
+            "join .*is aggregated already; put through",
+        ),
+        (lambda app, o: o.join(table(app), lambda a, b: a.id, on=lambda v: v.id), "global_table"),
+        (lambda app, o: o.join(3, within="1 s"), "3 is no stream, table or global table"),
+        (
+            lambda app, o: o.join(
+                app.global_table("g", value=ORDER), lambda a, b: a.id, on=lambda v: v.amount
+            ),
+            "keys differ: double and string; use on=",
         ),
         (lambda app, o: o.join(o, lambda a, b: a.id), 'join .*within="5 minutes"'),
         (lambda app, o: o.join(o, within="1 s"), "both sides have id, item, amount"),
@@ -171,6 +247,42 @@ def test_what_cannot_work_is_refused_with_a_sentence(
         build(app, orders)
 
 
+def test_explain_tells_python_state_from_sparks(app: st.App, orders: st.Stream) -> None:
+    amounts = orders.map_values(lambda o: o.amount).group_by_key()
+    amounts.reduce(lambda one, other: one + other).to("summed")
+    amounts.reduce(lambda one, other: max(one, other, 0.0)).to("most")
+    amounts.reduce(min).to("least")
+    late_windows(orders).count().suppress().to("closed")
+    explained = [each.splitlines() for each in app.explain().split("\n\n")]
+    assert explained[0][2:] == [
+        " 3  aggregate  value=sum() by key  [state]",
+        " 4  map_values  value -> double  [columns]",
+        " 5  to  topic summed: key string, value json  [changes]",
+    ]
+    assert explained[1][2:] == [
+        " 3  reduce  <lambda>() by key -> double  [Python state: functions with state]",
+        " 4  to  topic most: key string, value json  [appends]",
+    ]
+    assert explained[2][2] == " 3  aggregate  value=min() by key  [state]"
+    assert explained[3][1:] == [
+        " 2  aggregate  count=count() by key, tumbling 1 second, grace 0 seconds -> "
+        "(window_start timestamp, window_end timestamp, count bigint)  "
+        "[Python state: late records are given out]",
+        " 3  suppress  until the window closes",
+        " 4  to  topic closed: key windowed string, value json, late records to late  [appends]",
+    ]
+
+
+def test_explain_says_what_of_a_lookup_runs_in_python(app: st.App, orders: st.Stream) -> None:
+    names = app.global_table("names", value=st.Json("name string"))
+    orders.join(names, on=lambda o: f"{o.id}").print("named")
+    assert app.explain().splitlines()[2:] == [
+        " 3  inner join of 1, 2  on <lambda>(), with the table as it is: id=left.id, "
+        "item=left.item, amount=left.amount, name=right.name  [columns; on: Python: an f-string]",
+        " 4  print  [named]: key, value  [appends]",
+    ]
+
+
 def test_operators_leave_their_stream_as_it_was(orders: st.Stream) -> None:
     renamed = orders.map_values(lambda o: {"what": o.item})
     assert orders.columns == ("id", "item", "amount")
@@ -183,7 +295,22 @@ def test_the_topology_tells_of_python_functions_by_their_code(app: st.App) -> No
         made.stream("t", value=ORDER).filter(function).to("u")
         return made.topology()
 
+    def processed(kind: type[st.Processor]) -> str:
+        made = st.App("x")
+        made.stream("t", value=ORDER).process(kind, schema="int").to("u")
+        return made.topology()
+
+    class One(st.Processor):
+        def process(self, record: st.Record) -> None:
+            self.forward(1)
+
+    class Two(st.Processor):
+        def process(self, record: st.Record) -> None:
+            self.forward(2)
+
+    Two.__name__ = "One"
     assert plan(lambda o: o.amount // 2 > 1) != plan(lambda o: o.amount // 3 > 1)
+    assert processed(One) != processed(Two)
     assert "[" not in plan(lambda o: o.amount > 1)
 
 

@@ -3,7 +3,12 @@
     columns           expressions -> columns
     python_functions  functions that could not be traced -> Arrow UDFs
     codecs            serdes -> columns
-    frames            nodes -> DataFrames
+    sources           sources -> DataFrames
+    stateful          programs of `state` -> DataFrames, with state of Spark's
+    arrow_rows        Arrow columns <-> Python values, for them
+    aggregations      aggregations and processors -> DataFrames
+    joining           joins -> DataFrames
+    frames            all nodes -> DataFrames
 
 Between nodes, rows are `key`, `value` (a struct if it is a record), `timestamp`, and `window` (a
 struct of start and end) where keys have one. This package imports Spark; nothing imports it before

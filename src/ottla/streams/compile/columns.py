@@ -16,6 +16,19 @@ from ottla.streams.plan.expressions import Call, Constant, EventTime, Expression
 Rows = Mapping[str, Column]
 """Where `key`, `value`, `timestamp`, `left`, `right` are."""
 
+
+class _ByName(dict[str, Column]):
+    """Columns of the rows between nodes. Made when asked for: columns need a session."""
+
+    def __missing__(self, name: str) -> Column:
+        return f.col(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in ("key", "value", "timestamp")
+
+
+ROWS: Rows = _ByName()
+
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<": lt, "<=": le, ">": gt, ">=": ge, "=": eq, "!=": ne,
     "and": and_, "or": or_, "+": add, "-": sub, "*": mul, "/": truediv,

@@ -5,6 +5,8 @@ Records arrive as `Row`: `o.amount` and `o["amount"]` both work, as they do on c
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from pyspark.sql import Column, Row
@@ -12,25 +14,74 @@ from pyspark.sql import functions as f
 
 from ottla.streams.compile.columns import Rows, outcome_column
 from ottla.streams.plan.nodes import Function
-from ottla.streams.plan.shapes import Shape
+from ottla.streams.plan.shapes import Shape, type_of
 from ottla.streams.plan.tracing import InPython
 
 _TAKEN = {1: ("value",), 2: ("key", "value"), 3: ("key", "value", "timestamp")}
 
 
-def function_column(function: Function, rows: Rows, returns: str, names: tuple[str, ...]) -> Column:
-    """`returns` is the type that a Python function gives, `names` the columns of its dict."""
+def function_column(
+    function: Function,
+    rows: Rows,
+    returns: str,
+    names: tuple[str, ...],
+    *,
+    skips: tuple[str, ...] = (),
+) -> Column:
+    """`returns` is the type that a Python function gives, `names` the columns of its dict. Where
+    all that it `skips` is null, so is the outcome, and it is not called."""
     if not isinstance(function, InPython):
-        return outcome_column(function.outcome, rows)
+        made = outcome_column(function.outcome, rows)
+        if not skips:
+            return made
+        is_there = reduce(or_, (rows[name].isNotNull() for name in skips))
+        return f.when(is_there, made)
     taken = ("left", "right") if "left" in rows else _TAKEN[function.arity]
-    call = f.udf(_adapted(function.function, names), returns, useArrow=True)
-    return call(*(rows[name] for name in taken))
+    call = f.udf(_adapted(function.function, names, len(skips)), returns, useArrow=True)
+    return call(*(rows[name] for name in skips), *(rows[name] for name in taken))
 
 
-def ddl_type(shape: Shape) -> str:
-    if not shape.is_record:
-        return shape.columns[0].type or "string"
-    return f"struct<{', '.join(f'`{each.name}`: {each.type}' for each in shape.columns)}>"
+def pair_column(function: Function, rows: Rows, key: Shape, value: Shape) -> Column:
+    """(key, value) as a struct."""
+    if not isinstance(function, InPython):
+        made = [outcome_column(each, rows) for each in function.outcome]
+        return f.struct(made[0].alias("key"), made[1].alias("value"))
+    return _pairs(function, rows, key, value, is_list=False)
+
+
+def pairs_column(function: InPython, rows: Rows, key: Shape, value: Shape) -> Column:
+    """A list of (key, value) as an array of structs."""
+    return _pairs(function, rows, key, value, is_list=True)
+
+
+def _pairs(function: InPython, rows: Rows, key: Shape, value: Shape, *, is_list: bool) -> Column:
+    returns = f"struct<key: {type_of(key)}, value: {type_of(value)}>"
+    key_row, value_row = each_of(field_names(key)), each_of(field_names(value))
+    pair, user = Row("key", "value"), function.function
+
+    def one(outcome: Any) -> Any:
+        if not isinstance(outcome, tuple) or len(outcome) != 2:
+            raise TypeError(f"the function must return (key, value), not {outcome!r}")
+        return pair(key_row(outcome[0]), value_row(outcome[1]))
+
+    def call(*arguments: Any) -> Any:
+        outcome = user(*arguments)
+        return [one(each) for each in outcome] if is_list else one(outcome)
+
+    made = f.udf(call, f"array<{returns}>" if is_list else returns, useArrow=True)
+    return made(*(rows[name] for name in _TAKEN[function.arity]))
+
+
+def calling_column(function: InPython, rows: Rows) -> Column:
+    """Always true; the function is called for what it does."""
+    user = function.function
+
+    def call(*arguments: Any) -> bool:
+        user(*arguments)
+        return True
+
+    made = f.udf(call, "boolean", useArrow=True).asNondeterministic()
+    return made(*(rows[name] for name in _TAKEN[function.arity]))
 
 
 def ddl(shape: Shape) -> str:
@@ -57,11 +108,16 @@ def each_of(names: tuple[str, ...]) -> Callable[[Any], Any]:
     return row
 
 
-def _adapted(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
+def _adapted(
+    function: Callable[..., Any], names: tuple[str, ...], skips: int
+) -> Callable[..., Any]:
+    """The first `skips` arguments are for us: it is called if one of them is there."""
     row = each_of(names)
 
     def call(*arguments: Any) -> Any:
-        outcome = function(*arguments)
+        if skips and all(each is None for each in arguments[:skips]):
+            return None
+        outcome = function(*arguments[skips:])
         if isinstance(outcome, list):
             return [row(each) for each in outcome]
         return row(outcome)

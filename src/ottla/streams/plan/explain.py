@@ -2,7 +2,9 @@
 
 [columns]       Spark's own expressions, at the JVM's speed
 [Python: why]   a Python function over Arrow batches, and why it could not be traced
-[state]         Spark's built-in state"""
+[state]         Spark's built-in state
+[Python state]  state in Python, over Arrow batches, a bucket of keys at a time
+[DataFrame]     Spark code of the user's"""
 
 from __future__ import annotations
 
@@ -14,17 +16,31 @@ from ottla.streams.plan.nodes import (
     BadRecords,
     Deduplicated,
     Filter,
+    FlatMap,
     FlatMapValues,
+    Folded,
+    ForeignJoin,
+    FrameSource,
     Function,
+    Lookup,
+    Map,
     MapValues,
     Merge,
     Node,
+    Peek,
+    Printed,
+    Processed,
+    Repartitioned,
     SelectKey,
     Sink,
     Source,
     StreamJoin,
+    Subscribing,
     Suppressed,
+    TableFilter,
     TableJoin,
+    TablesJoin,
+    Transformed,
     ancestors,
 )
 from ottla.streams.plan.tracing import InPython, spelled
@@ -51,12 +67,25 @@ def _lines(sink: Sink, *, with_engine: bool) -> Iterator[str]:
         text = f"{numbers[id(node)]:>2}  {operator}{origin}  {what}"
         if with_engine:
             text += _engine(node)
-        elif isinstance(function := _function(node), InPython):
-            text += f" #{function.fingerprint}"
+        else:
+            text += "".join(f" #{each}" for each in _fingerprints(node))
         yield text.rstrip()
 
 
-def _words(node: Node) -> tuple[str, str]:  # noqa: C901 - one case per operator
+def _fingerprints(node: Node) -> Iterator[str]:
+    if isinstance(node, Processed):
+        yield node.fingerprint
+    functions = (_function(node), getattr(node, "on", None), *getattr(node, "functions", ()))
+    for each in functions:
+        if isinstance(each, InPython):
+            yield each.fingerprint
+
+
+def _words(node: Node) -> tuple[str, str]:
+    return _words_of_ends(node) or _words_of_records(node) or _words_of_state(node)
+
+
+def _words_of_ends(node: Node) -> tuple[str, str] | None:
     match node:
         case Source(is_table=is_table):
             time = f", time {spelled(node.time)}" if node.time is not None else ""
@@ -67,31 +96,73 @@ def _words(node: Node) -> tuple[str, str]:  # noqa: C901 - one case per operator
             )
         case BadRecords(source=source):
             return "bad records", f"topic {source.topic}: value {source.value_serde} {source.value}"
-        case Deduplicated(function=function, within_ms=within_ms):
-            return "deduplicate", f"{spelled(function)} within {duration(within_ms)}"
+        case FrameSource():
+            return "from_df", f"key {node.key}, value {node.value}"
+        case Printed():
+            return "print", f"[{node.topic}]: key, value"
+        case Sink():
+            key = f"windowed {node.key_serde}" if node.has_window_in_key else node.key_serde
+            late = f", late records to {node.late_topic}" if node.late_topic is not None else ""
+            kind = "internal topic" if node.is_internal else "topic"
+            return "to", f"{kind} {node.topic}: key {key}, value {node.value_serde}{late}"
+    return None
+
+
+def _words_of_records(node: Node) -> tuple[str, str] | None:
+    match node:
         case Filter(function=function, negated=negated):
             return "filter_not" if negated else "filter", spelled(function)
+        case TableFilter(function=function, negated=negated):
+            return "filter_not" if negated else "filter", f"{spelled(function)}, others deleted"
+        case Map(function=function):
+            return "map", f"{spelled(function)} -> {node.key}: {node.value}"
+        case FlatMap(function=function):
+            return "flat_map", f"{spelled(function)} -> {node.key}: {node.value}"
         case MapValues(function=function):
             return "map_values", f"{spelled(function)} -> {node.value}"
         case FlatMapValues(function=function):
             return "flat_map_values", f"{spelled(function)} -> {node.value}"
         case SelectKey(function=function):
             return "select_key", f"{spelled(function)} -> {node.key}"
+        case Peek(function=function):
+            return "peek", spelled(function)
         case Merge():
             return "merge", ""
+        case Repartitioned(partitions=partitions):
+            return "repartition", f"by key, {partitions} partitions"
+        case Transformed(function=function):
+            return "transform", f"{spelled(function)} -> {node.key}: {node.value}"
+    return None
+
+
+def _words_of_state(node: Node) -> tuple[str, str]:
+    match node:
+        case Deduplicated(function=function, within_ms=within_ms):
+            return "deduplicate", f"{spelled(function)} within {duration(within_ms)}"
         case Aggregated(window=window, aggregates=aggregates):
             what = ", ".join(f"{name}={each}" for name, each in aggregates)
             return "aggregate", f"{what} by key" + (f", {window}" if window is not None else "")
+        case Folded(operator=operator, what=what, window=window):
+            by = f"{what} by key" + (f", {window}" if window is not None else "")
+            return operator, f"{by} -> {node.value}"
         case Suppressed():
             return "suppress", "until the window closes"
+        case Processed(name=name):
+            return "process", f"{name} -> {node.key}: {node.value}"
         case StreamJoin():
             within, grace = duration(node.within_ms), duration(node.grace_ms)
             return f"{node.how} join", f"within {within}, grace {grace}: {spelled(node.function)}"
         case TableJoin():
             return f"{node.how} join", f"with the table as it is: {spelled(node.function)}"
-        case Sink():
-            key = f"windowed {node.key_serde}" if node.has_window_in_key else node.key_serde
-            return "to", f"topic {node.topic}: key {key}, value {node.value_serde}"
+        case Lookup():
+            by = f"on {spelled(node.on)}, with the table as it is"
+            return f"{node.how} join", f"{by}: {spelled(node.function)}"
+        case TablesJoin():
+            return f"{node.how} join", f"of tables by key: {spelled(node.function)}"
+        case Subscribing():
+            return "subscribe", f"to the foreign key {spelled(node.function)}"
+        case ForeignJoin():
+            return f"{node.how} join", f"of tables by foreign key: {spelled(node.function)}"
     raise AssertionError(f"unknown node {type(node).__name__}")
 
 
@@ -99,14 +170,23 @@ def _engine(node: Node) -> str:
     match node:
         case Aggregated() | StreamJoin() | Deduplicated():
             return "  [state]"
+        case Folded(why=why):
+            return f"  [Python state: {why}]"
+        case Processed():
+            return "  [Python state]"
         case Sink():
             return "  [changes]" if node.emits_changes else "  [appends]"
-        case Source(time=None) | BadRecords() | Merge() | Suppressed():
+        case FrameSource() | Transformed():
+            return "  [DataFrame]"
+        case Source(time=None) | BadRecords() | Merge() | Suppressed() | Repartitioned():
             return ""
     function = _function(node)
-    if isinstance(function, InPython):
-        return f"  [Python: {function.reason}]"
-    return "  [columns]"
+    text = f"Python: {function.reason}" if isinstance(function, InPython) else "columns"
+    if isinstance(on := getattr(node, "on", None), InPython):
+        text += f"; on: Python: {on.reason}"
+    if isinstance(node, TablesJoin | ForeignJoin | Subscribing):
+        text = f"Python state; {text}"
+    return f"  [{text}]"
 
 
 def _function(node: Node) -> Function | None:

@@ -6,12 +6,16 @@ which decides how a sink writes it (Spark's update mode) and what may be built u
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ottla.streams.aggregates import Aggregate
 from ottla.streams.plan.shapes import Shape
 from ottla.streams.plan.tracing import InPython, Traced
 from ottla.streams.serdes import DeadLetter, Serde
+from ottla.streams.state.folds import Fold
+from ottla.streams.state.processors import Processor
 from ottla.streams.windows import Window
 
 Function = Traced | InPython
@@ -71,12 +75,71 @@ class Filter(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class MapValues(OneParent):
+    """`keeps_null`: of tables, where no value is a deleted key."""
+
     function: Function
+    keeps_null: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class FlatMapValues(OneParent):
     function: Function
+
+
+@dataclass(frozen=True, eq=False)
+class Map(OneParent):
+    """The function makes (key, value)."""
+
+    function: Function
+
+    @property
+    def is_windowed(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class FlatMap(OneParent):
+    """The function makes a list of (key, value)."""
+
+    function: Function
+
+    @property
+    def is_windowed(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class TableFilter(OneParent):
+    """What does not pass is deleted: its value becomes null."""
+
+    function: Function
+    negated: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Peek(OneParent):
+    """The function is called for each record, and what it returns does not matter."""
+
+    function: Function
+
+
+@dataclass(frozen=True, eq=False)
+class Repartitioned(OneParent):
+    partitions: int
+
+
+@dataclass(frozen=True, eq=False)
+class Transformed(OneParent):
+    """A user's function from DataFrame to DataFrame, with columns key, value, timestamp."""
+
+    function: InPython
+
+
+@dataclass(frozen=True, eq=False)
+class FrameSource(Node):
+    """A streaming DataFrame of the user's."""
+
+    rows: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +195,93 @@ class Suppressed(OneParent):
 
 
 @dataclass(frozen=True, eq=False)
+class Folded(OneParent):
+    """An aggregation in Python's state: what `fold` does with values, per key, and per window if
+    there is one. `late` records go to that topic. `operator`, `what` and `why` tell of it;
+    `outcome` is the value without the window's columns."""
+
+    operator: str
+    what: str
+    why: str
+    fold: Fold
+    outcome: Shape
+    window: Window | None
+    late: DeadLetter | None
+    functions: tuple[InPython, ...]
+
+    @property
+    def is_windowed(self) -> bool:
+        return self.window is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Processed(OneParent):
+    """A user's processor: `make` makes one."""
+
+    make: Callable[[], Processor]
+    name: str
+    fingerprint: str
+
+    @property
+    def is_windowed(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class TablesJoin(Node):
+    """Two tables by key: the outcome changes with either."""
+
+    left: Node
+    right: Node
+    how: str
+    function: Function
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, eq=False)
+class Subscribing(OneParent):
+    """A table's records with the foreign key they have, and the one they had: the first step of a
+    join by foreign key. Its value is (before, now, value)."""
+
+    foreign_key: Shape
+    function: Function
+
+
+@dataclass(frozen=True, eq=False)
+class ForeignJoin(Node):
+    """The second step: `left` are the records of the first, read from a topic."""
+
+    left: Source
+    right: Node
+    left_value: Shape
+    how: str
+    function: Function
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup(Node):
+    """Each record of a stream with what a global table holds for `on`."""
+
+    left: Node
+    table: Source
+    on: Function
+    on_shape: Shape
+    how: str
+    function: Function
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        return (self.left, self.table)
+
+
+@dataclass(frozen=True, eq=False)
 class StreamJoin(Node):
     left: Node
     right: Node
@@ -165,6 +315,21 @@ class Sink(OneParent):
     key_serde: Serde
     value_serde: Serde
     has_window_in_key: bool
+    is_internal: bool = False
+    """A topic of the application's own, between two of its queries."""
+
+    @property
+    def late_topic(self) -> str | None:
+        """Where records go that came too late for the windows of this sink."""
+        folded = self.parent.parent if isinstance(self.parent, Suppressed) else self.parent
+        if isinstance(folded, Folded) and folded.late is not None:
+            return folded.late.topic
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Printed(Sink):
+    """To standard output; `topic` is what each line begins with."""
 
 
 def ancestors(node: Node) -> list[Node]:

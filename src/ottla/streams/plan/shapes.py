@@ -97,6 +97,18 @@ def parse_type(text: str, ddl: str | None = None) -> str:
     )
 
 
+def type_of(shape: Shape) -> str:
+    """As one type of Spark's: a record is a struct."""
+    if not shape.is_record:
+        return shape.columns[0].type or "string"
+    return f"struct<{', '.join(f'`{each.name}`: {each.type}' for each in shape.columns)}>"
+
+
+def untyped(*shapes: Shape) -> list[str]:
+    """Columns whose types only Spark can tell."""
+    return [str(each) for shape in shapes for each in shape.columns if each.type is None]
+
+
 def family(of_type: str | None) -> str | None:
     """Types that may be compared and added without a cast that changes their meaning."""
     if of_type is None:

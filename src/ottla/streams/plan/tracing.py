@@ -73,9 +73,33 @@ def trace(operator: str, function: Function, key: Shape, value: Shape) -> Traced
     return _trace(operator, function, arity, given)
 
 
+def in_python(
+    operator: str, function: Function, reason: str, *, arities: tuple[int, ...] = (1, 2, 3)
+) -> InPython:
+    """A function that is called for what it does, or keeps state: it is not traced."""
+    arity = _arity(operator, function, unknown=arities[0])
+    if arity not in arities:
+        raise refused(
+            operator, f"the function must take {' or '.join(map(str, arities))} arguments"
+        )
+    return InPython(function, arity, reason)
+
+
+def fingerprint_of_class(given: type) -> str:
+    """Changes with the code of any of its functions."""
+    functions = [
+        (name, each.__code__)
+        for base in reversed(given.__mro__)
+        for name, each in vars(base).items()
+        if isinstance(each, FunctionType) and base.__module__ != "ottla.streams.state.processors"
+    ]
+    codes = (b"".join((name.encode(), *_codes(code))) for name, code in functions)
+    return hashlib.sha256(b"".join(codes)).hexdigest()[:8]
+
+
 def trace_pair(operator: str, function: Function, left: Shape, right: Shape) -> Traced | InPython:
     """A function that joins two values."""
-    if _arity(operator, function) != 2:
+    if _arity(operator, function, unknown=2) != 2:
         raise refused(operator, "the function must take (left, right)")
     return _trace(operator, function, 2, (argument(left, "left"), argument(right, "right")))
 
@@ -106,19 +130,22 @@ def _outcome(given: Any) -> Any:
     return constant(given)
 
 
-def _arity(operator: str, function: Function) -> int:
+def _arity(operator: str, function: Function, unknown: int = 1) -> int:
+    """`unknown`: of those that take any number, or do not tell, as many of C do."""
     if not callable(function):
         raise refused(operator, f"{function!r} is no function")
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:
-        return 1
+        return unknown
     places = [
         each
         for each in parameters
         if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
         and each.default is each.empty
     ]
+    if not places and any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return unknown
     if len(places) not in (1, 2, 3):
         raise refused(operator, "a function takes (value), (key, value) or (key, value, timestamp)")
     return len(places)

@@ -1,0 +1,195 @@
+"""What operators check, and the shapes of what their functions return."""
+
+from __future__ import annotations
+
+from ottla.streams.aggregates import Aggregate
+from ottla.streams.errors import TopologyError, listed, refused
+from ottla.streams.plan.nodes import (
+    Aggregated,
+    Deduplicated,
+    Folded,
+    ForeignJoin,
+    Function,
+    Node,
+    Printed,
+    Processed,
+    Sink,
+    StreamJoin,
+    Subscribing,
+    Suppressed,
+    TablesJoin,
+    ancestors,
+)
+from ottla.streams.plan.shapes import (
+    Column,
+    Shape,
+    family,
+    parse_record,
+    parse_type,
+    plain,
+    record,
+    untyped,
+)
+from ottla.streams.plan.tracing import InPython
+from ottla.streams.serdes import Serde, natural
+
+WITH_STATE: dict[type[Node], str] = {
+    Aggregated: "aggregated",
+    Folded: "aggregated",
+    StreamJoin: "joined",
+    TablesJoin: "joined",
+    ForeignJoin: "joined",
+    Subscribing: "joined",
+    Processed: "processed",
+    Deduplicated: "deduplicated",
+}
+"""Spark takes one of them in a query."""
+
+
+def shape_of(operator: str, function: Function, schema: str | None) -> Shape:
+    """Of what a function returns."""
+    if isinstance(function, InPython):
+        if schema is None:
+            raise refused(
+                operator,
+                f"the function runs in Python ({function.reason}), so say what it returns: "
+                'schema="double" or schema="item string, total double"',
+            )
+        return parse_schema(schema)
+    outcome = function.outcome
+    if isinstance(outcome, tuple):
+        raise refused(operator, "the function must return one value or a dict")
+    return _outcome_shape(operator, outcome)
+
+
+def pair_shapes(
+    operator: str, function: Function, schema: str | None, key_schema: str | None
+) -> tuple[Shape, Shape]:
+    """Of a function that returns (key, value)."""
+    if isinstance(function, InPython):
+        if schema is None or key_schema is None:
+            raise refused(
+                operator,
+                f"the function runs in Python ({function.reason}), so say what it returns: "
+                'key_schema="string", schema="item string, total double"',
+            )
+        return parse_schema(key_schema), parse_schema(schema)
+    outcome = function.outcome
+    if not isinstance(outcome, tuple) or len(outcome) != 2:
+        raise refused(operator, "the function must return (key, value)")
+    return _outcome_shape(operator, outcome[0]), _outcome_shape(operator, outcome[1])
+
+
+def _outcome_shape(operator: str, outcome: object) -> Shape:
+    if isinstance(outcome, dict):
+        if not outcome:
+            raise refused(operator, "the function returns an empty dict")
+        return record(*(Column(name, each.type) for name, each in outcome.items()))
+    of_type = getattr(outcome, "type", None)
+    if of_type == "void":
+        raise refused(operator, "the function returns None")
+    return plain(of_type)
+
+
+def parse_schema(schema: str) -> Shape:
+    """`"double"` or `"item string, total double"`."""
+    try:
+        return plain(parse_type(schema))
+    except TopologyError:
+        return parse_record(schema)
+
+
+def aggregate_type(name: str, aggregate: Aggregate, value: Shape) -> str | None:
+    if not isinstance(aggregate, Aggregate):
+        raise refused("aggregate", f'{name} must be an aggregate such as st.sum("amount")')
+    if aggregate.column is None:
+        if aggregate.function == "count":
+            return "bigint"
+        if value.is_record:
+            raise refused(
+                "aggregate", f"{name}={aggregate}: of which column? columns: {listed(value.names)}"
+            )
+        column = value.columns[0]
+    else:
+        found = value.find(aggregate.column) if value.is_record else None
+        if found is None:
+            names = listed(value.names) if value.is_record else "none, values are plain"
+            raise refused(
+                "aggregate",
+                f"{name}={aggregate}: unknown column {aggregate.column!r}; columns: {names}",
+            )
+        column = found
+    if not aggregate.takes(column.type):
+        raise refused("aggregate", f"{name}={aggregate}: {column} is no number")
+    return aggregate.type_of(column.type)
+
+
+def refuse_second_state(operator: str, *nodes: Node) -> None:
+    """Of the inputs of an operator with state."""
+    for each in (above for node in nodes for above in ancestors(node)):
+        what = WITH_STATE.get(type(each))
+        if what is not None:
+            raise refused(
+                operator,
+                f"its input is {what} already; put through(topic) between the two, which makes "
+                "them queries of their own",
+            )
+
+
+def refuse_late_elsewhere(operator: str, node: Node) -> None:
+    """Late records leave the query with the windows' own: nothing can come between."""
+    if any(isinstance(each, Folded) and each.late is not None for each in ancestors(node)):
+        raise refused(
+            operator,
+            "late records go to a topic of their own: write the table with to(topic) first, or "
+            "go on behind through(topic)",
+        )
+
+
+def refuse_untyped(operator: str, *shapes: Shape) -> None:
+    unknown = untyped(*shapes)
+    if unknown:
+        raise refused(operator, f"the types of {listed(unknown)} are not known: use schema=")
+
+
+def sink(
+    node: Node,
+    topic: str,
+    key: Serde | None = None,
+    value: Serde | None = None,
+    *,
+    is_internal: bool = False,
+) -> Sink:
+    if not topic or type(topic) is not str:
+        raise refused("to", f"{topic!r} is no topic")
+    if not isinstance(node, Folded | Suppressed):
+        refuse_late_elsewhere("to", node)
+    for what, serde, shape in (("key", key, node.key), ("value", value, node.value)):
+        if serde is not None and not _fits(serde, shape):
+            raise refused("to", f"{what} {shape} cannot be written as {serde} {serde.shape}")
+    with_window = node.is_windowed and key is None
+    return Sink(
+        node.key,
+        node.value,
+        node,
+        topic,
+        key or natural(node.key),
+        value or natural(node.value),
+        with_window,
+        is_internal,
+    )
+
+
+def printed(node: Node, label: str) -> Printed:
+    refuse_late_elsewhere("print", node)
+    serdes = natural(node.key), natural(node.value)
+    return Printed(node.key, node.value, node, label, *serdes, has_window_in_key=False)
+
+
+def _fits(serde: Serde, shape: Shape) -> bool:
+    if serde.name == "json":
+        return set(serde.shape.names) <= set(shape.names)
+    if shape.is_record:
+        return False
+    of_type = shape.columns[0].type
+    return of_type is None or family(of_type) == family(serde.shape.columns[0].type)

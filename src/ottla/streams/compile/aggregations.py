@@ -1,0 +1,119 @@
+"""Aggregations -> DataFrames: in Spark's own state, and in Python's."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from ottla.streams.aggregates import Aggregate
+from ottla.streams.compile.stateful import run_program
+from ottla.streams.plan.nodes import Aggregated, Folded, Processed
+from ottla.streams.plan.shapes import Shape, type_of
+from ottla.streams.state.processors import Processing
+from ottla.streams.state.program import Program
+from ottla.streams.state.sliding import SlidingWindows
+from ottla.streams.state.totals import Totals
+from ottla.streams.state.windows import SessionWindows, TimeWindows
+from ottla.streams.windows import Window
+
+_AGGREGATES = {
+    "sum": f.sum,
+    "min": f.min,
+    "max": f.max,
+    "mean": f.mean,
+    "collect_list": f.collect_list,
+    "collect_set": f.collect_set,
+    "count": f.count,
+}
+WINDOW_TYPE = "struct<start: timestamp, end: timestamp>"
+
+
+def _with_key_and_value(rows: DataFrame) -> DataFrame:
+    return rows.where(f.col("key").isNotNull() & f.col("value").isNotNull())
+
+
+# -------------------------------------------------------------------------------- Spark's state
+
+
+def aggregated(node: Aggregated, rows: DataFrame) -> DataFrame:
+    rows = _with_key_and_value(rows)
+    columns = [_aggregate(each, node.parent.value).alias(name) for name, each in node.aggregates]
+    latest = f.max("timestamp").alias("_latest")
+    names = [f.col(name) for name, _ in node.aggregates]
+    if node.window is None:
+        done = rows.groupBy("key").agg(*columns, latest)
+        return done.select(
+            "key", f.struct(*names).alias("value"), f.col("_latest").alias("timestamp")
+        )
+    watermarked = rows.withWatermark("timestamp", f"{node.window.grace_ms} milliseconds")
+    done = watermarked.groupBy(_window(node.window).alias("_window"), "key").agg(*columns, latest)
+    start, end = f.col("_window.start"), f.col("_window.end")
+    if node.window.is_session:
+        # Kafka's sessions end with their last record, Spark's a gap after it.
+        end = end - f.lit(timedelta(milliseconds=node.window.size_ms))
+    value = f.struct(start.alias("window_start"), end.alias("window_end"), *names)
+    window = f.struct(start.alias("start"), end.alias("end"))
+    return done.select(
+        "key", value.alias("value"), f.col("_latest").alias("timestamp"), window.alias("window")
+    )
+
+
+def _window(window: Window) -> Column:
+    size = f"{window.size_ms} milliseconds"
+    if window.every_ms is None:
+        return f.session_window("timestamp", size)
+    return f.window("timestamp", size, f"{window.every_ms} milliseconds")
+
+
+def _aggregate(aggregate: Aggregate, value: Shape) -> Column:
+    if aggregate.column is not None:
+        of = f.col("value").getField(aggregate.column)
+    elif value.is_record:
+        return f.count(f.lit(1))
+    else:
+        of = f.col("value")
+    return _AGGREGATES[aggregate.function](of)
+
+
+# ------------------------------------------------------------------------------- Python's state
+
+
+def folded(node: Folded, rows: DataFrame, *, is_final: bool) -> DataFrame:
+    schema = f"key {type_of(node.key)}, value {type_of(node.outcome)}, timestamp timestamp"
+    if node.window is not None:
+        schema += f", window {WINDOW_TYPE}"
+    if node.late is not None:
+        schema += f", late {type_of(node.parent.value)}"
+    done = run_program(_program(node, is_final), [_with_key_and_value(rows)], schema)
+    added = [name for name in node.value.names if name not in node.outcome.names]
+    if not added:
+        return done
+    bounds = {
+        "window_start": f.col("window").getField("start"),
+        "window_end": f.col("window").getField("end"),
+    }
+    value = f.col("value")
+    whole = f.struct(
+        *(bounds[name].alias(name) for name in added),
+        *(value.getField(name).alias(name) for name in node.outcome.names),
+    )
+    return done.withColumn("value", f.when(value.isNotNull(), whole))
+
+
+def _program(node: Folded, is_final: bool) -> Program:
+    window, fold = node.window, node.fold
+    if window is None:
+        return Totals(fold)
+    gives_late = node.late is not None
+    if window.is_sliding:
+        return SlidingWindows(fold, window.size_ms, window.grace_ms, is_final, gives_late)
+    if window.every_ms is None:
+        return SessionWindows(fold, window.size_ms, window.grace_ms, is_final, gives_late)
+    return TimeWindows(fold, window.size_ms, window.every_ms, window.grace_ms, is_final, gives_late)
+
+
+def processed(node: Processed, rows: DataFrame) -> DataFrame:
+    schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
+    return run_program(Processing(node.make), [rows], schema)

@@ -1,0 +1,248 @@
+"""Programs with Python state, in Spark's state store.
+
+    rows -> bucket by the key's hash         columns, in the JVM
+         -> packed: one row per bucket       Arrow, on the side of the source
+         -> grouped by bucket                Spark's shuffle, of a few large rows
+         -> the program, once per bucket     state: the bucket's, pickled, one value of Spark's
+         -> unpacked                         Arrow
+
+Packed rows are (bucket, side, task, number, latest, rows): rows as an Arrow stream; side, task and
+number put them in order again; latest is their greatest timestamp, which makes Spark's watermark.
+Records of one task stay in their order; tasks are merged by timestamp, as Kafka Streams merges
+partitions: always the one whose next record is the oldest.
+
+Spark drops rows behind the watermark before a program sees them, though what is late is for windows
+to say. So the column that carries the watermark is moved to the end of all times once it has been
+counted.
+
+One such operator per query is all that Spark allows."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from ottla.streams.state.program import BUCKETS, Batch, Output, Program, State
+
+PACK_ROWS = 200_000
+PACK_BYTES = 64 * 1024 * 1024
+OUTPUT_ROWS = 50_000
+"""In an Arrow stream of a program's output."""
+PACKED = "bucket int, side int, task int, number int, latest timestamp, rows binary"
+END_OF_TIME = "9999-12-31 00:00:00"
+DELAY_KEY = "spark.watermarkDelayMs"
+"""Spark's mark of a column that carries a watermark."""
+
+
+def run_program(
+    program: Program, inputs: Sequence[DataFrame], schema: str, spreads_by: str = "key"
+) -> DataFrame:
+    """Rows with `key`, `value`, `timestamp`, one input per side -> rows of `schema`: key, value,
+    timestamp, and if it has them window and late."""
+    packed = _packed(inputs[0], 0, spreads_by)
+    for side, rows in enumerate(inputs[1:], 1):
+        packed = packed.unionByName(_packed(rows, side, spreads_by))
+    timeout = "NoTimeout"
+    if program.needs_time:
+        timeout = "EventTimeTimeout"
+        counted = packed.withWatermark("latest", "0 seconds")
+        never_late = f.lit(END_OF_TIME).cast("timestamp").alias("latest", metadata={DELAY_KEY: 0})
+        others = [name for name in packed.columns if name != "latest"]
+        packed = counted.select(*others, never_late)
+    arrow = to_arrow_schema(_struct(schema), timezone="UTC")
+    done = packed.groupBy("bucket").applyInPandasWithState(
+        _runner(program, arrow), "rows binary", "data binary", "append", timeout
+    )
+    return done.mapInArrow(_unpack, schema)
+
+
+def _struct(schema: str) -> StructType:
+    made = StructType.fromDDL(schema)
+    if not isinstance(made, StructType):
+        raise AssertionError(f"{schema} is no row")
+    return made
+
+
+# ---------------------------------------------------------------------------------------- packing
+
+
+def _packed(rows: DataFrame, side: int, spreads_by: str) -> DataFrame:
+    bucket = f.pmod(f.hash(f.col(spreads_by)), f.lit(BUCKETS))
+    chosen = rows.select("key", "value", "timestamp", bucket.alias("bucket"))
+    return chosen.mapInArrow(_packer(side), PACKED)
+
+
+def _packer(side: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def pack(batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        waiting: list[Any] = []
+        number = 0
+        for batch in batches:
+            waiting.append(batch)
+            is_enough = (
+                sum(each.num_rows for each in waiting) >= PACK_ROWS
+                or sum(each.nbytes for each in waiting) >= PACK_BYTES
+            )
+            if is_enough:
+                yield _pack(waiting, side, task, number)
+                waiting, number = [], number + 1
+        if any(each.num_rows for each in waiting):
+            yield _pack(waiting, side, task, number)
+
+    return pack
+
+
+def _pack(batches: list[Any], side: int, task: int, number: int) -> Any:
+    import numpy as np
+    import pyarrow as pa
+
+    table = pa.Table.from_batches(batches).combine_chunks()
+    buckets = table.column("bucket").to_numpy()
+    order = np.argsort(buckets, kind="stable")
+    ordered = table.drop_columns(["bucket"]).take(pa.array(order)).combine_chunks()
+    sorted_buckets = buckets[order]
+    starts = np.flatnonzero(np.r_[True, sorted_buckets[1:] != sorted_buckets[:-1]])
+    ends = np.r_[starts[1:], len(sorted_buckets)]
+    times = ordered.column("timestamp").combine_chunks().cast(pa.int64()).to_numpy()
+    count = len(starts)
+    streams = [
+        _stream(ordered.slice(start, end - start)) for start, end in zip(starts, ends, strict=True)
+    ]
+    latest = pa.array(np.maximum.reduceat(times, starts), pa.int64())
+    columns = [
+        pa.array(sorted_buckets[starts], pa.int32()),
+        pa.array(np.full(count, side), pa.int32()),
+        pa.array(np.full(count, task), pa.int32()),
+        pa.array(np.full(count, number), pa.int32()),
+        latest.cast(pa.timestamp("us", "UTC")),
+        pa.array(streams, pa.binary()),
+    ]
+    return pa.record_batch(columns, ["bucket", "side", "task", "number", "latest", "rows"])
+
+
+def _stream(table: Any) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _unpack(batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    for batch in batches:
+        for rows in batch.column(0):
+            yield from pa.ipc.open_stream(rows.as_buffer())
+
+
+# ---------------------------------------------------------------------------------------- running
+
+
+def _runner(program: Program, schema: Any) -> Callable[..., Iterator[Any]]:
+    def run(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
+        import pandas as pd  # type: ignore[import-untyped]
+
+        packs = [
+            pack
+            for each in frames
+            for pack in each.itertuples(index=False)
+            if isinstance(pack.rows, bytes)
+        ]
+        stream_time_ms = state.getCurrentWatermarkMs() if program.needs_time else 0
+        data: State = pickle.loads(bytes(state.get[0])) if state.exists else {}
+        outputs = program.run(data, _batch(packs), stream_time_ms)
+        _keep(program, state, data, stream_time_ms)
+        streams = [_output_stream(chunk, schema) for chunk in _chunks(list(outputs))]
+        yield pd.DataFrame({"rows": streams})
+
+    return run
+
+
+def _keep(program: Program, state: Any, data: State, stream_time_ms: int) -> None:
+    if not data:
+        if state.exists:
+            state.remove()
+        return
+    state.update((pickle.dumps(data, protocol=pickle.HIGHEST_PROTOCOL),))
+    if not program.needs_time:
+        return
+    next_ms = program.next_time_ms(data)
+    if next_ms is not None:
+        # Spark calls once the watermark is greater.
+        state.setTimeoutTimestamp(max(next_ms - 1, stream_time_ms, 1))
+
+
+def _batch(packs: list[Any]) -> Batch:
+    if not packs:
+        return Batch()
+    import numpy as np
+    import pyarrow as pa
+
+    from ottla.streams.compile.arrow_rows import milliseconds_of, values_of
+
+    runs: dict[tuple[int, int], list[Any]] = {}
+    for pack in sorted(packs, key=lambda each: (each.side, each.task, each.number)):
+        table = pa.ipc.open_stream(pack.rows).read_all()
+        runs.setdefault((pack.side, pack.task), []).append(table)
+    keys: list[Any] = []
+    values: list[Any] = []
+    times_ms: list[int] = []
+    sides: list[int] = []
+    passed: list[Any] = []
+    for (side, _), tables in runs.items():
+        table = pa.concat_tables(tables)
+        keys += values_of(table.column("key"))
+        values += values_of(table.column("value"))
+        times = milliseconds_of(table.column("timestamp"))
+        times_ms += times
+        sides += [side] * len(times)
+        passed.append(np.maximum.accumulate(np.array(times)))
+    if len(runs) == 1:
+        return Batch(keys, values, times_ms, sides)
+    order = np.argsort(np.concatenate(passed), kind="stable").tolist()
+    return Batch(
+        *([column[place] for place in order] for column in (keys, values, times_ms, sides))
+    )
+
+
+def _chunks(outputs: list[Output]) -> Iterator[list[Output]]:
+    for start in range(0, len(outputs), OUTPUT_ROWS):
+        yield outputs[start : start + OUTPUT_ROWS]
+
+
+def _output_stream(outputs: list[Output], schema: Any) -> bytes:
+    import pyarrow as pa
+
+    from ottla.streams.compile.arrow_rows import column_of, timestamps_of
+
+    keys, values, times_ms, windows, late = zip(*outputs, strict=True)
+    made = {
+        "key": lambda kind: column_of(keys, kind, "the key"),
+        "value": lambda kind: column_of(values, kind, "the value"),
+        "timestamp": lambda kind: timestamps_of(times_ms, kind),
+        "window": lambda kind: _windows(windows, kind),
+        "late": lambda kind: column_of(late, kind, "the late value"),
+    }
+    columns = [made[field.name](field.type) for field in schema]
+    return _stream(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _windows(windows: Sequence[tuple[int, int] | None], kind: Any) -> Any:
+    import pyarrow as pa
+
+    from ottla.streams.compile.arrow_rows import timestamps_of
+
+    there = [each or (0, 0) for each in windows]
+    ends = [timestamps_of([each[place] for each in there], kind[place].type) for place in (0, 1)]
+    missing = pa.array([each is None for each in windows], pa.bool_())
+    return pa.StructArray.from_arrays(ends, fields=list(kind), mask=missing)

@@ -1,0 +1,204 @@
+"""Records by key, to be aggregated: in Spark's own state where it can do it, in Python's otherwise.
+
+| | state |
+|---|---|
+| `st.sum` and its like; tumbling, hopping, closed sessions | Spark's |
+| the same in sliding windows, in open sessions, or with late records to a topic | Python's |
+| `reduce`, `aggregate` with functions | Python's, but for a plain sum, min or max |"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.aggregates import Aggregate, count
+from ottla.streams.checks import (
+    aggregate_type,
+    parse_schema,
+    refuse_second_state,
+    refuse_untyped,
+)
+from ottla.streams.errors import listed, refused
+from ottla.streams.plan.expressions import Call, Field
+from ottla.streams.plan.nodes import Aggregated, Folded, MapValues, Node
+from ottla.streams.plan.shapes import VALUE, Column, Shape, record
+from ottla.streams.plan.tracing import InPython, Traced, in_python, trace_pair
+from ottla.streams.serdes import DeadLetter
+from ottla.streams.state.folds import Fold, of_aggregates, of_aggregator, of_reducer
+from ottla.streams.table import Table
+from ottla.streams.windows import Window
+
+if TYPE_CHECKING:
+    from ottla.streams.app import App
+
+WINDOW_COLUMNS = (Column("window_start", "timestamp"), Column("window_end", "timestamp"))
+LATE = ("drop",)
+WITH_STATE = "functions with state"
+_SUMMED = ("bigint", "double")
+_OWN = ((builtins.min, "min"), (builtins.max, "max"))
+"""Reducers that Spark has."""
+
+
+class Grouped:
+    """Records by key, to be aggregated. Those without key or value are left out."""
+
+    def __init__(
+        self,
+        app: App,
+        node: Node,
+        window: Window | None = None,
+        late: DeadLetter | None = None,
+    ) -> None:
+        self._app = app
+        self._node = node
+        self._window = window
+        self._late = late
+
+    def windowed(self, window: Window, *, late: str | DeadLetter = "drop") -> Grouped:
+        """Per window, too. `late` records, whose windows are closed, are dropped, or go to the
+        topic of a `DeadLetter` in the same transaction as the windows."""
+        if self._window is not None:
+            raise refused("windowed", f"there is a window already: {self._window}")
+        if not isinstance(window, Window):
+            raise refused("windowed", "give st.tumbling, st.hopping, st.sliding or st.session")
+        if late not in LATE and not isinstance(late, DeadLetter):
+            raise refused(
+                "windowed", f"late={late!r}; there are {listed(LATE)}, st.DeadLetter(topic)"
+            )
+        letter = late if isinstance(late, DeadLetter) else None
+        return Grouped(self._app, self._node, window, letter)
+
+    def count(self) -> Table:
+        return self.aggregate(count=count())
+
+    def reduce(self, function: Callable[[Any, Any], Any]) -> Table:
+        """One value of all: function(aggregate, value), beginning with the first value. None
+        deletes the key."""
+        node = self._node
+        refuse_second_state("reduce", node)
+        made = trace_pair("reduce", function, node.value, node.value)
+        own = next((name for each, name in _OWN if each is function), None)
+        own = "sum" if self._adds(made) else own
+        if own is not None and (reduced := self._reduced(own)) is not None:
+            return Table(self._app, reduced)
+        refuse_untyped("reduce", node.key, node.value)
+        kept = (InPython(function, 2, WITH_STATE),)
+        return self._folded("reduce", "{}", of_reducer(function), node.value, kept, WITH_STATE)
+
+    def _adds(self, made: Traced | InPython) -> bool:
+        value = self._node.value
+        if not isinstance(made, Traced) or value.is_record or value.columns[0].type not in _SUMMED:
+            return False
+        match made.outcome:
+            case Call(function="+", arguments=(Field() as one, Field() as other)):
+                return {one.of, other.of} == {"left", "right"}
+        return False
+
+    def _reduced(self, function: str) -> Node | None:
+        """A plain sum, least or greatest is Spark's own, and several times as quick."""
+        value, window = self._node.value, self._window
+        if value.is_record or self._late is not None:
+            return None
+        if window is not None and window.every_ms is None:
+            return None
+        columns = () if window is None else WINDOW_COLUMNS
+        of_type = value.columns[0].type
+        shape = record(*columns, Column(VALUE, of_type))
+        total = (VALUE, Aggregate(function, None))
+        node = Aggregated(self._node.key, shape, self._node, window, (total,))
+        chosen = Traced(Field(of_type, "value", VALUE))
+        return MapValues(node.key, value, node, chosen)
+
+    def aggregate(
+        self,
+        initial: Callable[[], Any] | None = None,
+        add: Callable[..., Any] | None = None,
+        /,
+        *,
+        schema: str | None = None,
+        merge: Callable[[Any, Any], Any] | None = None,
+        finish: Callable[[Any], Any] | None = None,
+        **aggregates: Aggregate,
+    ) -> Table:
+        """A column for each: aggregate(total=st.sum("amount"), n=st.count()).
+
+        Or with functions: aggregate(initial, add, schema=…), where `initial()` makes the first
+        aggregate and `add(aggregate, value)`, or `add(aggregate, key, value)`, the next; None
+        deletes the key. `schema` says what is given out: the aggregate, or what `finish` makes of
+        it. Sessions need `merge(one, other)`. The aggregate is any object that can be pickled."""
+        refuse_second_state("aggregate", self._node)
+        if initial is None and add is None:
+            return self._aggregated(aggregates)
+        if aggregates:
+            raise refused("aggregate", f"functions, or {listed(aggregates)}, but not both")
+        if not (callable(initial) and callable(add)):
+            raise refused("aggregate", "give two functions: aggregate(initial, add, schema=…)")
+        if schema is None:
+            raise refused("aggregate", 'say what is given out: schema="total double, n bigint"')
+        is_session = self._window is not None and self._window.is_session
+        if is_session and merge is None:
+            raise refused("aggregate", "sessions grow together: give merge=, of two aggregates")
+        made = in_python("aggregate", add, WITH_STATE, arities=(2, 3))
+        refuse_untyped("aggregate", self._node.key)
+        more = (each for each in (merge, finish) if each is not None)
+        functions = [InPython(initial, 0, WITH_STATE), made]
+        functions += [InPython(each, 1, WITH_STATE) for each in more]
+        fold = of_aggregator(initial, add, made.arity, merge, finish)
+        shape = parse_schema(schema)
+        return self._folded("aggregate", "{}", fold, shape, tuple(functions), WITH_STATE)
+
+    def _aggregated(self, aggregates: dict[str, Aggregate]) -> Table:
+        node, window = self._node, self._window
+        if not aggregates:
+            raise refused("aggregate", "say what: aggregate(n=st.count())")
+        columns: list[Column] = []
+        for name, each in aggregates.items():
+            if window is not None and name in [column.name for column in WINDOW_COLUMNS]:
+                raise refused("aggregate", f"{name} is the window's own column")
+            columns.append(Column(name, aggregate_type(name, each, node.value)))
+        named = tuple(aggregates.items())
+        if window is None or (window.every_ms is not None and self._late is None):
+            before = () if window is None else WINDOW_COLUMNS
+            return Table(
+                self._app, Aggregated(node.key, record(*before, *columns), node, window, named)
+            )
+        why = "late records are given out"
+        if self._late is None:
+            why = "sliding windows" if window.is_sliding else "sessions that are open are given out"
+        what = ", ".join(f"{name}={each}" for name, each in named)
+        refuse_untyped("aggregate", node.key, record(*columns))
+        table = self._folded("aggregate", what, of_aggregates(named), record(*columns), (), why)
+        if window.is_session and self._late is None:
+            # What waits until sessions close is in Spark's state.
+            shape = record(*WINDOW_COLUMNS, *columns)
+            table.when_suppressed = Aggregated(node.key, shape, node, window, named)
+        return table
+
+    def _folded(
+        self,
+        operator: str,
+        what: str,
+        fold: Fold,
+        shape: Shape,
+        functions: tuple[InPython, ...],
+        why: str,
+    ) -> Table:
+        value = shape
+        if self._window is not None and shape.is_record:
+            own = [each for each in WINDOW_COLUMNS if each.name not in shape.names]
+            value = record(*own, *shape.columns)
+        node = Folded(
+            self._node.key,
+            value,
+            self._node,
+            operator,
+            what.format(", ".join(f"{each.name}()" for each in functions)),
+            why,
+            fold,
+            shape,
+            self._window,
+            self._late,
+            functions,
+        )
+        return Table(self._app, node)

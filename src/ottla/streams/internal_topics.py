@@ -1,0 +1,43 @@
+"""Topics of an application's own, between two of its queries: made when it starts, with as many
+partitions as the topic has whose keys they carry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import ErrorCode
+from ottla.streams.plan.nodes import Sink, Source, ancestors
+
+if TYPE_CHECKING:
+    from ottla.streams.app import App
+
+
+def internal_topics(app: App) -> dict[str, str]:
+    """Each, and the topic whose keys it carries."""
+    return {sink.topic: _first_topic(sink) for sink in app.sinks if sink.is_internal}
+
+
+def create_internal_topics(app: App) -> None:
+    wanted = internal_topics(app)
+    if not wanted:
+        return
+    from ottla.client.admin import Admin, NewTopic
+
+    with Admin(app.bootstrap, **_settings(app)) as admin:
+        there = admin.list_topics()
+        for topic, like in wanted.items():
+            if topic in there:
+                continue
+            partitions = len(admin.describe_topics(like)[like].partitions) if like in there else 1
+            made = admin.create_topics(NewTopic(topic, partitions), return_errors=True)
+            for error in made.errors.values():
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise error
+
+
+def _first_topic(sink: Sink) -> str:
+    return next(each.topic for each in ancestors(sink) if isinstance(each, Source))
+
+
+def _settings(app: App) -> dict[str, str]:
+    return {name.replace(".", "_"): value for name, value in app.client.items()}

@@ -1,0 +1,123 @@
+"""Stores of processors: a value, a list, or a map for each key. See `processors`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ottla.streams.state.processors import Context, Store
+
+
+class ValueStore(Store):
+    """One value."""
+
+    def _view(self, context: Context) -> ValueOfKey:
+        return ValueOfKey(self, context)
+
+    def written_ms(self, data: Any) -> Iterator[int]:
+        yield data[1]
+
+    def kept(self, data: Any, expired_ms: int) -> Any:
+        return data if data[1] > expired_ms else None
+
+
+class ListStore(Store):
+    """Items, in the order in which they were added."""
+
+    def _view(self, context: Context) -> ListOfKey:
+        return ListOfKey(self, context)
+
+    def written_ms(self, data: Any) -> Iterator[int]:
+        return (each[1] for each in data)
+
+    def kept(self, data: Any, expired_ms: int) -> Any:
+        return [each for each in data if each[1] > expired_ms] or None
+
+
+class MapStore(Store):
+    """Values by name."""
+
+    def _view(self, context: Context) -> MapOfKey:
+        return MapOfKey(self, context)
+
+    def written_ms(self, data: Any) -> Iterator[int]:
+        return (each[1] for each in data.values())
+
+    def kept(self, data: Any, expired_ms: int) -> Any:
+        return {name: each for name, each in data.items() if each[1] > expired_ms} or None
+
+
+class _OfKey:
+    __slots__ = ("_context", "_store")
+
+    def __init__(self, store: Store, context: Context) -> None:
+        self._store = store
+        self._context = context
+
+    def _there(self) -> Any:
+        data, ttl_ms = self._context.data.get(self._store.name), self._store.ttl_ms
+        if data is None or ttl_ms is None:
+            return data
+        return self._store.kept(data, self._context.stream_time_ms - ttl_ms)
+
+    def clear(self) -> None:
+        self._context.data.pop(self._store.name, None)
+
+
+class ValueOfKey(_OfKey):
+    __slots__ = ()
+
+    def get(self, missing: Any = None) -> Any:
+        data = self._there()
+        return missing if data is None else data[0]
+
+    def set(self, value: Any) -> None:
+        self._context.data[self._store.name] = [value, self._context.now_ms]
+
+
+class ListOfKey(_OfKey):
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return (each[0] for each in self._there() or ())
+
+    def __len__(self) -> int:
+        return len(self._there() or ())
+
+    def append(self, item: Any) -> None:
+        items = self._context.data.setdefault(self._store.name, [])
+        items.append([item, self._context.now_ms])
+
+    def set(self, items: list[Any]) -> None:
+        """Instead of those there are."""
+        self._context.data[self._store.name] = [[each, self._context.now_ms] for each in items]
+
+
+class MapOfKey(_OfKey):
+    __slots__ = ()
+
+    def __getitem__(self, name: Any) -> Any:
+        return (self._there() or {})[name][0]
+
+    def __setitem__(self, name: Any, value: Any) -> None:
+        values = self._context.data.setdefault(self._store.name, {})
+        values[name] = [value, self._context.now_ms]
+
+    def __delitem__(self, name: Any) -> None:
+        del self._context.data.get(self._store.name, {})[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in (self._there() or {})
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._there() or {})
+
+    def __len__(self) -> int:
+        return len(self._there() or ())
+
+    def get(self, name: Any, missing: Any = None) -> Any:
+        found = (self._there() or {}).get(name)
+        return missing if found is None else found[0]
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        return ((name, each[0]) for name, each in (self._there() or {}).items())

@@ -1,0 +1,149 @@
+"""Tables: the latest value of each key. A topic read as a changelog, the outcome of an aggregation,
+or a join of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.checks import (
+    refuse_late_elsewhere,
+    refuse_second_state,
+    refuse_untyped,
+    shape_of,
+    sink,
+)
+from ottla.streams.errors import refused
+from ottla.streams.joins import (
+    foreign_join,
+    how_of,
+    joined_value,
+    refuse_uncopartitioned,
+)
+from ottla.streams.plan.nodes import (
+    Aggregated,
+    Folded,
+    MapValues,
+    Node,
+    Source,
+    Suppressed,
+    TableFilter,
+    TablesJoin,
+)
+from ottla.streams.plan.tracing import Traced, trace
+from ottla.streams.serdes import Serde, natural
+
+if TYPE_CHECKING:
+    from ottla.streams.app import App
+    from ottla.streams.dsl import Stream
+
+Over = Callable[..., Any]
+
+
+class Table:
+    """The latest value of each key."""
+
+    def __init__(self, app: App, node: Node) -> None:
+        self._app = app
+        self._node = node
+        self.when_suppressed: Aggregated | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self._node.value.names
+
+    def __repr__(self) -> str:
+        return f"Table(key={self._node.key}, value={self._node.value})"
+
+    # ------------------------------------------------------------------------------ one to one
+
+    def filter(self, predicate: Over) -> Table:
+        """Keep keys whose value passes: others are deleted, with a record without value."""
+        return self._filtered("filter", predicate, negated=False)
+
+    def filter_not(self, predicate: Over) -> Table:
+        """Keep keys whose value does not pass."""
+        return self._filtered("filter_not", predicate, negated=True)
+
+    def _filtered(self, operator: str, predicate: Over, *, negated: bool) -> Table:
+        node = self._node
+        refuse_late_elsewhere(operator, node)
+        function = trace(operator, predicate, node.key, node.value)
+        if isinstance(function, Traced) and getattr(function.outcome, "type", "") != "boolean":
+            raise refused(operator, "the function must say true or false")
+        return Table(self._app, TableFilter(node.key, node.value, node, function, negated))
+
+    def map_values(self, function: Over, schema: str | None = None) -> Table:
+        """A new value for each key; deleted keys stay deleted."""
+        node = self._node
+        refuse_late_elsewhere("map_values", node)
+        made = trace("map_values", function, node.key, node.value)
+        shape = shape_of("map_values", made, schema)
+        return Table(self._app, MapValues(node.key, shape, node, made, keeps_null=True))
+
+    # ------------------------------------------------------------------------------ with state
+
+    def suppress(self) -> Table:
+        """Nothing of a window until it closes, then its outcome, once."""
+        node = self.when_suppressed or self._node
+        if not isinstance(node, Aggregated | Folded) or node.window is None:
+            raise refused("suppress", "only windows close: windowed(…) must come before, once")
+        return Table(self._app, Suppressed(node.key, node.value, node))
+
+    def join(
+        self,
+        other: Table,
+        function: Over | None = None,
+        *,
+        how: str = "inner",
+        on: Over | None = None,
+        schema: str | None = None,
+    ) -> Table:
+        """A table that changes with both. By key; or `on` a foreign key, made of this table's
+        values, which is the other's key. `function(left, right)` makes the value; without one it
+        has the columns of both."""
+        if not isinstance(other, Table):
+            raise refused("join", "a table joins a table; a stream joins it by stream.join(table)")
+        mine, theirs = self._node, other._node
+        how = how_of("join", how, ("inner", "left", "outer") if on is None else ("inner", "left"))
+        refuse_second_state("join", mine, theirs)
+        refuse_untyped("join", mine.key, mine.value, theirs.key, theirs.value)
+        made, shape = joined_value(mine.value, theirs.value, function)
+        shape = shape_of("join", made, schema) if shape is None else shape
+        if on is not None:
+            return Table(self._app, foreign_join(self._app, mine, theirs, on, how, made, shape))
+        refuse_uncopartitioned("join", mine, theirs)
+        return Table(self._app, TablesJoin(mine.key, shape, mine, theirs, how, made))
+
+    # ------------------------------------------------------------------------------------ ends
+
+    def to_stream(self) -> Stream:
+        """The table's changes, as events."""
+        from ottla.streams.dsl import Stream
+
+        refuse_late_elsewhere("to_stream", self._node)
+        return Stream(self._app, self._node)
+
+    def to(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> None:
+        """Write the table's changes to a topic: see `Stream.to`."""
+        self._app._add(sink(self._node, topic, key, value))
+
+    def through(self, topic: str) -> Table:
+        """Write to a topic and go on from there: what follows is a query of its own. A windowed
+        key goes without its window: make it part of the key first, by to_stream().map."""
+        node = self._node
+        refuse_untyped("through", node.key, node.value)
+        key, value = natural(node.key), natural(node.value)
+        self.to(topic, key=key, value=value)
+        return self._app.table(topic, key=key, value=value)
+
+
+class GlobalTable:
+    """A table that every record of a stream can look into, by any key."""
+
+    def __init__(self, source: Source) -> None:
+        self._node = replace(source, is_table=True)
+
+    def __repr__(self) -> str:
+        return f"GlobalTable(key={self._node.key}, value={self._node.value})"

@@ -1,0 +1,106 @@
+"""Operators that look at one record, as Spark runs them: columns, Python and DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ottla.streams as st
+from ottla.base.errors import UserError
+from ottla.streams.testing import Record, TopologyDriver
+
+Drive = Callable[[st.App], TopologyDriver]
+ORDER = st.Json("item string, n int")
+
+
+def pairs(records: list[Record]) -> list[tuple[Any, Any]]:
+    return sorted(((each.key, each.value) for each in records), key=repr)
+
+
+def test_map_makes_new_keys_and_values_in_columns_and_in_python(drive: Drive) -> None:
+    app = st.App("maps")
+    orders = app.stream("orders", value=ORDER)
+    orders.map(lambda k, o: (o.item, {"was": k, "twice": o.n * 2})).to("columns")
+    orders.map(
+        lambda k, o: (o.item, {"was": f"{k}", "twice": o.n * 2}),
+        schema="was string, twice int",
+        key_schema="string",
+    ).to("python")
+    orders.flat_map(
+        lambda o: [(f"{o.item}-{each}", each) for each in range(o.n)],
+        schema="int",
+        key_schema="string",
+    ).to("many")
+    driver = drive(app)
+    driver.send("orders", {"item": "tea", "n": 2}, key="a", at=1000)
+    driver.send("orders", {"item": "jam", "n": 0}, key="b", at=2000)
+    columns = driver.read("columns")
+    assert pairs(columns) == [
+        ("jam", {"was": "b", "twice": 0}),
+        ("tea", {"was": "a", "twice": 4}),
+    ]
+    assert driver.read("python") == columns
+    assert driver.read("many") == [Record("tea-0", 0, 1000), Record("tea-1", 1, 1000)]
+
+
+def test_peek_sees_all_records_and_changes_none(drive: Drive, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+
+    def note(key: str, order: Any) -> None:
+        with seen.open("a") as file:
+            file.write(f"{key}:{order.n};")
+
+    app = st.App("peeks")
+    orders = app.stream("orders", value=ORDER).peek(note).repartition(2)
+    orders.transform(lambda df: df.where("value.n > 1")).to("out")
+    driver = drive(app)
+    for n in (1, 2, 3):
+        driver.send("orders", {"item": "tea", "n": n}, key="k")
+    assert [each.value["n"] for each in driver.read("out")] == [2, 3]
+    assert seen.read_text() == "k:1;k:2;k:3;"
+
+
+def test_a_function_over_dataframes_must_return_rows(drive: Drive) -> None:
+    app = st.App("frames")
+    app.stream("orders", value=ORDER).transform(lambda df: df.select("key")).to("out")
+    driver = drive(app)
+    driver.send("orders", {"item": "tea", "n": 1})
+    with pytest.raises(UserError, match=r"transform: .* value, timestamp is missing"):
+        driver.read("out")
+
+
+def test_a_dataframe_is_a_stream(drive: Drive, spark: Any) -> None:
+    app = st.App("from-df")
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
+    rows = rate.selectExpr("cast(value as string) as id", "value * 2 as twice", "timestamp")
+    numbers = st.from_df(app, rows, key="id")
+    assert numbers.columns == ("twice",)
+    numbers.map_values(lambda v: {"four": v.twice * 2}).to("out")
+    assert app.explain().splitlines()[0] == (
+        " 1  from_df  key string, value (twice bigint)  [DataFrame]"
+    )
+    with pytest.raises(st.TopologyError, match=r"from_df .*unknown column 'key'; columns: id"):
+        st.from_df(app, rows)
+    with pytest.raises(st.TopologyError, match="must be a stream"):
+        st.from_df(app, spark.range(1))
+
+
+def test_a_filter_deletes_from_a_table_and_a_map_leaves_deleted_what_is(drive: Drive) -> None:
+    app = st.App("tables")
+    stock = app.table("stock", value=ORDER)
+    stock.filter(lambda o: o.n > 0).to("there")
+    stock.filter_not(lambda o: bool(o.n > 0)).to("gone")
+    stock.map_values(lambda o: {"twice": o.n * 2}).to("columns")
+    stock.map_values(lambda o: f"{o.n}", schema="string").to("python")
+    driver = drive(app)
+    driver.send("stock", {"item": "tea", "n": 1}, key="a")
+    driver.send("stock", {"item": "jam", "n": 0}, key="b")
+    driver.send("stock", None, key="c")
+    tea, jam = {"item": "tea", "n": 1}, {"item": "jam", "n": 0}
+    assert pairs(driver.read("there")) == [("a", tea), ("b", None), ("c", None)]
+    assert pairs(driver.read("gone")) == [("a", None), ("b", jam), ("c", None)]
+    assert pairs(driver.read("columns")) == [("a", {"twice": 2}), ("b", {"twice": 0}), ("c", None)]
+    assert pairs(driver.read("python")) == [("a", "1"), ("b", "0"), ("c", None)]
