@@ -104,3 +104,31 @@ def test_a_filter_deletes_from_a_table_and_a_map_leaves_deleted_what_is(drive: D
     assert pairs(driver.read("gone")) == [("a", None), ("b", jam), ("c", None)]
     assert pairs(driver.read("columns")) == [("a", {"twice": 2}), ("b", {"twice": 0}), ("c", None)]
     assert pairs(driver.read("python")) == [("a", "1"), ("b", "0"), ("c", None)]
+
+
+def test_records_for_which_a_function_raises_go_to_a_topic_with_the_reason(drive: Drive) -> None:
+    app = st.App("failures", failures=st.DeadLetter("failed"))
+    orders = app.stream("orders", value=ORDER)
+    kept = orders.filter(lambda o: 10 // o.n > 0)
+    kept.map_values(lambda o: {"first": o.item[0]}, schema="first string").to("out")
+    kept.flat_map(lambda o: [(o.item, 100 // (o.n - 2))], schema="int", key_schema="string").to(
+        "many"
+    )
+    driver = drive(app)
+    for at, item, n in ((1, "tea", 1), (2, "jam", 0), (3, "", 3), (4, "ham", 2)):
+        driver.send("orders", {"item": item, "n": n}, key=f"k{at}", at=at)
+    assert [each.value for each in driver.read("out")] == [{"first": "t"}, {"first": "h"}]
+    assert pairs(driver.read("many")) == [("", 100), ("tea", -100)]
+    failed = sorted(driver.read("failed"), key=lambda each: each.timestamp_ms)
+    assert [(each.key, each.value, each.timestamp_ms) for each in failed] == [
+        (b"k2", b'{"item":"jam","n":0}', 2),
+        (b"k3", b'{"item":"","n":3}', 3),
+        (b"k4", b'{"item":"ham","n":2}', 4),
+    ]
+    reasons = [dict(each.headers)["ottla.error.reason"].decode() for each in failed]
+    assert reasons[1] == "IndexError: string index out of range"
+    assert [each.partition(":")[0] for each in reasons] == [
+        "ZeroDivisionError",
+        "IndexError",
+        "ZeroDivisionError",
+    ]

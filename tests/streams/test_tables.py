@@ -125,3 +125,27 @@ def test_records_look_into_a_global_table_by_any_key(drive: Drive) -> None:
         ("1", {"item": "tea", "name": "Ada"}),
         ("2", {"item": "jam", "name": None}),
     ]
+
+
+def test_rows_of_a_table_by_another_key_are_subtracted_where_they_were(drive: Drive) -> None:
+    app = st.App("regions")
+    people = app.table("people", value=st.Json("region string, age int"))
+    by_region = people.group_by(lambda p: p.region)
+    by_region.count().to("counts")
+    by_region.aggregate(
+        lambda: 0,
+        lambda total, p: total + p.age,
+        lambda total, p: total - p.age,
+        schema="int",
+    ).to("ages")
+    driver = drive(app)
+    for name, region, age in (("ada", "n", 36), ("bob", "n", 20), ("cy", "s", 50)):
+        driver.send("people", {"region": region, "age": age}, key=name)
+    assert read(driver, "counts") == [("n", {"count": 2}), ("s", {"count": 1})]
+    assert read(driver, "ages") == [("n", 56), ("s", 50)]
+    driver.send("people", {"region": "s", "age": 37}, key="ada")
+    driver.send("people", {"region": "n", "age": 21}, key="bob")
+    driver.send("people", None, key="cy")
+    driver.send("people", None, key="nobody")
+    assert read(driver, "counts") == [("n", {"count": 1}), ("s", {"count": 1})]
+    assert read(driver, "ages") == [("n", 21), ("s", 37)]

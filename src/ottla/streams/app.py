@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.streams.checks import failing_softly
 from ottla.streams.dsl import Stream
 from ottla.streams.errors import TopologyError, listed, refused
 from ottla.streams.plan.explain import explain, topology
-from ottla.streams.plan.nodes import BadRecords, Sink, Source
+from ottla.streams.plan.nodes import BadRecords, Failures, Node, Sink, Source, ancestors
 from ottla.streams.plan.tracing import Traced, trace
 from ottla.streams.serdes import Bytes, DeadLetter, Serde, String
 from ottla.streams.table import GlobalTable, Table
@@ -30,7 +31,9 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 class App:
     """`state_dir` holds checkpoints; `client` has more properties of the connection
-    (`security.protocol` and so on); `master` and `spark` are for the Spark session."""
+    (`security.protocol` and so on); `master` and `spark` are for the Spark session. `failures`: a
+    record for which a Python function raises stops the application, or goes to the topic of a
+    `DeadLetter` and is left out; functions with state stop it in any case."""
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class App:
         client: Mapping[str, str] | None = None,
         master: str | None = None,
         spark: Mapping[str, str] | None = None,
+        failures: str | DeadLetter = "stop",
     ) -> None:
         if not _NAME.fullmatch(name):
             raise TopologyError(
@@ -52,11 +56,32 @@ class App:
         self.master = master
         self.spark_settings = dict(spark or {})
         self.state_dir = str(state_dir or default_state_dir())
+        if failures != "stop" and not isinstance(failures, DeadLetter):
+            raise TopologyError(f"failures={failures!r}; there are stop, st.DeadLetter(topic)")
+        self.failures = failures
         self._sinks: list[Sink] = []
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
-        return tuple(self._sinks)
+        return (*self._sinks, *self._failures())
+
+    def _failures(self) -> Iterator[Sink]:
+        """A sink for the records for which functions raise, if some may."""
+        if not isinstance(self.failures, DeadLetter):
+            return
+        found = {
+            id(node): node
+            for sink in self._sinks
+            for node in ancestors(sink)
+            if getattr(getattr(node, "function", None), "fails_softly", False)
+        }
+        if found:
+            failed = Failures(Bytes.shape, Bytes.shape, tuple(found.values()))
+            topic = self.failures.topic
+            yield Sink(failed.key, failed.value, failed, topic, Bytes, Bytes, False)
+
+    def _as_configured(self, node: Node) -> Node:
+        return failing_softly(node) if isinstance(self.failures, DeadLetter) else node
 
     def stream(
         self,
@@ -125,6 +150,8 @@ class App:
 
     def _add(self, sink: Sink) -> None:
         taken = [topic for each in self._sinks for topic in (each.topic, each.late_topic)]
+        if isinstance(self.failures, DeadLetter):
+            taken.append(self.failures.topic)
         if sink.topic in taken or (sink.late_topic is not None and sink.late_topic in taken):
             raise refused("to", f"topic {sink.topic!r} is written already: merge the two streams")
         self._sinks.append(sink)

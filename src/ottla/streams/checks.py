@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ottla.streams.aggregates import Aggregate
 from ottla.streams.errors import TopologyError, listed, refused
 from ottla.streams.plan.nodes import (
     Aggregated,
+    Changing,
     Deduplicated,
     Folded,
     ForeignJoin,
     Function,
     Node,
+    OneParent,
     Printed,
     Processed,
     Sink,
     StreamJoin,
     Subscribing,
     Suppressed,
+    TableFolded,
     TablesJoin,
     ancestors,
 )
@@ -36,6 +41,8 @@ from ottla.streams.serdes import Serde, natural
 WITH_STATE: dict[type[Node], str] = {
     Aggregated: "aggregated",
     Folded: "aggregated",
+    Changing: "aggregated",
+    TableFolded: "aggregated",
     StreamJoin: "joined",
     TablesJoin: "joined",
     ForeignJoin: "joined",
@@ -122,6 +129,19 @@ def aggregate_type(name: str, aggregate: Aggregate, value: Shape) -> str | None:
     if not aggregate.takes(column.type):
         raise refused("aggregate", f"{name}={aggregate}: {column} is no number")
     return aggregate.type_of(column.type)
+
+
+def has_state(node: Node) -> bool:
+    return any(type(each) in WITH_STATE for each in ancestors(node))
+
+
+def failing_softly(node: Node) -> Node:
+    """The operator, with its Python function's failures left out; behind state, where they cannot
+    be told apart a second time, it stays as it is."""
+    function = getattr(node, "function", None)
+    if not isinstance(function, InPython) or not isinstance(node, OneParent) or has_state(node):
+        return node
+    return replace(node, function=replace(function, fails_softly=True))  # type: ignore[call-arg]
 
 
 def refuse_second_state(operator: str, *nodes: Node) -> None:

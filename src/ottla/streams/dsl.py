@@ -314,4 +314,4 @@ class Stream:
         return self._app.stream(topic, key=key, value=value)
 
     def _with(self, node: Node) -> Stream:
-        return Stream(self._app, node)
+        return Stream(self._app, self._app._as_configured(node))

@@ -72,6 +72,19 @@ class Grouped:
     def count(self) -> Table:
         return self.aggregate(count=count())
 
+    def sum(self, column: str | None = None) -> Table:
+        """Of a column, or of plain values; so are the next three."""
+        return self.aggregate(sum=Aggregate("sum", column))
+
+    def min(self, column: str | None = None) -> Table:
+        return self.aggregate(min=Aggregate("min", column))
+
+    def max(self, column: str | None = None) -> Table:
+        return self.aggregate(max=Aggregate("max", column))
+
+    def mean(self, column: str | None = None) -> Table:
+        return self.aggregate(mean=Aggregate("mean", column))
+
     def reduce(self, function: Callable[[Any, Any], Any]) -> Table:
         """One value of all: function(aggregate, value), beginning with the first value. None
         deletes the key."""

@@ -87,15 +87,22 @@ def foreign_join(
         Column("value", type_of(left.value)),
     )
     subscribing = Subscribing(left.key, record(*columns), left, foreign, made)
-    topics = [_topic_of(each) for each in (left, right)]
-    topic = f"{app.name}-{'-'.join(topics)}-subscriptions"
+    topics = [topic_of(each) for each in (left, right)]
+    topic = free_topic(app, f"{app.name}-{'-'.join(topics)}-subscriptions")
     key, value = natural(left.key), Serde("json", subscribing.value)
     app._add(sink(subscribing, topic, key, value, is_internal=True))
     source = Source(left.key, value.shape, topic, key, value, None, "earliest", "stop", False)
     return ForeignJoin(left.key, shape, source, right, left.value, how, function)
 
 
-def _topic_of(node: Node) -> str:
+def free_topic(app: App, name: str) -> str:
+    """For a topic of the application's own: the name, with a number if it is taken."""
+    taken = {each.topic for each in app.sinks}
+    numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
+    return next(each for each in (name, *numbered) if each not in taken)
+
+
+def topic_of(node: Node) -> str:
     return next(each.topic for each in ancestors(node) if isinstance(each, Source))
 
 

@@ -37,6 +37,7 @@ from ottla.streams.serdes import Serde, natural
 if TYPE_CHECKING:
     from ottla.streams.app import App
     from ottla.streams.dsl import Stream
+    from ottla.streams.grouped_table import GroupedTable
 
 Over = Callable[..., Any]
 
@@ -72,7 +73,8 @@ class Table:
         function = trace(operator, predicate, node.key, node.value)
         if isinstance(function, Traced) and getattr(function.outcome, "type", "") != "boolean":
             raise refused(operator, "the function must say true or false")
-        return Table(self._app, TableFilter(node.key, node.value, node, function, negated))
+        made = TableFilter(node.key, node.value, node, function, negated)
+        return Table(self._app, self._app._as_configured(made))
 
     def map_values(self, function: Over, schema: str | None = None) -> Table:
         """A new value for each key; deleted keys stay deleted."""
@@ -80,7 +82,8 @@ class Table:
         refuse_late_elsewhere("map_values", node)
         made = trace("map_values", function, node.key, node.value)
         shape = shape_of("map_values", made, schema)
-        return Table(self._app, MapValues(node.key, shape, node, made, keeps_null=True))
+        mapped = MapValues(node.key, shape, node, made, keeps_null=True)
+        return Table(self._app, self._app._as_configured(mapped))
 
     # ------------------------------------------------------------------------------ with state
 
@@ -90,6 +93,12 @@ class Table:
         if not isinstance(node, Aggregated | Folded) or node.window is None:
             raise refused("suppress", "only windows close: windowed(…) must come before, once")
         return Table(self._app, Suppressed(node.key, node.value, node))
+
+    def group_by(self, function: Over, schema: str | None = None) -> GroupedTable:
+        """By another key. Two queries, with a topic of the application's own between them."""
+        from ottla.streams.grouped_table import GroupedTable
+
+        return GroupedTable(self._app, self._node, function, schema)
 
     def join(
         self,

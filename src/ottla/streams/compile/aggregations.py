@@ -8,13 +8,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from ottla.streams.aggregates import Aggregate
+from ottla.streams.compile.python_functions import field_names, function_column
 from ottla.streams.compile.stateful import run_program
-from ottla.streams.plan.nodes import Aggregated, Folded, Processed
+from ottla.streams.plan.nodes import Aggregated, Changing, Folded, Processed, TableFolded
 from ottla.streams.plan.shapes import Shape, type_of
 from ottla.streams.state.processors import Processing
 from ottla.streams.state.program import Program
 from ottla.streams.state.sliding import SlidingWindows
-from ottla.streams.state.totals import Totals
+from ottla.streams.state.totals import Changes, TableTotals, Totals
 from ottla.streams.state.windows import SessionWindows, TimeWindows
 from ottla.streams.windows import Window
 
@@ -112,6 +113,28 @@ def _program(node: Folded, is_final: bool) -> Program:
     if window.every_ms is None:
         return SessionWindows(fold, window.size_ms, window.grace_ms, is_final, gives_late)
     return TimeWindows(fold, window.size_ms, window.every_ms, window.grace_ms, is_final, gives_late)
+
+
+def changing(node: Changing, rows: DataFrame) -> DataFrame:
+    schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
+    return run_program(Changes(), [rows.where(f.col("key").isNotNull())], schema)
+
+
+def table_folded(node: TableFolded, rows: DataFrame) -> DataFrame:
+    rows = rows.where(f.col("value").isNotNull())
+    steps = (
+        f.struct(f.lit(name == "now").alias("is_added"), f.col("value").getField(name).alias("of"))
+        for name in ("before", "now")
+    )
+    rows = rows.select("key", f.explode(f.array(*steps)).alias("step"), "timestamp")
+    rows = rows.where(f.col("step.of").isNotNull())
+    # The key as the function sees it is the table's; then the outcome takes its place.
+    seen = {"key": f.col("key"), "value": f.col("step.of"), "timestamp": f.col("timestamp")}
+    key = function_column(node.function, seen, type_of(node.key), field_names(node.key))
+    rows = rows.select(key.alias("key"), f.col("step").alias("value"), "timestamp")
+    schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
+    program = TableTotals(node.fold, node.subtract)
+    return run_program(program, [rows.where(f.col("key").isNotNull())], schema)
 
 
 def processed(node: Processed, rows: DataFrame) -> DataFrame:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from ottla.base.errors import UserError
-from ottla.streams.compile.aggregations import aggregated, folded, processed
+from ottla.streams.compile.aggregations import aggregated, changing, folded, processed, table_folded
 from ottla.streams.compile.codecs import encode, windowed_key
 from ottla.streams.compile.columns import ROWS
 from ottla.streams.compile.joining import (
@@ -17,6 +19,7 @@ from ottla.streams.compile.joining import (
     tables_join,
 )
 from ottla.streams.compile.python_functions import (
+    MADE,
     calling_column,
     field_names,
     function_column,
@@ -27,7 +30,9 @@ from ottla.streams.compile.sources import Topics, bad_records, decoded, headers_
 from ottla.streams.plan.nodes import (
     Aggregated,
     BadRecords,
+    Changing,
     Deduplicated,
+    Failures,
     Filter,
     FlatMap,
     FlatMapValues,
@@ -49,12 +54,14 @@ from ottla.streams.plan.nodes import (
     Subscribing,
     Suppressed,
     TableFilter,
+    TableFolded,
     TableJoin,
     TablesJoin,
     Transformed,
     ancestors,
 )
 from ottla.streams.plan.shapes import type_of
+from ottla.streams.plan.tracing import InPython
 from ottla.streams.serdes import natural
 
 LATE = "the record came after its windows had closed"
@@ -99,6 +106,8 @@ def frame(node: Node, topics: Topics) -> DataFrame:  # noqa: C901 - one case per
             return decoded(node, topics.stream(node))
         case BadRecords(source=source):
             return bad_records(source, topics.stream(source, with_origin=True))
+        case Failures():
+            return _failures(node, topics)
         case FrameSource(rows=rows):
             return rows  # type: ignore[no-any-return]
         case Merge(left=left, right=right):
@@ -116,6 +125,10 @@ def frame(node: Node, topics: Topics) -> DataFrame:  # noqa: C901 - one case per
             return folded(parent, frame(parent.parent, topics), is_final=True)
         case Suppressed(parent=parent):
             return frame(parent, topics)
+        case Changing():
+            return changing(node, frame(node.parent, topics))
+        case TableFolded():
+            return table_folded(node, frame(node.parent, topics))
         case Processed():
             return processed(node, frame(node.parent, topics))
         case StreamJoin():
@@ -134,35 +147,84 @@ def frame(node: Node, topics: Topics) -> DataFrame:  # noqa: C901 - one case per
 def _of_each(node: Node, rows: DataFrame) -> DataFrame:
     """Operators that look at one record."""
     match node:
-        case Filter(function=function, negated=negated):
-            return rows.where(_passes(function_column(function, ROWS, "boolean", ()), negated))
-        case TableFilter(function=function, negated=negated):
-            passes = function_column(function, ROWS, "boolean", (), skips=("value",))
-            return rows.withColumn("value", f.when(_passes(passes, negated), f.col("value")))
-        case MapValues(function=function, keeps_null=keeps_null):
-            names, skips = field_names(node.value), ("value",) if keeps_null else ()
-            value = function_column(function, ROWS, type_of(node.value), names, skips=skips)
-            return rows.withColumn("value", value)
-        case FlatMapValues(function=function):
-            many = f"array<{type_of(node.value)}>"
-            values = function_column(function, ROWS, many, field_names(node.value))
-            return rows.withColumn("value", f.explode(values))
-        case Map(function=function):
-            pair = pair_column(function, ROWS, node.key, node.value)
-            return _from_pair(rows.withColumn("_pair", pair))
-        case FlatMap(function=function):
-            pairs = f.explode(pairs_column(function, ROWS, node.key, node.value))  # type: ignore[arg-type]
-            return _from_pair(rows.withColumn("_pair", pairs))
-        case SelectKey(function=function):
-            key = function_column(function, ROWS, type_of(node.key), field_names(node.key))
-            return rows.withColumn("key", key).drop("window")
-        case Peek(function=function):
-            return rows.where(calling_column(function, ROWS))  # type: ignore[arg-type]
         case Repartitioned(partitions=partitions):
             return rows.repartition(partitions, "key")
         case Transformed():
             return _transformed(node, rows)
+    made = _made(node)
+    if not _fails_softly(node):
+        return _applied(node, rows, made)
+    attempted = rows.withColumn(MADE, made).where(f.col(MADE).getField("failure").isNull())
+    return _applied(node, attempted, f.col(MADE).getField("outcome")).drop(MADE)
+
+
+def _made(node: Node) -> Column:
+    """What the operator's function makes of a record."""
+    match node:
+        case Filter(function=function):
+            return function_column(function, ROWS, "boolean", ())
+        case TableFilter(function=function):
+            return function_column(function, ROWS, "boolean", (), skips=("value",))
+        case MapValues(function=function, keeps_null=keeps_null):
+            names, skips = field_names(node.value), ("value",) if keeps_null else ()
+            return function_column(function, ROWS, type_of(node.value), names, skips=skips)
+        case FlatMapValues(function=function):
+            many = f"array<{type_of(node.value)}>"
+            return function_column(function, ROWS, many, field_names(node.value))
+        case Map(function=function):
+            return pair_column(function, ROWS, node.key, node.value)
+        case FlatMap(function=InPython() as function):
+            return pairs_column(function, ROWS, node.key, node.value)
+        case SelectKey(function=function):
+            return function_column(function, ROWS, type_of(node.key), field_names(node.key))
+        case Peek(function=InPython() as function):
+            return calling_column(function, ROWS)
     raise AssertionError(f"unknown node {type(node).__name__}")
+
+
+def _applied(node: Node, rows: DataFrame, made: Column) -> DataFrame:
+    match node:
+        case Filter(negated=negated):
+            return rows.where(_passes(made, negated))
+        case TableFilter(negated=negated):
+            return rows.withColumn("value", f.when(_passes(made, negated), f.col("value")))
+        case MapValues():
+            return rows.withColumn("value", made)
+        case FlatMapValues():
+            return rows.withColumn("value", f.explode(made))
+        case Map():
+            return _from_pair(rows.withColumn("_pair", made))
+        case FlatMap():
+            return _from_pair(rows.withColumn("_pair", f.explode(made)))
+        case SelectKey():
+            return rows.withColumn("key", made).drop("window")
+        case Peek():
+            return rows.where(made)
+    raise AssertionError(f"unknown node {type(node).__name__}")
+
+
+def _fails_softly(node: Node) -> bool:
+    return bool(getattr(getattr(node, "function", None), "fails_softly", False))
+
+
+def _failures(node: Failures, topics: Topics) -> DataFrame:
+    """Of each operator, the records for which its function raised, as bytes."""
+    parts = []
+    for each in node.operators:
+        came = each.parents[0]
+        rows = frame(came, topics).withColumn(MADE, _made(each))
+        failure = f.col(MADE).getField("failure")
+        name = each.function.name  # type: ignore[attr-defined]
+        headers = headers_of({"ottla.error.reason": failure, "ottla.function": f.lit(name)})
+        parts.append(
+            rows.where(failure.isNotNull()).select(
+                encode(natural(came.key), f.col("key"), came.key).alias("key"),
+                encode(natural(came.value), f.col("value"), came.value).alias("value"),
+                "timestamp",
+                headers.alias("headers"),
+            )
+        )
+    return reduce(DataFrame.unionByName, parts)
 
 
 def _passes(condition: Column, negated: bool) -> Column:

@@ -17,6 +17,8 @@ from ottla.streams.plan.nodes import Function
 from ottla.streams.plan.shapes import Shape, type_of
 from ottla.streams.plan.tracing import InPython
 
+MADE = "_made"
+"""Where the outcome of a function that fails softly is: a struct of outcome and failure."""
 _TAKEN = {1: ("value",), 2: ("key", "value"), 3: ("key", "value", "timestamp")}
 
 
@@ -37,8 +39,27 @@ def function_column(
         is_there = reduce(or_, (rows[name].isNotNull() for name in skips))
         return f.when(is_there, made)
     taken = ("left", "right") if "left" in rows else _TAKEN[function.arity]
-    call = f.udf(_adapted(function.function, names, len(skips)), returns, useArrow=True)
-    return call(*(rows[name] for name in skips), *(rows[name] for name in taken))
+    adapted = _adapted(function.function, names, len(skips))
+    given = (*(rows[name] for name in skips), *(rows[name] for name in taken))
+    return _called(function, adapted, returns, given)
+
+
+def _called(
+    function: InPython, adapted: Callable[..., Any], returns: str, given: tuple[Column, ...]
+) -> Column:
+    if not function.fails_softly:
+        return f.udf(adapted, returns, useArrow=True)(*given)
+    attempt = Row("outcome", "failure")
+
+    def attempted(*arguments: Any) -> Any:
+        try:
+            return attempt(adapted(*arguments), None)
+        except Exception as error:
+            return attempt(None, f"{type(error).__name__}: {error}")
+
+    # Spark would call it twice, for the failure and for the outcome, if it were deterministic.
+    both = f"struct<outcome: {returns}, failure: string>"
+    return f.udf(attempted, both, useArrow=True).asNondeterministic()(*given)
 
 
 def pair_column(function: Function, rows: Rows, key: Shape, value: Shape) -> Column:
@@ -68,8 +89,8 @@ def _pairs(function: InPython, rows: Rows, key: Shape, value: Shape, *, is_list:
         outcome = user(*arguments)
         return [one(each) for each in outcome] if is_list else one(outcome)
 
-    made = f.udf(call, f"array<{returns}>" if is_list else returns, useArrow=True)
-    return made(*(rows[name] for name in _TAKEN[function.arity]))
+    given = tuple(rows[name] for name in _TAKEN[function.arity])
+    return _called(function, call, f"array<{returns}>" if is_list else returns, given)
 
 
 def calling_column(function: InPython, rows: Rows) -> Column:
@@ -80,8 +101,10 @@ def calling_column(function: InPython, rows: Rows) -> Column:
         user(*arguments)
         return True
 
-    made = f.udf(call, "boolean", useArrow=True).asNondeterministic()
-    return made(*(rows[name] for name in _TAKEN[function.arity]))
+    given = tuple(rows[name] for name in _TAKEN[function.arity])
+    if function.fails_softly:
+        return _called(function, call, "boolean", given)
+    return f.udf(call, "boolean", useArrow=True).asNondeterministic()(*given)
 
 
 def ddl(shape: Shape) -> str:

@@ -14,7 +14,9 @@ from ottla.streams.durations import spelled as duration
 from ottla.streams.plan.nodes import (
     Aggregated,
     BadRecords,
+    Changing,
     Deduplicated,
+    Failures,
     Filter,
     FlatMap,
     FlatMapValues,
@@ -38,6 +40,7 @@ from ottla.streams.plan.nodes import (
     Subscribing,
     Suppressed,
     TableFilter,
+    TableFolded,
     TableJoin,
     TablesJoin,
     Transformed,
@@ -96,6 +99,8 @@ def _words_of_ends(node: Node) -> tuple[str, str] | None:
             )
         case BadRecords(source=source):
             return "bad records", f"topic {source.topic}: value {source.value_serde} {source.value}"
+        case Failures():
+            return "failures", "records for which a function raised"
         case FrameSource():
             return "from_df", f"key {node.key}, value {node.value}"
         case Printed():
@@ -145,10 +150,19 @@ def _words_of_state(node: Node) -> tuple[str, str]:
         case Folded(operator=operator, what=what, window=window):
             by = f"{what} by key" + (f", {window}" if window is not None else "")
             return operator, f"{by} -> {node.value}"
+        case Changing():
+            return "changes", "of each key: before and now"
+        case TableFolded(operator=operator, what=what, function=function):
+            return operator, f"{what} by {spelled(function)} -> {node.value}"
         case Suppressed():
             return "suppress", "until the window closes"
         case Processed(name=name):
             return "process", f"{name} -> {node.key}: {node.value}"
+    return _words_of_joins(node)
+
+
+def _words_of_joins(node: Node) -> tuple[str, str]:
+    match node:
         case StreamJoin():
             within, grace = duration(node.within_ms), duration(node.grace_ms)
             return f"{node.how} join", f"within {within}, grace {grace}: {spelled(node.function)}"
@@ -172,19 +186,21 @@ def _engine(node: Node) -> str:
             return "  [state]"
         case Folded(why=why):
             return f"  [Python state: {why}]"
-        case Processed():
+        case Processed() | Changing():
             return "  [Python state]"
         case Sink():
             return "  [changes]" if node.emits_changes else "  [appends]"
         case FrameSource() | Transformed():
             return "  [DataFrame]"
-        case Source(time=None) | BadRecords() | Merge() | Suppressed() | Repartitioned():
+        case (
+            Source(time=None) | BadRecords() | Failures() | Merge() | Suppressed() | Repartitioned()
+        ):
             return ""
     function = _function(node)
     text = f"Python: {function.reason}" if isinstance(function, InPython) else "columns"
     if isinstance(on := getattr(node, "on", None), InPython):
         text += f"; on: Python: {on.reason}"
-    if isinstance(node, TablesJoin | ForeignJoin | Subscribing):
+    if isinstance(node, TablesJoin | ForeignJoin | Subscribing | TableFolded):
         text = f"Python state; {text}"
     return f"  [{text}]"
 

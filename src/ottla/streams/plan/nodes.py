@@ -14,7 +14,7 @@ from ottla.streams.aggregates import Aggregate
 from ottla.streams.plan.shapes import Shape
 from ottla.streams.plan.tracing import InPython, Traced
 from ottla.streams.serdes import DeadLetter, Serde
-from ottla.streams.state.folds import Fold
+from ottla.streams.state.folds import Add, Fold
 from ottla.streams.state.processors import Processor
 from ottla.streams.windows import Window
 
@@ -56,6 +56,17 @@ class BadRecords(Node):
     """The records of a topic that cannot be parsed, as bytes."""
 
     source: Source
+
+
+@dataclass(frozen=True, eq=False)
+class Failures(Node):
+    """Records for which the functions of these operators raised, as they came to them."""
+
+    operators: tuple[Node, ...]
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        return self.operators
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +223,25 @@ class Folded(OneParent):
     @property
     def is_windowed(self) -> bool:
         return self.window is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Changing(OneParent):
+    """A table's values before and now: the first step of grouping it by another key."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableFolded(OneParent):
+    """The second step, over the records of the first: values of shape `came` by the `function`'s
+    key, those of before subtracted, those of now added."""
+
+    came: Shape
+    function: Function
+    operator: str
+    what: str
+    fold: Fold
+    subtract: Add
+    functions: tuple[InPython, ...]
 
 
 @dataclass(frozen=True, eq=False)

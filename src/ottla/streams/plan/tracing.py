@@ -47,11 +47,13 @@ class Traced:
 
 @dataclass(frozen=True, eq=False)
 class InPython:
-    """`arity`: which of (value), (key, value), (key, value, timestamp) it takes."""
+    """`arity`: which of (value), (key, value), (key, value, timestamp) it takes. If it
+    `fails_softly`, a record for which it raises is left out, and goes to a topic of failures."""
 
     function: Function
     arity: int
     reason: str
+    fails_softly: bool = False
 
     @property
     def name(self) -> str:

@@ -1,17 +1,23 @@
 """Aggregations by key, without windows.
 
-    state   key -> [aggregate, the latest timestamp]
+    Totals        state: key -> [aggregate, the latest timestamp]
+    Changes       state: key -> value
+    TableTotals   state: as of Totals
 
 Each key that changed in a batch is given out once, as it is after it, with the latest timestamp of
-its records."""
+its records.
+
+The rows of a table that are grouped by another key take two steps with a topic between them, as in
+Kafka Streams: by the table's key, (the value before, the value now); then, by the other key, what
+was before is subtracted and what is now is added."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from ottla.streams.state.folds import Fold
+from ottla.streams.state.folds import Add, Fold
 from ottla.streams.state.program import Batch, Output, State
 
 
@@ -37,6 +43,54 @@ class Totals:
                 del state[key]
             outputs.append(Output(key, self.fold.finished(aggregate), at_ms))
         return outputs
+
+    def next_time_ms(self, state: State) -> int | None:
+        return None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Of a table. Values out: (before, now)."""
+
+    needs_time: ClassVar[bool] = False
+
+    def run(self, state: State, batch: Batch, stream_time_ms: int) -> Iterable[Output]:
+        latest = {}
+        for key, value, at_ms in zip(batch.keys, batch.values, batch.times_ms, strict=True):
+            latest[key] = (value, at_ms)
+        outputs = []
+        for key, (value, at_ms) in latest.items():
+            before = state.pop(key, None)
+            if value is not None:
+                state[key] = value
+            if value is not None or before is not None:
+                outputs.append(Output(key, (before, value), at_ms))
+        return outputs
+
+    def next_time_ms(self, state: State) -> int | None:
+        return None
+
+
+@dataclass(frozen=True)
+class TableTotals:
+    """Values in: (whether it is added, the value)."""
+
+    fold: Fold
+    subtract: Add
+    needs_time: ClassVar[bool] = False
+
+    def run(self, state: State, batch: Batch, stream_time_ms: int) -> Iterable[Output]:
+        steps = zip(batch.keys, batch.values, strict=True)
+        both = Fold(self.fold.initial, self._step, finish=self.fold.finish)
+        # What is subtracted goes first: a value that moved within a key must not count twice.
+        order = sorted(range(len(batch.keys)), key=[value[0] for _, value in steps].__getitem__)
+        columns = (batch.keys, batch.values, batch.times_ms)
+        ordered = Batch(*([column[place] for place in order] for column in columns))
+        return Totals(both).run(state, ordered, stream_time_ms)
+
+    def _step(self, aggregate: Any, key: Any, value: Any) -> Any:
+        is_added, of = value
+        return (self.fold.add if is_added else self.subtract)(aggregate, key, of)
 
     def next_time_ms(self, state: State) -> int | None:
         return None

@@ -1,0 +1,120 @@
+"""A table's rows by another key, to be aggregated: a row that changes, or moves to another key, is
+subtracted where it was and added where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.checks import (
+    aggregate_type,
+    parse_schema,
+    refuse_second_state,
+    refuse_untyped,
+    shape_of,
+    sink,
+)
+from ottla.streams.errors import refused
+from ottla.streams.grouped import WITH_STATE
+from ottla.streams.joins import free_topic, topic_of
+from ottla.streams.plan.nodes import Changing, Node, Sink, Source, TableFolded
+from ottla.streams.plan.shapes import Column, Shape, record, type_of
+from ottla.streams.plan.tracing import InPython, in_python, trace
+from ottla.streams.serdes import Serde, natural
+from ottla.streams.state.folds import Fold, of_aggregates, of_aggregator
+from ottla.streams.table import Table
+
+if TYPE_CHECKING:
+    from ottla.streams.aggregates import Aggregate
+    from ottla.streams.app import App
+
+
+class GroupedTable:
+    """Rows of a table by another key, to be aggregated. Rows whose key is null are left out."""
+
+    def __init__(
+        self, app: App, node: Node, function: Callable[..., Any], schema: str | None
+    ) -> None:
+        refuse_second_state("group_by", node)
+        refuse_untyped("group_by", node.key, node.value)
+        self._app = app
+        self._node = node
+        self._function = trace("group_by", function, node.key, node.value)
+        self._key = shape_of("group_by", self._function, schema)
+        refuse_untyped("group_by", self._key)
+
+    def count(self) -> Table:
+        from ottla.streams.aggregates import count
+
+        return self._named("count", count(), lambda total, key, value: [total[0] - 1])
+
+    def sum(self, column: str | None = None) -> Table:
+        from ottla.streams.aggregates import sum as total_of
+
+        def subtract(total: Any, key: Any, value: Any) -> Any:
+            one = value if column is None else value[column]
+            return total if one is None else [total[0] - one]
+
+        return self._named("sum", total_of(column), subtract)
+
+    def aggregate(
+        self,
+        initial: Callable[[], Any],
+        add: Callable[..., Any],
+        subtract: Callable[..., Any],
+        *,
+        schema: str,
+        finish: Callable[[Any], Any] | None = None,
+    ) -> Table:
+        """`add` and `subtract` take (aggregate, value) or (aggregate, key, value), where the key is
+        that of the group; `schema` says what is given out. None deletes the key."""
+        if not callable(initial):
+            raise refused(
+                "aggregate", "give functions: aggregate(initial, add, subtract, schema=…)"
+            )
+        made = [
+            in_python("aggregate", each, WITH_STATE, arities=(2, 3)) for each in (add, subtract)
+        ]
+        adding, subtracting = (
+            of_aggregator(initial, each.function, each.arity, None, finish) for each in made
+        )
+        more = (initial, *(() if finish is None else (finish,)))
+        functions = (*made, *(InPython(each, 0, WITH_STATE) for each in more))
+        what = ", ".join(f"{each.name}()" for each in functions)
+        return self._folded(what, adding, subtracting.add, parse_schema(schema), functions)
+
+    def _named(self, name: str, aggregate: Aggregate, subtract: Any) -> Table:
+        of_type = aggregate_type(name, aggregate, self._node.value)
+        shape = record(Column(name, of_type))
+        refuse_untyped("aggregate", shape)
+        fold = of_aggregates(((name, aggregate),))
+        return self._folded(f"{name}={aggregate}", fold, subtract, shape, ())
+
+    def _folded(
+        self,
+        what: str,
+        fold: Fold,
+        subtract: Any,
+        shape: Shape,
+        functions: tuple[InPython, ...],
+    ) -> Table:
+        node, app = self._node, self._app
+        of_type = type_of(node.value)
+        both = record(Column("before", of_type), Column("now", of_type))
+        key, value = natural(node.key), Serde("json", both)
+        topic = next((each.topic for each in app.sinks if _is_of(each, node)), None)
+        if topic is None:
+            topic = free_topic(app, f"{app.name}-{topic_of(node)}-changes")
+            changing = Changing(node.key, both, node)
+            app._add(sink(changing, topic, key, value, is_internal=True))
+        source = Source(node.key, both, topic, key, value, None, "earliest", "stop", False)
+        made = TableFolded(
+            self._key, shape, source, node.value, self._function, "aggregate", what, fold,
+            subtract, functions,
+        )  # fmt: skip
+        return Table(app, made)
+
+
+def _is_of(sink: Sink, node: Node) -> bool:
+    """Whether it writes the changes of that table."""
+    return isinstance(sink.parent, Changing) and sink.parent.parent is node
