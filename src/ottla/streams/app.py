@@ -15,7 +15,7 @@ from ottla.streams.checks import failing_softly
 from ottla.streams.dsl import Stream
 from ottla.streams.errors import TopologyError, listed, refused
 from ottla.streams.plan.explain import explain, topology
-from ottla.streams.plan.nodes import BadRecords, Failures, Node, Sink, Source, ancestors
+from ottla.streams.plan.nodes import BadRecords, Failures, Node, Printed, Sink, Source, ancestors
 from ottla.streams.plan.tracing import Traced, trace
 from ottla.streams.serdes import Bytes, DeadLetter, Serde, String
 from ottla.streams.table import GlobalTable, Table
@@ -154,6 +154,9 @@ class App:
             taken.append(self.failures.topic)
         if sink.topic in taken or (sink.late_topic is not None and sink.late_topic in taken):
             raise refused("to", f"topic {sink.topic!r} is written already: merge the two streams")
+        read = [each.topic for each in ancestors(sink) if isinstance(each, Source)]
+        if sink.topic in read and not isinstance(sink, Printed):
+            raise refused("to", f"topic {sink.topic!r} is read here, too: it would never end")
         self._sinks.append(sink)
 
 

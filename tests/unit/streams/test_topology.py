@@ -216,6 +216,7 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
         (lambda app, o: o.flat_map_values(lambda v: v.item), "must return a list"),
         (lambda app, o: o.to("x", value=st.Long), "cannot be written as long"),
         (build_merge_of_others, r"values differ: \(id string, .*\) and string"),
+        (lambda app, o: o.to("orders"), "topic 'orders' is read here, too: it would never end"),
         (build_two_sinks, "topic 'x' is written already"),
         (build_second_aggregate, "is aggregated already; put through"),
         (lambda app, o: app.stream("t", value="json"), "value='json' is no serde"),

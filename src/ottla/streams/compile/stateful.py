@@ -36,7 +36,8 @@ PACK_BYTES = 64 * 1024 * 1024
 OUTPUT_ROWS = 50_000
 """In an Arrow stream of a program's output."""
 PACKED = "bucket int, side int, task int, number int, latest timestamp, rows binary"
-END_OF_TIME = "9999-12-31 00:00:00"
+END_OF_TIME = "2200-01-01 00:00:00"
+"""Later than any watermark, and not too late for pandas."""
 DELAY_KEY = "spark.watermarkDelayMs"
 """Spark's mark of a column that carries a watermark."""
 

@@ -1,0 +1,133 @@
+"""Operators with Python state, internal topics and late records on topics of a broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from examples import foreign_key_join
+
+import ottla.streams as st
+from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
+from ottla.streams.run import Running, start
+from ottla.testing.broker_thread import BrokerThread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ORDER = st.Json("item string, amount double")
+
+
+class Surroundings:
+    """A broker, a session, a directory for state."""
+
+    def __init__(self, broker: BrokerThread, spark: SparkSession, state_dir: Path) -> None:
+        self.bootstrap = broker.bootstrap
+        self._spark = spark
+        self._state_dir = state_dir
+        self.running: list[Running] = []
+
+    def app(self, name: str) -> st.App:
+        return st.App(name, bootstrap=self.bootstrap, state_dir=self._state_dir)
+
+    def run_all(self, app: st.App) -> None:
+        """Start, process what is there, stop."""
+        running = start(app, self._spark)
+        self.running.append(running)
+        running.process_all_available()
+        running.stop()
+
+    def create(self, *topics: str, partitions: int = 1) -> None:
+        with Admin(self.bootstrap) as admin:
+            admin.create_topics(*(NewTopic(topic, partitions) for topic in topics))
+
+    def send(self, topic: str, *records: tuple[str, Any, int]) -> None:
+        """Key, value (None deletes), time in seconds."""
+        with Producer(self.bootstrap) as producer:
+            for key, value, at_s in records:
+                data = None if value is None else json.dumps(value).encode()
+                producer.send(topic, data, key=key.encode(), timestamp=at_s * 1000)
+            producer.flush()
+
+    def records(self, topic: str) -> list[tuple[bytes, Any]]:
+        """Committed ones, of partition 0."""
+        found: list[tuple[bytes, Any]] = []
+        with Consumer(self.bootstrap, isolation_level="read_committed") as consumer:
+            tp = TopicPartition(topic, 0)
+            consumer.assign([tp])
+            consumer.seek_to_beginning()
+            end = consumer.end_offsets(tp)[tp]
+            while consumer.position(tp) < end:
+                found += [
+                    (each.key or b"", each.value and json.loads(each.value))
+                    for each in consumer.poll(timeout_s=1)
+                ]
+        return found
+
+
+@pytest.fixture
+def around(broker: BrokerThread, spark: SparkSession, tmp_path: Path) -> Iterator[Surroundings]:
+    made = Surroundings(broker, spark, tmp_path)
+    yield made
+    for each in made.running:
+        each.stop()
+
+
+def test_python_state_goes_on_after_a_stop_and_late_records_have_their_topic(
+    around: Surroundings,
+) -> None:
+    around.create("py-orders", partitions=2)
+    around.create("py-totals", "py-late")
+
+    def app() -> st.App:
+        made = around.app("py")
+        orders = made.stream("py-orders", value=ORDER)
+        windowed = orders.group_by(lambda o: o.item).windowed(
+            st.tumbling("1 minute"), late=st.DeadLetter("py-late")
+        )
+        windowed.aggregate(list, lambda seen, o: [*seen, o.amount], schema="array<double>").to(
+            "py-totals", key=st.String
+        )
+        return made
+
+    tea = {"item": "tea", "amount": 1.0}
+    around.send("py-orders", ("a", tea, 1), ("a", {**tea, "amount": 2.0}, 2))
+    around.run_all(app())
+    assert around.records("py-totals") == [(b"tea", [1.0, 2.0])]
+    around.send("py-orders", ("a", {**tea, "amount": 4.0}, 3))
+    around.run_all(app())
+    assert around.records("py-totals")[1:] == [(b"tea", [1.0, 2.0, 4.0])]
+    around.send("py-orders", ("b", {"item": "jam", "amount": 8.0}, 60))
+    around.run_all(app())
+    around.send("py-orders", ("a", {**tea, "amount": 16.0}, 4))
+    around.run_all(app())
+    assert around.records("py-totals")[2:] == [(b"jam", [8.0])]
+    assert around.records("py-late") == [(b"tea", {"item": "tea", "amount": 16.0})]
+
+
+def test_a_foreign_key_join_makes_its_own_topic_and_prints_go_to_standard_output(
+    around: Surroundings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    around.create("orders", partitions=3)
+    around.create("customers", "orders-with-customers")
+    app = around.app("fk")
+    foreign_key_join.build(app)
+    app.stream("customers", value=st.Json("name string")).print("new")
+    around.send("orders", ("o", {"customer": "c", "item": "tea"}, 1))
+    around.send("customers", ("c", {"name": "Ada"}, 2))
+    around.run_all(app)
+    with Admin(around.bootstrap) as admin:
+        topic = "fk-orders-customers-subscriptions"
+        assert len(admin.describe_topics(topic)[topic].partitions) == 3
+    assert '[new]: c, {"name":"Ada"}' in capsys.readouterr().out.splitlines()
+    around.send("customers", ("c", None, 3))
+    app = around.app("fk")
+    foreign_key_join.build(app)
+    around.run_all(app)
+    assert around.records("orders-with-customers") == [
+        (b"o", {"item": "tea", "name": "Ada"}),
+        (b"o", None),
+    ]
