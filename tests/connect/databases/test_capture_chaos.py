@@ -18,7 +18,7 @@ from tests.connect.databases.workload import SETUP, Workload, tables_of
 
 from ottla.connect.debezium import UNCHANGED_HEADER
 from ottla.connect.json_converter import JsonConverter
-from ottla.testing import BrokerProcess
+from ottla.testing.broker import BrokerProcess
 
 WANTED_CHANGES = 20_000
 PATIENCE_S = 300.0

@@ -27,8 +27,11 @@ SELECTS = {
 
 
 class Workload:
-    def __init__(self, postgres: Postgres, seed: int, threads: int = 4) -> None:
+    def __init__(
+        self, postgres: Postgres, seed: int, threads: int = 4, database: str = "postgres"
+    ) -> None:
         self._postgres = postgres
+        self._database = database
         self._chances = [random.Random(seed * 100 + number) for number in range(threads)]
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -61,7 +64,7 @@ class Workload:
         while not self._stopping.is_set():
             try:
                 if connection is None or connection.closed:
-                    connection = self._postgres.connect()
+                    connection = self._postgres.connect(self._database)
                 self.changes[number] += self._transaction(connection, chance)
             except psycopg.OperationalError:
                 # It is restarted, or two of us were in each other's way.
@@ -98,7 +101,8 @@ class Workload:
             chance.choice((None, "sad", "ok", "happy")),
         ]
         statement = (
-            "INSERT INTO orders VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO UPDATE SET "
+            "INSERT INTO orders (id, note, price, at, tags, mood) VALUES (%s, %s, %s, %s, %s, %s) "
+            "ON CONFLICT (id) DO UPDATE SET "
             "note = excluded.note, price = excluded.price, at = excluded.at, "
             "tags = excluded.tags, mood = excluded.mood"
         )

@@ -29,7 +29,7 @@ from ottla.connect.connectors.postgres.link import (
     ReplicationLink,
 )
 from ottla.connect.connectors.postgres.options import Options
-from ottla.connect.connectors.postgres.pgoutput import ProtocolError, Relation, decode
+from ottla.connect.connectors.postgres.pgoutput import Keepalive, ProtocolError, Relation, decode
 from ottla.connect.connectors.postgres.published import Published
 from ottla.connect.connectors.postgres.slot import SlotWatch, what_is_lost
 from ottla.connect.connectors.postgres.snapshot import Progress, TableReader
@@ -294,11 +294,17 @@ class PostgresTask(SourceTask):
             size += len(data)
             message = decode(data)
             records.extend(changes.feed(message, now_ms))
-            if getattr(message, "wants_reply", False):
-                self._send_status()
+            if isinstance(message, Keepalive) and message.wants_reply:
+                self._answer(changes)
         if time.monotonic() - self._status_at >= options.status_s:
             self._send_status()
         return records
+
+    def _answer(self, changes: Changes) -> None:
+        """PostgreSQL asks how far we are; one that shuts down waits until we have it all."""
+        self._send_status()
+        if changes.is_between and changes.position.lsn > self._confirmed:
+            self._is_to_tell = True
 
     def _look_around(self) -> None:
         """Now and then: are there new tables?"""
