@@ -106,6 +106,7 @@ def test_replaying_the_topics_gives_the_tables_after_any_kills(tmp_path: Path) -
             kills = {"worker": 0, "broker": 0, "database": 0}
             while workload.count < WANTED_CHANGES or min(kills.values()) < 4:
                 time.sleep(chance.uniform(1, 5))
+                assert workload.errors == []
                 victim = chance.choice(list(kills))
                 kills[victim] += 1
                 if victim == "worker":

@@ -66,9 +66,9 @@ class Workload:
                 if connection is None or connection.closed:
                     connection = self._postgres.connect(self._database)
                 self.changes[number] += self._transaction(connection, chance)
-            except psycopg.OperationalError:
+            except (psycopg.OperationalError, psycopg.IntegrityError):
                 # It is restarted, or two of us were in each other's way.
-                time.sleep(0.05)
+                time.sleep(0.01)
             except psycopg.Error as error:
                 self.errors.append(str(error))
                 return
