@@ -37,6 +37,7 @@ from ottla.connect.data import (
     scale_of,
 )
 from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.json_writer import Unusual, Write, make_writer
 from ottla.connect.schema_cache import SchemaCache
 
 MAX_DEPTH = 100
@@ -64,7 +65,12 @@ class JsonConverter(Converter):
         self._numeric = str(settings.get("decimal.format", "BASE64")).upper() == "NUMERIC"
         self._defaults = bool(settings.get("replace.null.with.default", True))
         size = int(settings.get("schemas.cache.size", 1000))
-        self._told: SchemaCache[Schema, dict[str, Any] | None] = SchemaCache(size, schema_to_json)
+        self._told: SchemaCache[Schema, str] = SchemaCache(
+            size, lambda schema: _text(schema_to_json(schema))
+        )
+        self._writers: SchemaCache[Schema, Write] = SchemaCache(
+            size, lambda schema: make_writer(schema, self._inside)
+        )
         self._read: SchemaCache[str, Schema | None] = SchemaCache(
             size, lambda text: schema_from_json(json.loads(text))
         )
@@ -74,17 +80,35 @@ class JsonConverter(Converter):
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         if schema is None and value is None:
             return None
-        if schema is not None:
-            check(schema, value)
-        payload = self._to_json(schema, value)
+        text = _text(self._payload(schema, value))
+        if _NUMBER in text:
+            text = _QUOTED_NUMBER.sub(r"\1", text)
         if self._schemas:
-            told = None if schema is None else self._told.get(schema)
-            payload = {"schema": told, "payload": payload}
+            told = "null" if schema is None else self._told.get(schema)
+            text = f'{{"schema":{told},"payload":{text}}}'
+        return text.encode()
+
+    def _payload(self, schema: Schema | None, value: Any) -> Any:
+        if schema is None:
+            return self._to_json(None, value)
+        if value is not None:
+            try:
+                return self._writers.get(schema)(value)
+            except Unusual:
+                pass
+        return self._slowly(schema, value)
+
+    def _inside(self, schema: Schema, value: Any) -> Any:
+        """A value inside another; where it is, only the slow way knows."""
         try:
-            text = json.dumps(payload, separators=(",", ":"), ensure_ascii=False)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"a value cannot be written as JSON: {error}") from None
-        return _QUOTED_NUMBER.sub(r"\1", text).encode()
+            return self._slowly(schema, value)
+        except DataError:
+            raise Unusual from None
+
+    def _slowly(self, schema: Schema, value: Any) -> Any:
+        """With every check, and a word on what is wrong."""
+        check(schema, value)
+        return self._to_json(schema, value)
 
     def _to_json(self, schema: Schema | None, value: Any, depth: int = 0) -> Any:
         if depth > MAX_DEPTH:
@@ -209,6 +233,13 @@ class JsonConverter(Converter):
             }
         except (TypeError, ValueError):
             raise DataError(f"{where} must be an object, or an array of pairs") from None
+
+
+def _text(value: Any) -> str:
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"a value cannot be written as JSON: {error}") from None
 
 
 def _floats(value: Any) -> Any:

@@ -206,3 +206,39 @@ def test_so_many_schemas_are_remembered_as_asked_for() -> None:
             written = made.from_connect("t", schema, {f"f{index}": 1})
             assert made.to_connect("t", written)[1] == {f"f{index}": 1}
         assert (len(made._told), len(made._read)) == (size, size)
+
+
+def test_the_quick_way_to_json_is_the_slow_one_where_it_is_taken() -> None:
+    inner = struct_schema(("n", data.INT32), ("t", data.STRING.as_optional()))
+    schema = struct_schema(
+        ("i", Schema(Type.INT64)), ("f", data.FLOAT64), ("b", data.BOOLEAN),
+        ("x", data.BYTES.as_optional()), ("d", decimal_schema(2, optional=True)), ("at", data.TIMESTAMP_SCHEMA.as_optional()),
+        ("list", Schema(Type.ARRAY, True, value_schema=data.STRING.as_optional())), ("in", inner),
+        ("default", Schema(Type.STRING, True, default="unless said")),
+    )  # fmt: skip
+    value = {
+        "i": 2**63 - 1, "f": 1.5, "b": True, "x": b"\0", "d": decimal.Decimal("1.50"),
+        "at": datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC), "list": ["a", None],
+        "in": {"n": 1, "t": None}, "default": None,
+    }  # fmt: skip
+    odd = [
+        {**value, "f": 1},
+        {**value, "list": ("a",)},
+        {name: each for name, each in value.items() if name != "default"},
+    ]
+    cases: list[dict[str, Any]] = [{}, {"schemas.enable": False}, {"decimal.format": "NUMERIC"}]
+    for settings in cases:
+        converter = JsonConverter(settings)
+        for each in (value, *odd):
+            quick = converter.from_connect("t", schema, each)
+            slow = converter._slowly(schema, each)
+            assert quick is not None
+            told = json.loads(quick)
+            found = told if settings.get("schemas.enable", True) is False else told["payload"]
+            if "decimal.format" not in settings:
+                assert found == json.loads(json.dumps(slow))
+            assert list(found) == list(slow)
+            assert found["default"] == "unless said"
+    for wrong in ({**value, "i": 2**63}, {**value, "in": None}, {**value, "more": 1}):
+        with pytest.raises(DataError, match="the value"):
+            JsonConverter({}).from_connect("t", schema, wrong)
