@@ -115,7 +115,7 @@ def test_tables_are_equal_on_the_other_side(
             assert in_maria == wanted["docs"]
             counts = {name: len(rows) for name, rows in wanted.items()}
             assert {
-                name: mariadb.run(f"SELECT COUNT(*) FROM {name}")[0][0] for name in SELECTS
+                name: mariadb.run(f"SELECT COUNT(*) FROM `{name}`")[0][0] for name in SELECTS
             } == counts
             assert read_topics(broker.bootstrap, "shop.public.")
         finally:

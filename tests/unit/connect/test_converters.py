@@ -212,7 +212,8 @@ def test_the_quick_way_to_json_is_the_slow_one_where_it_is_taken() -> None:
     inner = struct_schema(("n", data.INT32), ("t", data.STRING.as_optional()))
     schema = struct_schema(
         ("i", Schema(Type.INT64)), ("f", data.FLOAT64), ("b", data.BOOLEAN),
-        ("x", data.BYTES.as_optional()), ("d", decimal_schema(2, optional=True)), ("at", data.TIMESTAMP_SCHEMA.as_optional()),
+        ("x", data.BYTES.as_optional()), ("d", decimal_schema(2, optional=True)),
+        ("at", data.TIMESTAMP_SCHEMA.as_optional()),
         ("list", Schema(Type.ARRAY, True, value_schema=data.STRING.as_optional())), ("in", inner),
         ("default", Schema(Type.STRING, True, default="unless said")),
     )  # fmt: skip
