@@ -86,6 +86,8 @@ compat: $(STAMP) ## Run Apache Kafka's own tools against the broker and its file
 	@compat/run $(ARGS)
 	@test -n "$(ARGS)" || $(BIN)/python -m compat.spark.run
 	@test -n "$(ARGS)" || $(BIN)/python -m compat.spark.run --on-kafka
+	@test -n "$(ARGS)" || $(BIN)/python -m compat.streams.run
+	@test -n "$(ARGS)" || $(BIN)/python -m compat.streams.run --bench
 
 $(VENV)/.installed-for-docs: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --editable '.[docs]'

@@ -19,6 +19,7 @@ NAMES = (
     "transactions",
     "groups",
     "spark",
+    "streams",
     "capture",
     "connect",
 )

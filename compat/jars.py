@@ -36,7 +36,7 @@ def java_command() -> str:
 def directory(version: str | None = None) -> Path:
     """Of the jars of one version of Kafka (None: the one that pom.xml names), downloaded if need
     be. Raises NotAvailable."""
-    version = version or _version_in_pom()
+    version = version or version_in_pom()
     found = CACHE / f"kafka-{version}"
     stamp = found / ".complete"
     wanted = hashlib.sha256(POM.read_bytes()).hexdigest()
@@ -46,7 +46,7 @@ def directory(version: str | None = None) -> Path:
     return found
 
 
-def _version_in_pom() -> str:
+def version_in_pom() -> str:
     found = re.search(r"<kafka.version>(.*)</kafka.version>", POM.read_text())
     assert found is not None, "pom.xml names a version of Kafka"
     return found[1]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -75,12 +76,13 @@ class Daemon:
         self.process.wait(60)
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
+@contextmanager
+def standalone(home: Path) -> Iterator[str]:
+    """A cluster; its URL."""
     package = "org.apache.spark.deploy"
     daemons = [
         Daemon(
-            tmp_path, "master", f"{package}.master.Master", "--host", "127.0.0.1", "--port", "0",
+            home, "master", f"{package}.master.Master", "--host", "127.0.0.1", "--port", "0",
             "--webui-port", "0",
         )
     ]  # fmt: skip
@@ -91,13 +93,19 @@ def master(tmp_path: Path) -> Iterator[str]:
                 f"{package}.worker.Worker", "--cores", "1", "--memory", "1g",
                 "--webui-port", "0", "--host", "127.0.0.1", url,
             ]  # fmt: skip
-            daemons += [Daemon(tmp_path, f"worker-{number}", *worker)]
+            daemons += [Daemon(home, f"worker-{number}", *worker)]
         for daemon in daemons[1:]:
             daemon.said("Successfully registered with master")
         yield url
     finally:
         for daemon in reversed(daemons):
             daemon.stop()
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    with standalone(tmp_path) as url:
+        yield url
 
 
 def test_a_standalone_cluster_reads_and_writes(master: str, tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from examples import windowed_totals, word_count
 import ottla.streams as st
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.spark.sink import TopicStreamWriter
-from ottla.streams.run import QueryFailed, Running, start
+from ottla.streams.failures import QueryFailed
+from ottla.streams.run import start
+from ottla.streams.running import Running
 from ottla.testing.broker_thread import BrokerThread
 
 if TYPE_CHECKING:

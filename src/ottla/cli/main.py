@@ -26,7 +26,11 @@ COMMANDS = {
     "leader-election": "ottla.cli.kafka_leader_election:kafka_leader_election",
     "log-dirs": "ottla.cli.kafka_log_dirs:kafka_log_dirs",
     "producer-perf-test": "ottla.cli.kafka_producer_perf_test:kafka_producer_perf_test",
+    "run": "ottla.cli.run:run",
     "sql": "ottla.cli.sql:sql",
+    "streams-application-reset": (
+        "ottla.cli.kafka_streams_application_reset:kafka_streams_application_reset"
+    ),
     "reassign-partitions": "ottla.cli.kafka_reassign_partitions:kafka_reassign_partitions",
     "topics": "ottla.cli.kafka_topics:kafka_topics",
     "transactions": "ottla.cli.kafka_transactions:kafka_transactions",

@@ -55,7 +55,7 @@ NOT_FOR_SINKS = {
     "interceptor.classes": "there are none here",
 }
 
-CHECKPOINT, GROUP = "checkpoint", "group"
+CHECKPOINT, GROUP, RESET = "checkpoint", "group", "reset"
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 DEFAULT_COMMIT_TOPIC = "_ottla_spark_commits"
 DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
@@ -101,6 +101,8 @@ class SourceOptions:
     offset_retry_interval_ms: int = 10
     group_id: str | None = None
     group_wins: bool = False
+    reset_wins: bool = False
+    """A new query begins where somebody else set its group, and nowhere else is the group asked."""
 
     def config(self) -> ConsumerConfig:
         return ConsumerConfig.of(None, self.client, {})
@@ -128,9 +130,9 @@ def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpt
     kafka.pop("group.id", None)
     kafka.setdefault("client.id", options.text("groupIdPrefix") or "ottla-spark")
     kafka.setdefault("max.partition.fetch.bytes", str(FETCH_BYTES))
-    resume = options.one_of("resumeFrom", (CHECKPOINT, GROUP), CHECKPOINT)
-    if resume == GROUP and group_id is None:
-        raise InvalidConfig("resumeFrom=group needs a group: set kafka.group.id.")
+    resume = options.one_of("resumeFrom", (CHECKPOINT, GROUP, RESET), CHECKPOINT)
+    if resume != CHECKPOINT and group_id is None:
+        raise InvalidConfig(f"resumeFrom={resume} needs a group: set kafka.group.id.")
     strategy = options.one_of("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     max_offsets = options.count("maxOffsetsPerTrigger")
     min_offsets = options.count("minOffsetsPerTrigger")
@@ -157,6 +159,7 @@ def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpt
         offset_retry_interval_ms=options.duration_ms("fetchOffset.retryIntervalMs", 10),
         group_id=group_id,
         group_wins=resume == GROUP,
+        reset_wins=resume == RESET,
     )
 
 

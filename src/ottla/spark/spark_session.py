@@ -61,7 +61,7 @@ def session(master: str | None = None, *, app_name: str = "ottla", **settings: A
     except ImportError as error:
         raise UserError(f"Spark needs PySpark ({error.name}): pip install ottla[spark]") from None
     if master is None:
-        master = os.environ.get("SPARK_MASTER", "local[*]")
+        master = os.environ.get("SPARK_MASTER") or submitted_master() or "local[*]"
     prepare_environment(is_local=master.startswith("local"))
     builder = SparkSession.builder.appName(app_name)
     builder = builder.master(master)
@@ -75,6 +75,17 @@ def session(master: str | None = None, *, app_name: str = "ottla", **settings: A
     made = builder.getOrCreate()
     register(made)
     return made
+
+
+def submitted_master() -> str | None:
+    """What `spark-submit` was told, in a program that it runs."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return None
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    found = SparkConf().get("spark.master", None)
+    return None if found is None else str(found)
 
 
 def prepare_environment(*, is_local: bool) -> None:

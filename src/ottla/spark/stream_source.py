@@ -11,7 +11,8 @@ as soon as Spark asks for more, which is sooner than its own `commit`. Offsets t
 wrote for the group since (a reset) count with `resumeFrom=group`: when the query starts it goes on
 from there, not from its checkpoint. The move too is part of the batch's end offset, so a batch that
 is run again begins where it began; and it is taken from the group, by committing it as ours, only
-when that batch is in the checkpoint."""
+when that batch is in the checkpoint. With `resumeFrom=reset` they count for a query without a
+checkpoint only: one whose state must begin anew too."""
 
 from __future__ import annotations
 
@@ -68,9 +69,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._initial
         partitions = self._offsets.partitions()
         start = self._offsets.offsets("startingOffsets", self._options.starting, partitions)
-        if self._may_be_moved:
+        if self._may_be_moved or self._options.reset_wins:
             committed = self._offsets.committed(partitions)
-            start |= {tp: offset for tp, (offset, _) in committed.items() if tp in start}
+            start |= {
+                tp: offset
+                for tp, (offset, is_ours) in committed.items()
+                if tp in start and not (is_ours and self._options.reset_wins)
+            }
             self._may_be_moved = False
         self._initial = to_json(start)
         return self._initial
@@ -78,7 +83,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = from_json(start)
         moved = self._moved(begin)
-        if not moved:
+        if not moved and not (self._options.reset_wins and start == self._initial):
             self._finished(start)
         latest = self._latest_offsets()
         end = latest

@@ -5,17 +5,20 @@ its transactional ids: two applications must not share one."""
 
 from __future__ import annotations
 
-import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.base.errors import UserError
+from ottla.streams.checkpoint import default_state_dir
 from ottla.streams.checks import failing_softly
 from ottla.streams.dsl import Stream
 from ottla.streams.errors import TopologyError, listed, refused
 from ottla.streams.plan.explain import explain, topology
 from ottla.streams.plan.nodes import BadRecords, Failures, Node, Printed, Sink, Source, ancestors
+from ottla.streams.plan.picture import picture
 from ottla.streams.plan.tracing import Traced, trace
 from ottla.streams.serdes import Bytes, DeadLetter, Serde, String
 from ottla.streams.table import GlobalTable, Table
@@ -23,9 +26,12 @@ from ottla.streams.table import GlobalTable, Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ottla.streams.run import Running
+    from ottla.streams.running import Running
+    from ottla.streams.store import Store
 
 BAD_RECORDS = ("stop", "drop")
+DEFAULT_BATCH_RECORDS = 2_000_000
+"""Seconds of work: what a stop in the middle of a batch costs, and a bound for memory."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -33,7 +39,9 @@ class App:
     """`state_dir` holds checkpoints; `client` has more properties of the connection
     (`security.protocol` and so on); `master` and `spark` are for the Spark session. `failures`: a
     record for which a Python function raises stops the application, or goes to the topic of a
-    `DeadLetter` and is left out; functions with state stop it in any case."""
+    `DeadLetter` and is left out; functions with state stop it in any case.
+    `max_records_per_batch` bounds a micro-batch, of each topic (None: all there is).
+    `operator_metrics` counts the rows that come out of every operator."""
 
     def __init__(
         self,
@@ -45,6 +53,8 @@ class App:
         master: str | None = None,
         spark: Mapping[str, str] | None = None,
         failures: str | DeadLetter = "stop",
+        max_records_per_batch: int | None = DEFAULT_BATCH_RECORDS,
+        operator_metrics: bool = True,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise TopologyError(
@@ -59,7 +69,14 @@ class App:
         if failures != "stop" and not isinstance(failures, DeadLetter):
             raise TopologyError(f"failures={failures!r}; there are stop, st.DeadLetter(topic)")
         self.failures = failures
+        if max_records_per_batch is not None and max_records_per_batch < 1:
+            raise TopologyError(
+                f"max_records_per_batch={max_records_per_batch}: at least 1, please"
+            )
+        self.max_records_per_batch = max_records_per_batch
+        self.operator_metrics = operator_metrics
         self._sinks: list[Sink] = []
+        self._stores: dict[str, Store] = {}
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
@@ -129,19 +146,66 @@ class App:
         return explain(self._checked())
 
     def topology(self) -> str:
+        """What is done, without by what: another one is refused over an old checkpoint."""
         return topology(self._checked())
 
-    def start(self) -> Running:
+    def picture(self) -> str:
+        """The topology as a picture: an SVG document."""
+        return picture(self._checked())
+
+    def _repr_svg_(self) -> str | None:
+        return self.picture() if self._sinks else None
+
+    def start(self, *, http: str | None = None) -> Running:
         """Start, and return at once."""
         from ottla.streams.run import start
 
-        return start(self)
+        return start(self, http=http)
 
-    def run(self) -> None:
-        """Start, and run until it is stopped (Ctrl-C, SIGTERM) or fails."""
+    def run(self, *, http: str | None = None) -> None:
+        """Start, and run until it is stopped (Ctrl-C, SIGTERM) or fails, which ends the program
+        with a sentence. Queries that lose a broker or an executor are started again. `http` is an
+        address (`localhost:7070`) to answer questions on: see `ottla.streams.rest`."""
+        from ottla.streams import launch
+
+        launched = launch.current()
+        if launched is not None:
+            launched.rule(self)
+            launched.ran.append(self)
+            http = launched.http or http
+            if launched.only_builds:
+                return
         from ottla.streams.run import run
 
-        run(self)
+        try:
+            run(self, http=http)
+        except UserError as error:
+            if launched is not None:
+                raise
+            sys.stderr.write(f"{error}\n")
+            raise SystemExit(error.exit_code) from None
+
+    def store(self, topic: str) -> Store:
+        """The table that is written to a topic, to look things up in, while the application runs
+        and when it does not."""
+        from ottla.streams.store import open_store
+
+        if topic not in self._stores:
+            self._stores[topic] = open_store(self, topic)
+        return self._stores[topic]
+
+    def close_stores(self) -> None:
+        """Files and connections of the stores; they open again when they are asked."""
+        while self._stores:
+            self._stores.popitem()[1].close()
+
+    def reset(self) -> None:
+        """Forget everything: checkpoints, state, stores, the offsets of its groups, internal
+        topics. The next run begins where a new application would. Topics that it writes stay as
+        they are; old records of those that it reads again (`through`) are passed over."""
+        from ottla.streams.reset import reset
+
+        reset(self)
 
     def _checked(self) -> tuple[Sink, ...]:
         if not self._sinks:
@@ -163,11 +227,6 @@ class App:
 def from_df(app: App, rows: DataFrame, *, key: str = "key", time: str = "timestamp") -> Stream:
     """A streaming DataFrame as a stream: see `App.from_df`."""
     return app.from_df(rows, key=key, time=time)
-
-
-def default_state_dir() -> Path:
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "ottla" / "streams"
 
 
 def _source(

@@ -1,29 +1,40 @@
 """An application, running: one Spark query per sink, each with a checkpoint of its own.
 
-    STATE_DIR/APP/TOPIC/            Spark's checkpoint of the query that writes TOPIC
-    STATE_DIR/APP/TOPIC.topology    what it was made for; another topology is refused (local paths)
+    start    check the topologies, take the lock, start the queries, and return
+    run      the same, and stay: print how far it is, start queries again that lost a broker or an
+             executor, stop on SIGINT and SIGTERM
 
-Output is exactly-once: see `ottla.spark` for streams that are only added to, `update_sink` for
-changes of tables."""
+A query is stopped between or in the middle of batches: one that was under way is run again by the
+next start, from the same offsets, and written once. See `checkpoint` for what is kept,
+`ottla.spark` and `update_sink` for exactly-once."""
 
 from __future__ import annotations
 
-import difflib
-import logging
-import re
+import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ottla.base.errors import UserError
-from ottla.streams.errors import TopologyError
+from ottla.streams.checkpoint import (
+    AppLock,
+    LocalFiles,
+    SparkFiles,
+    check_topology,
+    checkpoint,
+    is_remote,
+)
 from ottla.streams.internal_topics import create_internal_topics
-from ottla.streams.plan.explain import topology
-from ottla.streams.plan.nodes import Printed, Sink, Source
+from ottla.streams.plan.explain import words
+from ottla.streams.plan.nodes import Node, Printed, Sink, Source, ancestors
+from ottla.streams.progress import line, observed_name
+from ottla.streams.rest import Resources
+from ottla.streams.rest_server import RestServer
+from ottla.streams.running import Running
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,121 +42,155 @@ if TYPE_CHECKING:
 
     from ottla.streams.app import App
 
-logger = logging.getLogger(__name__)
-
 COLUMNS = "key BINARY, value BINARY, timestamp TIMESTAMP"
 ORIGIN = "topic STRING, partition INT, offset BIGINT"
 TABLE_COLUMNS = f"{COLUMNS}, offset BIGINT"
+DEFAULT_MASTER = "local[*,8]"
+"""This machine, and a task whose worker or broker died is tried again, as on a cluster."""
 LOOK_EVERY_S = 0.5
 """How often a stop that was asked for, or a query that failed, is looked for."""
+PROGRESS_EVERY_S = 10.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-_PLAN_FOLLOWS = "=== Streaming Query ==="
-_WRAPPERS = ("py4j.", "pyspark.")
-_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ([^\n]+)")
-_ONLY_WHERE = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "TASK_WRITE_FAILED")
-_RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Failed): .+$", re.MULTILINE)
-
-
-class QueryFailed(UserError):
-    """A query of the application ended with an error."""
-
-
-@dataclass(frozen=True)
-class QueryStatus:
-    topic: str
-    """That it writes."""
-    is_active: bool
-    batch: int | None
-    """The last that was finished."""
-    input_rows_per_second: float
-    message: str
-
-
-class Running:
-    """A started application."""
-
-    def __init__(self, app: App, queries: Sequence[tuple[Sink, StreamingQuery]]) -> None:
-        self._app = app
-        self._queries = queries
-
-    def status(self) -> list[QueryStatus]:
-        return [_status(sink, query) for sink, query in self._queries]
-
-    def process_all_available(self) -> None:
-        """Wait until all that is in the topics now has been processed and written."""
-        for sink, query in self._queries:
-            _told(self._app, sink, query.processAllAvailable)
-
-    def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Wait until a query fails, which raises, or all have stopped: then true."""
-        waited_s = 0.0
-        while timeout_s is None or waited_s < timeout_s:
-            for sink, query in self._queries:
-                if not query.isActive:
-                    _told(self._app, sink, query.awaitTermination)
-            if not any(query.isActive for _, query in self._queries):
-                return True
-            threading.Event().wait(LOOK_EVERY_S)
-            waited_s += LOOK_EVERY_S
-        return False
-
-    def stop(self) -> None:
-        """Stop after the batches that are under way; what is done stays done."""
-        for _, query in self._queries:
-            query.stop()
-
-
-def start(app: App, spark: SparkSession | None = None) -> Running:
+def start(app: App, spark: SparkSession | None = None, *, http: str | None = None) -> Running:
+    """`http`: an address to serve status and stores on; see `rest`."""
     sinks = app._checked()
-    for sink in sinks:
-        _check_topology(app, sink)
-    create_internal_topics(app)
-    if spark is None:
-        import ottla.spark
-
-        settings: dict[str, Any] = {"spark.sql.session.timeZone": "UTC", **app.spark_settings}
-        spark = ottla.spark.session(app.master, app_name=app.name, **settings)
-    started: list[tuple[Sink, StreamingQuery]] = []
+    Running.end_idle(app)
+    lock = AppLock(app.state_dir, app.name)
+    lock.take()
     try:
-        started.extend((sink, _start(app, sink, spark)) for sink in sinks)
+        if not is_remote(app.state_dir):
+            for sink in sinks:
+                check_topology(app, sink, LocalFiles())
+        create_internal_topics(app)
+        owns_session = spark is None and not _has_session()
+        if spark is None:
+            spark = session_of(app)
+        if is_remote(app.state_dir):
+            for sink in sinks:
+                check_topology(app, sink, SparkFiles(spark))
     except BaseException:
-        Running(app, started).stop()
+        lock.free()
         raise
-    return Running(app, started)
+    running = Running(app, spark, _start_query, lock, owns_session=owns_session)
+    try:
+        running.start(sinks)
+        if http is not None:
+            running.server = RestServer(http, Resources(app, running.status))
+    except BaseException:
+        running.stop()
+        raise
+    return running
 
 
-def run(app: App) -> None:
-    running = start(app)
+def run(app: App, *, http: str | None = None) -> None:
     asked = threading.Event()
+    with _told_to_stop(asked):
+        _say(f"{app.name}: starting Spark")
+        running = start(app, http=http)
+        with _told_to_stop(asked):  # again: Spark has set a handler of its own meanwhile
+            try:
+                _watch(app, running, asked)
+            finally:
+                running.stop()
+                if running.owns_session:
+                    running.spark.stop()
+    _say(f"{app.name}: stopped")
+
+
+def _watch(app: App, running: Running, asked: threading.Event) -> None:
+    topics = ", ".join(sink.topic for sink in app.sinks)
+    _say(f"{app.name}: running on {running.spark.sparkContext.master}, writing {topics}")
+    if running.server is not None:
+        _say(f"{app.name}: {running.server.url}")
+    console = _Console()
+    while not asked.wait(LOOK_EVERY_S):
+        running.look_after(_say)
+        console.show(running)
+
+
+class _Console:
+    """A line for each query that did something, now and then."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, int | None] = {}
+        self._next_s = 0.0
+
+    def show(self, running: Running) -> None:
+        if time.monotonic() < self._next_s:
+            return
+        for status in running.status():
+            if status.batch != self._shown.get(status.topic):
+                self._shown[status.topic] = status.batch
+                _say(line(status, time.strftime("%H:%M:%S")))
+                self._next_s = time.monotonic() + PROGRESS_EVERY_S
+
+
+def _say(text: str) -> None:
+    """To the console: what is no output of the program's."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def _told_to_stop(asked: threading.Event) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's; whoever runs it here stops it otherwise
+        return
 
     def stop(signum: int, frame: FrameType | None) -> None:
         asked.set()
 
-    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {each: signal.signal(each, stop) for each in STOP_SIGNALS}
     try:
-        while not asked.is_set() and not running.await_termination(LOOK_EVERY_S):
-            pass
+        yield
     finally:
-        running.stop()
         for each, handler in before.items():
             signal.signal(each, handler)
 
 
-def _start(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
+# ------------------------------------------------------------------------------------ the session
+
+
+def _has_session() -> bool:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        return False  # which is told when one is asked for
+    return SparkSession.getActiveSession() is not None
+
+
+def session_of(app: App) -> SparkSession:
+    import ottla.spark
+    from ottla.spark.spark_session import submitted_master
+
+    settings: dict[str, Any] = {"spark.sql.session.timeZone": "UTC", **app.spark_settings}
+    master = app.master or os.environ.get("SPARK_MASTER") or submitted_master() or DEFAULT_MASTER
+    made = ottla.spark.session(master, app_name=app.name, **settings)
+    if "spark.log.level" not in app.spark_settings:
+        # Whatever ends a query is told in one sentence; Spark would tell it at length before.
+        made.sparkContext.setLogLevel("OFF")
+    return made
+
+
+# ------------------------------------------------------------------------------------ the queries
+
+
+def _start_query(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
     from ottla.streams.compile.frames import sink_frame
     from ottla.streams.print_sink import PrintSink
     from ottla.streams.update_sink import UpdateSink
 
     rows = sink_frame(sink, ClusterTopics(app, sink, spark))
     options = {
-        **_connection(app),
+        **connection(app),
         # Rows that name their topic go there: late ones.
         **({} if "topic" in rows.columns else {"topic": sink.topic}),
         "kafka.transactional.id": f"ottla-streams-{app.name}-{sink.topic}",
     }
     writer = rows.writeStream.queryName(f"{app.name}-{sink.topic}")
-    writer = writer.option("checkpointLocation", _checkpoint(app, sink))
+    writer = writer.option("checkpointLocation", checkpoint(app, sink))
     if isinstance(sink, Printed):
         mode = "update" if sink.emits_changes else "append"
         return writer.outputMode(mode).foreachBatch(PrintSink(sink.topic)).start()
@@ -154,13 +199,21 @@ def _start(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
     return writer.format("ottla").options(**options).outputMode("append").start()
 
 
+def group_of(app: App, sink: Sink) -> str:
+    """The consumer group that shows how far the query of a sink is."""
+    return app.name if len(app.sinks) == 1 else f"{app.name}-{sink.topic}"
+
+
 class ClusterTopics:
     """Sources as topics of the application's cluster."""
 
     def __init__(self, app: App, sink: Sink, spark: SparkSession) -> None:
         self._spark = spark
-        self._options = _connection(app)
-        self._group = app.name if len(app.sinks) == 1 else f"{app.name}-{sink.topic}"
+        self._options = connection(app)
+        self._group = group_of(app, sink)
+        self._limit = app.max_records_per_batch
+        self._numbers = {id(node): at for at, node in enumerate(ancestors(sink), 1)}
+        self._counts = app.operator_metrics
 
     def stream(self, source: Source, *, with_origin: bool = False) -> DataFrame:
         options = {
@@ -168,8 +221,11 @@ class ClusterTopics:
             "subscribe": source.topic,
             "startingOffsets": source.start,
             "kafka.group.id": self._group,
+            "resumeFrom": "reset",
             "kafka.isolation.level": "read_committed",
         }
+        if self._limit is not None:
+            options["maxOffsetsPerTrigger"] = str(self._limit)
         reader = self._spark.readStream.format("ottla").schema(
             f"{COLUMNS}, {ORIGIN}" if with_origin else COLUMNS
         )
@@ -183,76 +239,19 @@ class ClusterTopics:
         }
         return self._spark.read.format("ottla").schema(TABLE_COLUMNS).options(**options).load()
 
+    def observed(self, node: Node, rows: DataFrame) -> DataFrame:
+        """Count the rows that come out of an operator, for `status()`."""
+        # Once: a stream that is read twice is two of them to Spark, and names must differ.
+        number = self._numbers.pop(id(node), None)
+        if not self._counts or number is None or not rows.isStreaming:
+            return rows
+        from pyspark.sql import functions as f
 
-def _connection(app: App) -> dict[str, str]:
+        return rows.observe(observed_name(number, words(node)[0]), f.count(f.lit(1)).alias("rows"))
+
+
+def connection(app: App) -> dict[str, str]:
     return {
         "kafka.bootstrap.servers": app.bootstrap,
         **{f"kafka.{name}": value for name, value in app.client.items()},
     }
-
-
-# ----------------------------------------------------------------------------------- checkpoints
-
-
-def _checkpoint(app: App, sink: Sink) -> str:
-    return f"{app.state_dir.rstrip('/')}/{app.name}/{sink.topic}"
-
-
-def _check_topology(app: App, sink: Sink) -> None:
-    """An old checkpoint's state means something for its own topology only."""
-    checkpoint = _checkpoint(app, sink)
-    if "://" in checkpoint:
-        return
-    path, now = Path(f"{checkpoint}.topology"), topology([sink]) + "\n"
-    if not Path(checkpoint).exists() or not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(now)
-        return
-    before = path.read_text()
-    if before != now:
-        lines = difflib.unified_diff(before.splitlines(), now.splitlines(), "before", "now", n=0)
-        changes = "\n".join(line for line in lines if not line.startswith("@@"))
-        raise TopologyError(
-            f"App {app.name!r}, topic {sink.topic!r}: the checkpoint in {checkpoint} was made by "
-            f"another topology. Change it back, give the app another name, or delete the "
-            f"checkpoint to begin anew.\n{changes}"
-        )
-
-
-# ---------------------------------------------------------------------------------------- status
-
-
-def _status(sink: Sink, query: StreamingQuery) -> QueryStatus:
-    progress = query.lastProgress
-    return QueryStatus(
-        sink.topic,
-        query.isActive,
-        None if progress is None else int(progress["batchId"]),
-        0.0 if progress is None else float(progress["inputRowsPerSecond"]),
-        str(query.status["message"]),
-    )
-
-
-def _told(app: App, sink: Sink, wait: Callable[[], object]) -> None:
-    """Wait, and say in one sentence what a query failed of."""
-    from pyspark.errors import StreamingQueryException
-
-    try:
-        wait()
-    except StreamingQueryException as error:
-        raise QueryFailed(
-            f"App {app.name!r}, topic {sink.topic!r}: {cause_of(str(error))}"
-        ) from None
-
-
-def cause_of(text: str) -> str:
-    """Of what Spark tells at length, the one line that says it: the last exception of Python's, the
-    first condition of Spark's that names more than where it happened, or the first line."""
-    told = text.partition(_PLAN_FOLLOWS)[0]
-    raised = [line for line in _RAISED.findall(told) if not line.startswith(_WRAPPERS)]
-    if raised:
-        return str(raised[-1]).strip()
-    for condition, sentence in _CONDITION.findall(told):
-        if condition not in _ONLY_WHERE:
-            return f"[{condition}] {sentence}".strip()
-    return told.strip().partition("\n")[0]

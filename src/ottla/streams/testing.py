@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
 from ottla.streams.errors import TopologyError, listed
-from ottla.streams.plan.nodes import BadRecords, Folded, Sink, Source, ancestors
-from ottla.streams.run import COLUMNS, ORIGIN, TABLE_COLUMNS, cause_of
+from ottla.streams.failures import cause_of
+from ottla.streams.plan.nodes import BadRecords, Folded, Node, Sink, Source, ancestors
+from ottla.streams.run import COLUMNS, ORIGIN, TABLE_COLUMNS
 from ottla.streams.serdes import Serde, natural
 
 if TYPE_CHECKING:
@@ -184,6 +185,9 @@ class _FileTopics:
         self._spark.dataSource.register(ParquetTable)
         reader = self._spark.read.format(ParquetTable.name()).schema(TABLE_COLUMNS)
         return reader.load(str(self._home / source.topic))
+
+    def observed(self, node: Node, rows: DataFrame) -> DataFrame:
+        return rows
 
 
 def _encoded(serde: Serde, given: Any) -> bytes | None:

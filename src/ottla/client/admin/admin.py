@@ -246,13 +246,16 @@ class AsyncAdmin:
     async def remove_members_from_group(
         self,
         group_id: str,
-        instance_ids: Iterable[str],
+        instance_ids: Iterable[str] = (),
         *,
+        member_ids: Iterable[str] = (),
         reason: str | None = None,
         return_errors: bool = False,
     ) -> Results[str, None]:
-        """Static members, by their `group.instance.id`."""
-        removed = await groups.remove_members(self._cluster, group_id, instance_ids, reason=reason)
+        """Static members by their `group.instance.id`, others by their member ids."""
+        removed = await groups.remove_members(
+            self._cluster, group_id, instance_ids, member_ids=member_ids, reason=reason
+        )
         return removed.checked(return_errors)
 
     async def list_group_offsets(

@@ -243,11 +243,19 @@ def _failure(code: int, group_id: str) -> ClientError | None:
 
 
 async def remove_members(
-    cluster: Cluster, group_id: str, instance_ids: Iterable[str], *, reason: str | None
+    cluster: Cluster,
+    group_id: str,
+    instance_ids: Iterable[str],
+    *,
+    member_ids: Iterable[str] = (),
+    reason: str | None,
 ) -> Results[str, None]:
-    """Static members, by their `group.instance.id`."""
-    wanted = list(instance_ids)
-    members = [{"member_id": "", "group_instance_id": each, "reason": reason} for each in wanted]
+    """Static members by their `group.instance.id`, others by their member ids."""
+    named = [("", each) for each in instance_ids] + [(each, None) for each in member_ids]
+    members = [
+        {"member_id": member, "group_instance_id": instance, "reason": reason}
+        for member, instance in named
+    ]
 
     async def ask(node: int, ids: list[str]) -> dict[str, Any]:
         body = {"group_id": group_id, "members": members}
@@ -259,8 +267,9 @@ async def remove_members(
     answers = await dispatch(lookup, [group_id], ask, what=f"removing members of {group_id}")
     results: Results[str, None] = Results()
     for told in answers.checked(False)[group_id]:
+        name = told.group_instance_id or told.member_id
         if told.error_code:
-            results.errors[told.group_instance_id] = error_for(told.error_code)
+            results.errors[name] = error_for(told.error_code)
         else:
-            results[told.group_instance_id] = None
+            results[name] = None
     return results

@@ -99,8 +99,12 @@ def _with_late(
     )
 
 
-def frame(node: Node, topics: Topics) -> DataFrame:  # noqa: C901 - one case per operator
+def frame(node: Node, topics: Topics) -> DataFrame:
     """Rows of key, value, timestamp, and window where keys have one."""
+    return topics.observed(node, _frame(node, topics))
+
+
+def _frame(node: Node, topics: Topics) -> DataFrame:  # noqa: C901 - one case per operator
     match node:
         case Source():
             return decoded(node, topics.stream(node))

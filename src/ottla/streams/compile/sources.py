@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 from ottla.streams.compile.codecs import decode
 from ottla.streams.compile.columns import ROWS
 from ottla.streams.compile.python_functions import function_column
-from ottla.streams.plan.nodes import Source
+from ottla.streams.plan.nodes import Node, Source
 
 
 class Topics(Protocol):
@@ -22,6 +22,9 @@ class Topics(Protocol):
 
     def table(self, source: Source) -> DataFrame:
         """All rows there are, anew in every micro-batch."""
+
+    def observed(self, node: Node, rows: DataFrame) -> DataFrame:
+        """The same rows, counted on their way if anybody wants to know how many there are."""
 
 
 def decoded(source: Source, rows: DataFrame) -> DataFrame:

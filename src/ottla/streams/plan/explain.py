@@ -209,3 +209,13 @@ def _function(node: Node) -> Function | None:
     if isinstance(node, Source):
         return node.time
     return getattr(node, "function", None)
+
+
+def words(node: Node) -> tuple[str, str]:
+    """An operator's name, and what it does."""
+    return _words(node)
+
+
+def engine(node: Node) -> str:
+    """What runs it, as `explain` says it."""
+    return _engine(node)

@@ -1,0 +1,97 @@
+"""What whoever launches a program says of its applications: `ottla run app.py --master …`.
+
+A program builds an `App` and calls `run`, or only builds it. Launched, the launcher's word counts
+for where it runs; asked only to build it (`--explain` and such), `run` returns at once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import UserError
+
+if TYPE_CHECKING:
+    from ottla.streams.app import App
+
+
+@dataclass
+class Launch:
+    master: str | None = None
+    bootstrap: str | None = None
+    state_dir: str | None = None
+    http: str | None = None
+    spark: Mapping[str, str] = field(default_factory=dict)
+    only_builds: bool = False
+    ran: list[App] = field(default_factory=list)
+    """Applications whose `run` was called."""
+
+    def rule(self, app: App) -> None:
+        """Its word over the program's."""
+        if self.master is not None:
+            app.master = self.master
+        if self.bootstrap is not None:
+            app.bootstrap = self.bootstrap
+        if self.state_dir is not None:
+            app.state_dir = self.state_dir
+        app.spark_settings.update(self.spark)
+
+
+_current: Launch | None = None
+
+
+def current() -> Launch | None:
+    return _current
+
+
+@contextmanager
+def launching(launch: Launch) -> Iterator[None]:
+    global _current
+    before, _current = _current, launch
+    try:
+        yield
+    finally:
+        _current = before
+
+
+def run_program(path: str, arguments: Sequence[str], launch: Launch) -> list[App]:
+    """Run a program as `python PATH ARGUMENTS…` would, and the one application that it built if it
+    does not run any itself. Returns the applications."""
+    names = _executed(path, arguments, launch)
+    if launch.ran:
+        return launch.ran
+    from ottla.streams.app import App
+
+    found: list[App] = []
+    for each in names.values():
+        if isinstance(each, App) and not any(each is one for one in found):
+            found.append(each)
+    if len(found) != 1:
+        many = f"has {len(found)} of them and runs none" if found else "builds none"
+        raise UserError(f"{path}: a program should build an App and call run() on it; it {many}.")
+    with launching(launch):
+        found[0].run()
+    return found
+
+
+def _executed(path: str, arguments: Sequence[str], launch: Launch) -> dict[str, Any]:
+    try:
+        source = Path(path).read_bytes()
+        code = compile(source, path, "exec")
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {(error.strerror or str(error)).lower()}.") from None
+    except (SyntaxError, ValueError) as error:
+        raise UserError(f"{path} is no Python program: {error}.") from None
+    # As __main__, and kept so: functions of the program are sent to Spark's workers by value.
+    module = ModuleType("__main__")
+    module.__file__ = path
+    sys.modules["__main__"] = module
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    with launching(launch):
+        exec(code, module.__dict__)
+    return module.__dict__

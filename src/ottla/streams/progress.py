@@ -1,0 +1,228 @@
+"""What Spark tells of a query's batches, as figures per operator and as lines for a console. Pure.
+
+    source    rows read, rows/s, and the lag: what is in the topics and not read yet
+    operator  rows that came out of it (`observe` in `run` counts them)
+    state     keys that are kept, changed and dropped as late, memory, time to commit
+    sink      the topic that is written
+
+The figures are those of the last batch that had any rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.spark.offsets import from_json
+
+
+@dataclass(frozen=True)
+class SourceMetrics:
+    topic: str
+    rows: int
+    rows_per_second: float
+    lag: int | None
+    """Records of the topic after the batch, None where it is not known."""
+
+
+@dataclass(frozen=True)
+class OperatorMetrics:
+    number: int
+    """As in `explain()`."""
+    operator: str
+    rows: int
+    """That came out of it in the last batch."""
+
+
+@dataclass(frozen=True)
+class StateMetrics:
+    operator: str
+    rows: int
+    """Keys, or keys and windows, that are kept."""
+    updated: int
+    removed: int
+    dropped_late: int
+    """Records that came after their window was closed, in the last batch."""
+    memory_bytes: int
+    commit_ms: int
+
+
+@dataclass(frozen=True)
+class QueryStatus:
+    topic: str
+    """That it writes."""
+    is_active: bool
+    batch: int | None
+    """The last that was finished."""
+    input_rows_per_second: float
+    processed_rows_per_second: float
+    batch_ms: int
+    lag: int | None
+    restarts: int
+    message: str
+    watermark: str | None = None
+    sources: tuple[SourceMetrics, ...] = ()
+    operators: tuple[OperatorMetrics, ...] = ()
+    state: tuple[StateMetrics, ...] = field(default=())
+
+
+def query_status(
+    topic: str,
+    progress: Mapping[str, Any] | None,
+    *,
+    is_active: bool,
+    message: str,
+    restarts: int = 0,
+) -> QueryStatus:
+    """`progress`: Spark's, as JSON has it."""
+    if progress is None:
+        return QueryStatus(topic, is_active, None, 0.0, 0.0, 0, None, restarts, message)
+    sources = tuple(_source(each) for each in progress.get("sources", ()))
+    lags = [each.lag for each in sources if each.lag is not None]
+    return QueryStatus(
+        topic,
+        is_active,
+        int(progress["batchId"]),
+        _number(progress.get("inputRowsPerSecond")),
+        _number(progress.get("processedRowsPerSecond")),
+        int(progress.get("durationMs", {}).get("triggerExecution", 0)),
+        sum(lags) if lags else None,
+        restarts,
+        message,
+        (progress.get("eventTime") or {}).get("watermark"),
+        sources,
+        _operators(progress.get("observedMetrics") or {}),
+        tuple(_state(each) for each in progress.get("stateOperators", ())),
+    )
+
+
+def observed_name(number: int, operator: str) -> str:
+    """What an operator's rows are counted under."""
+    return f"{number} {operator}"
+
+
+def _operators(observed: Mapping[str, Any]) -> tuple[OperatorMetrics, ...]:
+    found = []
+    for name, told in observed.items():
+        number, _, operator = name.partition(" ")
+        rows = told.get("rows") if isinstance(told, Mapping) else told[0]
+        if number.isdecimal():
+            found.append(OperatorMetrics(int(number), operator, int(rows or 0)))
+    return tuple(sorted(found, key=lambda each: each.number))
+
+
+def _source(told: Mapping[str, Any]) -> SourceMetrics:
+    end, latest = _offsets(told.get("endOffset")), _offsets(told.get("latestOffset"))
+    lag = None
+    if end is not None and latest is not None:
+        lag = sum(max(offset - end.get(tp, offset), 0) for tp, offset in latest.items())
+    topics = sorted({tp.topic for tp in end or ()})
+    rate = _number(told.get("inputRowsPerSecond"))
+    return SourceMetrics(",".join(topics), int(told.get("numInputRows", 0)), rate, lag)
+
+
+def _offsets(told: Any) -> Any:
+    if isinstance(told, str):
+        try:
+            told = json.loads(told)
+        except ValueError:
+            return None
+    if not isinstance(told, Mapping):
+        return None
+    try:
+        return from_json(told)
+    except (ValueError, AttributeError):
+        return None  # a source of somebody else's, in a plan with DataFrames of the user's
+
+
+def _state(told: Mapping[str, Any]) -> StateMetrics:
+    return StateMetrics(
+        str(told.get("operatorName", "")),
+        int(told.get("numRowsTotal", 0)),
+        int(told.get("numRowsUpdated", 0)),
+        int(told.get("numRowsRemoved", 0)),
+        int(told.get("numRowsDroppedByWatermark", 0)),
+        int(told.get("memoryUsedBytes", 0)),
+        int(told.get("commitTimeMs", 0)),
+    )
+
+
+def _number(told: Any) -> float:
+    """Spark has NaN and "Infinity" for a batch that took no time."""
+    try:
+        number = float(told)
+    except (TypeError, ValueError):
+        return 0.0
+    return number if number - number == 0 else 0.0
+
+
+# ------------------------------------------------------------------------------------ the console
+
+
+def line(status: QueryStatus, now: str) -> str:
+    """`12:00:05  totals  batch 12 in 1.2 s, 120,000 rows/s, state 1,000 rows, 2 MB; lag 0`."""
+    if status.batch is None:
+        return f"{now}  {status.topic}  {status.message}"
+    parts = [
+        f"batch {status.batch} in {status.batch_ms / 1000:.1f} s",
+        f"{sum(each.rows for each in status.sources):,} rows",
+        f"{status.processed_rows_per_second:,.0f} rows/s",
+    ]
+    if status.state:
+        kept = sum(each.rows for each in status.state)
+        memory_mb = sum(each.memory_bytes for each in status.state) / 1_000_000
+        parts.append(f"state {kept:,} rows, {memory_mb:.1f} MB")
+        late = sum(each.dropped_late for each in status.state)
+        if late:
+            parts.append(f"{late:,} late")
+    if status.lag is not None:
+        parts.append(f"lag {status.lag:,}")
+    if status.restarts:
+        parts.append(f"restarted {status.restarts} times")
+    return f"{now}  {status.topic}  " + ", ".join(parts)
+
+
+def prometheus(app: str, statuses: Sequence[QueryStatus]) -> str:
+    """The text that Prometheus reads."""
+    samples: dict[str, list[tuple[dict[str, object], float]]] = {}
+
+    def add(name: str, value: float | None, **labels: object) -> None:
+        if value is not None:
+            samples.setdefault(name, []).append(({"app": app, **labels}, value))
+
+    for each in statuses:
+        add("query_active", each.is_active, topic=each.topic)
+        add("query_batch", each.batch, topic=each.topic)
+        add("query_batch_milliseconds", each.batch_ms, topic=each.topic)
+        add("query_input_rows_per_second", each.input_rows_per_second, topic=each.topic)
+        add("query_processed_rows_per_second", each.processed_rows_per_second, topic=each.topic)
+        add("query_lag_records", each.lag, topic=each.topic)
+        add("query_restarts", each.restarts, topic=each.topic)
+        for source in each.sources:
+            add("source_lag_records", source.lag, topic=each.topic, source=source.topic)
+            add("source_rows", source.rows, topic=each.topic, source=source.topic)
+        for operator in each.operators:
+            labels = {"operator": operator.operator, "number": operator.number}
+            add("operator_rows", operator.rows, topic=each.topic, **labels)
+        for state in each.state:
+            labels = {"topic": each.topic, "operator": state.operator}
+            add("state_rows", state.rows, **labels)
+            add("state_memory_bytes", state.memory_bytes, **labels)
+            add("state_dropped_late_rows", state.dropped_late, **labels)
+            add("state_commit_milliseconds", state.commit_ms, **labels)
+    lines = []
+    for name, found in samples.items():
+        lines.append(f"# TYPE ottla_streams_{name} gauge")
+        for labels, value in found:
+            told = ",".join(f'{label}="{_escaped(str(of))}"' for label, of in labels.items())
+            lines.append(f"ottla_streams_{name}{{{told}}} {_sample(value)}")
+    return "\n".join([*lines, ""])
+
+
+def _sample(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,166 @@
+"""Begin anew: what `app.reset()` and `kafka-streams-application-reset` do.
+
+    groups     offsets of input topics forgotten or set; of topics that the application writes and
+               reads again (`through`) set to the end: their old records are the old run's
+    topics     internal ones deleted: named APP-…-changelog, APP-…-repartition, as in Kafka Streams
+    files      checkpoints with their state, and stores, deleted
+
+Offsets first, files last: until the checkpoints are gone, a reset that was cut short has changed
+nothing that the application would notice, and can be run again. Offsets that somebody set count
+for a query without a checkpoint (`resumeFrom=reset` in `ottla.spark`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.streams.checkpoint import (
+    LOCK,
+    STORE,
+    TOPOLOGY,
+    AppLock,
+    Files,
+    LocalFiles,
+    SparkFiles,
+    app_directory,
+    is_remote,
+    local_directory,
+)
+from ottla.streams.plan.nodes import BadRecords, Sink, Source, ancestors
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.streams.app import App
+
+_INTERNAL = re.compile(
+    r".+-(?:changelog|repartition|subscription-registration-topic|subscription-response-topic"
+    r"|KTABLE-FK-JOIN-SUBSCRIPTION-(?:REGISTRATION|RESPONSE)-\d+-topic)"
+)
+
+
+def reset(app: App) -> None:
+    from ottla.client.admin import Admin
+    from ottla.streams.run import group_of
+    from ottla.streams.running import Running
+
+    sinks = app._checked()
+    Running.end_idle(app)
+    lock = AppLock(app.state_dir, app.name)
+    lock.take()
+    try:
+        app.close_stores()
+        with Admin(app.bootstrap, profile=app.client) as admin:
+            groups = {group_of(app, sink): sink for sink in sinks}
+            forget_groups(admin, groups)
+            internal = internal_topics(app.name, admin.list_topics())
+            for group, sink in groups.items():
+                again = [each for each in _read_again(sinks, sink) if each not in internal]
+                pass_over(admin, group, again)
+            delete_topics(admin, internal)
+        delete_files(app.state_dir, app.name, _files(app))
+    finally:
+        lock.free()
+
+
+def _files(app: App) -> Files:
+    if not is_remote(app.state_dir):
+        return LocalFiles()
+    from ottla.streams.run import session_of
+
+    return SparkFiles(session_of(app))
+
+
+def _read_again(sinks: Sequence[Sink], sink: Sink) -> list[str]:
+    written = {each.topic for each in sinks}
+    read = set()
+    for node in ancestors(sink):
+        if isinstance(node, Source) and not node.is_table:
+            read.add(node.topic)
+        elif isinstance(node, BadRecords):
+            read.add(node.source.topic)
+    return sorted(read & written)
+
+
+# ------------------------------------------------------------------------------------- of brokers
+
+
+def forget_groups(admin: Admin, groups: Iterable[str]) -> None:
+    """Raises for a group that has members."""
+    done = admin.delete_groups(*groups, return_errors=True)
+    for error in done.errors.values():
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise error
+
+
+def pass_over(admin: Admin, group: str, topics: Sequence[str]) -> None:
+    """Set a group to the ends of topics."""
+    ends = end_offsets(admin, topics)
+    if ends:
+        admin.alter_group_offsets(group, ends)
+
+
+def end_offsets(admin: Admin, topics: Sequence[str]) -> dict[TopicPartition, int]:
+    from ottla.client.admin import OffsetSpec
+
+    if not topics:
+        return {}
+    described = admin.describe_topics(*topics, return_errors=True)  # one may not be there yet
+    partitions = [
+        TopicPartition(topic, each.partition)
+        for topic, told in described.items()
+        for each in told.partitions
+    ]
+    listed = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
+    return {tp: each.offset or 0 for tp, each in listed.items()}
+
+
+def internal_topics(app_name: str, topics: Iterable[str], besides: Iterable[str] = ()) -> list[str]:
+    """Those that belong to an application, by their names; `besides` are a user's own."""
+    kept = set(besides)
+    return sorted(
+        topic
+        for topic in topics
+        if topic.startswith(f"{app_name}-") and _INTERNAL.fullmatch(topic) and topic not in kept
+    )
+
+
+def delete_topics(admin: Admin, topics: Sequence[str]) -> None:
+    if topics:
+        admin.delete_topics(*topics)
+
+
+# --------------------------------------------------------------------------------------- of files
+
+
+def sink_topics(state_dir: str, app_name: str, files: Files) -> list[str]:
+    """The topics for whose queries there is something."""
+    names = files.names(app_directory(state_dir, app_name))
+    return [name.removesuffix(TOPOLOGY) for name in names if name.endswith(TOPOLOGY)]
+
+
+def files_of(state_dir: str, app_name: str, files: Files) -> list[str]:
+    """Everything but the lock."""
+    directory = app_directory(state_dir, app_name)
+    found = [f"{directory}/{name}" for name in files.names(directory) if name != LOCK]
+    if is_remote(state_dir):
+        found += map(str, _local_stores(state_dir, app_name))
+    return found
+
+
+def delete_files(state_dir: str, app_name: str, files: Files) -> None:
+    for path in files_of(state_dir, app_name, files):
+        (files if path.startswith(state_dir) else LocalFiles()).delete(path)
+
+
+def _local_stores(state_dir: str, app_name: str) -> list[Path]:
+    """Those of an application whose checkpoints are elsewhere."""
+    local = local_directory(state_dir, app_name)
+    return [local / name for name in LocalFiles().names(str(local)) if _is_of_store(name)]
+
+
+def _is_of_store(name: str) -> bool:
+    return re.search(rf"{re.escape(STORE)}(?:-wal|-shm|-journal)?$", name) is not None

@@ -1,0 +1,185 @@
+"""A running application over HTTP: (path, query) to a status and a body. Only GET.
+
+| path | |
+|---|---|
+| / | the application, its queries and stores |
+| /status | every query, with the figures of its operators |
+| /metrics | the same, for Prometheus |
+| /topology, /topology.svg, /explain | as text, as a picture, with what runs each step |
+| /stores/NAME | entries; `from`, `to` (keys), `limit` (100), `reverse=true` |
+| /stores/NAME/KEY | the entry of a key; `at`: of the window that begins then, in ms |
+| /stores/NAME/KEY/windows | all of a key's windows; `since`, `until` in ms |
+
+Keys are text: of numbers (`st.Long`) their digits, of JSON their JSON. Keys and values that are
+bytes and no UTF-8 are answered in base64. Errors are {"error": …}. Knows no sockets: see
+`rest_server`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.base.errors import KafkaError, UserError
+from ottla.streams.progress import QueryStatus, prometheus
+from ottla.streams.serdes import Serde
+from ottla.streams.store import store_names
+
+if TYPE_CHECKING:
+    from ottla.streams.app import App
+    from ottla.streams.store import Entry, Store
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_ENTRIES = 100
+MOST_ENTRIES = 10_000
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+SVG = "image/svg+xml"
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class NotFound(UserError):
+    """Answered with 404."""
+
+
+class Answer(NamedTuple):
+    status: int
+    kind: str
+    body: str
+
+
+class Resources:
+    """What can be asked of an application."""
+
+    def __init__(self, app: App, statuses: Callable[[], list[QueryStatus]]) -> None:
+        self._app = app
+        self._statuses = statuses
+
+    def answer(self, path: str, query: Mapping[str, list[str]]) -> Answer:
+        """Never raises. `path`: a slash inside of a segment is a NUL here."""
+        try:
+            segments = [each.replace("\0", "/") for each in path.split("/") if each]
+            return self._answer(segments, _Query(query))
+        except NotFound as error:
+            return _json(404, {"error": str(error)})
+        except UserError as error:
+            return _json(400, {"error": str(error)})
+        except KafkaError as error:
+            return _json(503, {"error": str(error)})
+        except Exception as error:
+            logger.exception("GET %s failed", path)
+            return _json(500, {"error": f"{type(error).__name__}: {error}"})
+
+    def _answer(self, segments: list[str], query: _Query) -> Answer:
+        match segments:
+            case []:
+                return _json(200, self._summary())
+            case ["status"]:
+                return _json(200, [asdict(each) for each in self._statuses()])
+            case ["metrics"]:
+                return Answer(200, PROMETHEUS, prometheus(self._app.name, self._statuses()))
+            case ["topology"]:
+                return Answer(200, TEXT, self._app.topology() + "\n")
+            case ["topology.svg"]:
+                return Answer(200, SVG, self._app.picture())
+            case ["explain"]:
+                return Answer(200, TEXT, self._app.explain() + "\n")
+            case ["stores"]:
+                return _json(200, store_names(self._app))
+            case ["stores", name]:
+                return _json(200, list(map(_entry, self._range(self._store(name), query))))
+            case ["stores", name, key]:
+                return self._one(self._store(name), key, query)
+            case ["stores", name, key, "windows"]:
+                store = self._store(name)
+                found = store.windows(
+                    _key(store.key_serde, key), query.number("since"), query.number("until")
+                )
+                return _json(200, [_entry(each) for each in found])
+        raise NotFound(f"there is no /{'/'.join(segments)}")
+
+    def _summary(self) -> dict[str, Any]:
+        queries = [
+            {"topic": each.topic, "is_active": each.is_active, "batch": each.batch, "lag": each.lag}
+            for each in self._statuses()
+        ]
+        return {"app": self._app.name, "queries": queries, "stores": store_names(self._app)}
+
+    def _store(self, name: str) -> Store:
+        if name not in store_names(self._app):
+            raise NotFound(f"there is no store {name!r}")
+        return self._app.store(name)
+
+    def _range(self, store: Store, query: _Query) -> Iterator[Entry]:
+        first, last = (
+            None if text is None else _key(store.key_serde, text)
+            for text in (query.text("from"), query.text("to"))
+        )
+        limit = query.number("limit")
+        limit = DEFAULT_ENTRIES if limit is None else limit
+        if not 0 < limit <= MOST_ENTRIES:
+            raise UserError(f"limit must be between 1 and {MOST_ENTRIES}")
+        return islice(store.range(first, last, reverse=query.text("reverse") == "true"), limit)
+
+    def _one(self, store: Store, key: str, query: _Query) -> Answer:
+        found = store.entry(_key(store.key_serde, key), query.number("at"))
+        if found is None:
+            raise NotFound(f"store {store.name!r} has no {key!r}")
+        return _json(200, _entry(found))
+
+
+class _Query:
+    def __init__(self, given: Mapping[str, list[str]]) -> None:
+        self._given = given
+
+    def text(self, name: str) -> str | None:
+        found = self._given.get(name)
+        return found[-1] if found else None
+
+    def number(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            return int(text)
+        except ValueError:
+            raise UserError(f"{name} must be a number, not {text!r}") from None
+
+
+def _key(serde: Serde, text: str) -> Any:
+    try:
+        match serde.name:
+            case "long":
+                return int(text)
+            case "json":
+                return json.loads(text)
+            case "bytes":
+                return text.encode()
+    except ValueError:
+        raise UserError(f"{text!r} is no key; keys are {serde} {serde.shape}") from None
+    return text
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    told = {"key": entry.key, "value": entry.value, "timestamp": entry.timestamp_ms}
+    if entry.window_ms is not None:
+        told["window"] = {"start": entry.window_ms[0], "end": entry.window_ms[1]}
+    return told
+
+
+def _json(status: int, value: Any) -> Answer:
+    return Answer(status, JSON, json.dumps(value, default=_plain, ensure_ascii=False) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode("ascii")
+    return str(value)

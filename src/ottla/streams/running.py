@@ -1,0 +1,178 @@
+"""The queries of a started application, and their way back after a loss.
+
+    active ──ends with an error──► failed ──what was lost comes back──► started again, after a pause
+                                      └─────anything else──► the application ends, with a sentence
+
+Only `run` starts queries again (`look_after`); who calls `start` is told of the failure."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ottla.streams.checkpoint import AppLock
+from ottla.streams.failures import QueryFailed, cause_of, is_passing, pause_s
+from ottla.streams.plan.nodes import Sink
+from ottla.streams.progress import QueryStatus, query_status
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from ottla.streams.app import App
+    from ottla.streams.rest_server import RestServer
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.5
+Starter = Callable[["App", Sink, "SparkSession"], "StreamingQuery"]
+
+
+@dataclass
+class _Query:
+    sink: Sink
+    spark: StreamingQuery
+    failures: int = 0
+    """In a row, without a finished batch between them."""
+    restarts: int = 0
+    restart_at_s: float | None = None
+    batch: int | None = None
+    """The last that was finished when it was started."""
+
+
+class Running:
+    """A started application."""
+
+    _all: ClassVar[weakref.WeakSet[Running]] = weakref.WeakSet()
+
+    def __init__(
+        self, app: App, spark: SparkSession, starter: Starter, lock: AppLock, *, owns_session: bool
+    ) -> None:
+        self._app = app
+        self.spark = spark
+        self.owns_session = owns_session
+        self.server: RestServer | None = None
+        self._starter = starter
+        self._lock = lock
+        self._queries: list[_Query] = []
+        Running._all.add(self)
+
+    @classmethod
+    def end_idle(cls, app: App) -> None:
+        """Of this process's runs of the application, end those whose queries have all ended."""
+        for each in list(cls._all):
+            is_same = each._app.name == app.name and each._app.state_dir == app.state_dir
+            if is_same and not any(query.spark.isActive for query in each._queries):
+                each.stop()
+
+    def start(self, sinks: Sequence[Sink]) -> None:
+        for sink in sinks:
+            self._queries.append(_Query(sink, self._starter(self._app, sink, self.spark)))
+
+    def status(self) -> list[QueryStatus]:
+        return [_status(query) for query in self._queries]
+
+    def process_all_available(self) -> None:
+        """Wait until all that is in the topics now has been processed and written."""
+        for query in self._queries:
+            self._told(query.sink, query.spark.processAllAvailable)
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Wait until a query fails, which raises, or all have stopped: then true."""
+        waited_s = 0.0
+        while timeout_s is None or waited_s < timeout_s:
+            for query in self._queries:
+                if not query.spark.isActive:
+                    self._told(query.sink, query.spark.awaitTermination)
+            if not any(query.spark.isActive for query in self._queries):
+                return True
+            threading.Event().wait(LOOK_EVERY_S)
+            waited_s += LOOK_EVERY_S
+        return False
+
+    def stop(self) -> None:
+        """What is done stays done; a batch under way is run again by the next start."""
+        if self.server is not None:
+            self.server.close()
+            self.server = None
+        for query in self._queries:
+            query.spark.stop()
+        self._app.close_stores()
+        self._lock.free()
+
+    # ---------------------------------------------------------------------------- looking after
+
+    def look_after(self, say: Callable[[str], None]) -> None:
+        """Start queries again that lost something that comes back. Raises QueryFailed for others,
+        and for one that somebody stopped."""
+        for query in self._queries:
+            if query.restart_at_s is not None:
+                self._start_again(query, say)
+            elif not query.spark.isActive:
+                self._failed(query, _failure(query.spark), say)
+
+    def _failed(self, query: _Query, text: str | None, say: Callable[[str], None]) -> None:
+        if text is None:
+            raise QueryFailed(f"{self._place(query.sink)}: the query was stopped")
+        if not is_passing(text):
+            raise QueryFailed(f"{self._place(query.sink)}: {cause_of(text)}")
+        batch = _last_batch(query.spark)
+        query.failures = 1 if batch != query.batch else query.failures + 1
+        query.batch = batch
+        pause = pause_s(query.failures)
+        query.restart_at_s = time.monotonic() + pause
+        say(f"{self._place(query.sink)}: {cause_of(text)}; starting it again in {pause:.0f} s")
+        logger.debug("%s", text)
+
+    def _start_again(self, query: _Query, say: Callable[[str], None]) -> None:
+        if query.restart_at_s is None or time.monotonic() < query.restart_at_s:
+            return
+        from pyspark.errors import PySparkException
+
+        query.restart_at_s = None
+        query.restarts += 1
+        try:
+            query.spark = self._starter(self._app, query.sink, self.spark)
+        except PySparkException as error:
+            # Spark asks the sources for their schema before there is a query.
+            self._failed(query, str(error), say)
+
+    def _place(self, sink: Sink) -> str:
+        return f"App {self._app.name!r}, topic {sink.topic!r}"
+
+    def _told(self, sink: Sink, wait: Callable[[], object]) -> None:
+        """Wait, and say in one sentence what a query failed of."""
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            wait()
+        except StreamingQueryException as error:
+            raise QueryFailed(f"{self._place(sink)}: {cause_of(str(error))}") from None
+
+
+def _failure(query: StreamingQuery) -> str | None:
+    error = query.exception()
+    return None if error is None else str(error)
+
+
+def _last_batch(query: StreamingQuery) -> int | None:
+    progress = query.lastProgress
+    return None if progress is None else int(progress["batchId"])
+
+
+def _status(query: _Query) -> QueryStatus:
+    told = query.spark.lastProgress
+    progress: dict[str, Any] | None = None if told is None else json.loads(told.json)
+    return query_status(
+        query.sink.topic,
+        progress,
+        is_active=query.spark.isActive,
+        message=str(query.spark.status["message"]),
+        restarts=query.restarts,
+    )

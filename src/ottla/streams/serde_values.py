@@ -1,0 +1,43 @@
+"""Serdes over Python values: what `compile.codecs` does over columns."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ottla.streams.errors import TopologyError
+from ottla.streams.serdes import Serde
+
+LONG_BYTES = 8
+
+
+def encode_value(serde: Serde, given: Any) -> bytes | None:
+    """Bytes are taken as they are."""
+    if given is None or isinstance(given, bytes):
+        return given
+    match serde.name:
+        case "string":
+            return str(given).encode()
+        case "long":
+            return int(given).to_bytes(LONG_BYTES, "big", signed=True)
+        case "json":
+            return json.dumps(given, default=str).encode()
+    raise TopologyError(f"{given!r} is no bytes")
+
+
+def decode_value(serde: Serde, data: bytes | None) -> Any:
+    if data is None or serde.name == "bytes":
+        return data
+    if serde.name == "string":
+        return data.decode()
+    if serde.name == "long":
+        return int.from_bytes(data, "big", signed=True)
+    return json.loads(data)
+
+
+def index_key(serde: Serde, data: bytes) -> bytes:
+    """The same bytes for the same key: JSON can be written in many ways."""
+    if serde.name != "json":
+        return data
+    read = json.loads(data)
+    return json.dumps(read, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

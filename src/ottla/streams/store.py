@@ -1,0 +1,309 @@
+"""Interactive queries: a table that an application keeps, looked up while it runs.
+
+    app.store("totals").get("tea")
+
+A store is the table that a sink writes. Every change of the query's state is a record of its topic,
+so the topic is the state's changelog, as in Kafka Streams; a store follows it into an indexed file
+(`store_file`), from the offset where it was last, and thus is what a standby replica is there. It
+works in the process of the application and in any other, on a query that runs, restarts or has
+stopped.
+
+An answer has everything that was committed when it was asked for: each call first reads what the
+topic has more. Under exactly-once nothing else is ever seen. What costs is catching up, and only
+while somebody asks.
+
+Windows are kept for a day after stream time has passed them (or for their size and grace, if that
+is longer), as in Kafka Streams. Without windows, a topic should be compacted: one whose old records
+are deleted has no more than what is left, should the file have to be made again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import UserError
+from ottla.streams.checkpoint import STORE, local_directory
+from ottla.streams.errors import listed
+from ottla.streams.plan.nodes import Printed, Sink, ancestors
+from ottla.streams.serde_values import decode_value, encode_value, index_key
+from ottla.streams.store_file import NO_WINDOW, Change, Row, StoreFile
+from ottla.streams.windows import Window
+
+if TYPE_CHECKING:
+    from ottla.base.types import TopicPartition
+    from ottla.client.consumer.consumer import Consumer
+    from ottla.client.consumer.record import Record
+    from ottla.streams.app import App
+
+logger = logging.getLogger(__name__)
+
+Time = datetime | int
+"""Of an instant, or ms since 1970. Without a zone: UTC."""
+
+DAY_MS = 24 * 60 * 60 * 1000
+POLL_S = 1.0
+CATCH_UP_S = 30.0
+"""How long nothing may come of what is known to be there."""
+POLL_RECORDS = 10_000
+FORGET_EVERY_MS = 60 * 60 * 1000
+"""Of stream time: how often old windows are dropped."""
+_NUMBER_BYTES = 8
+_TOPIC_ID = "topic id"
+
+
+@dataclass(frozen=True)
+class Entry:
+    key: Any
+    value: Any
+    timestamp_ms: int
+    window_ms: tuple[int, int] | None = None
+    """Start and end; a session ends with its last record."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How windows are in the keys of a topic."""
+
+    size_ms: int
+    kept_ms: int
+    are_sessions: bool
+
+    def split(self, key: bytes) -> tuple[bytes, tuple[int, int]]:
+        length = 2 * _NUMBER_BYTES if self.are_sessions else _NUMBER_BYTES
+        plain, window = key[:-length], key[-length:]
+        first = int.from_bytes(window[:_NUMBER_BYTES], "big", signed=True)
+        if self.are_sessions:
+            return plain, (int.from_bytes(window[_NUMBER_BYTES:], "big", signed=True), first)
+        return plain, (first, first + self.size_ms)
+
+
+def windows_of(sink: Sink) -> Windows | None:
+    if not sink.has_window_in_key:
+        return None
+    found = (getattr(each, "window", None) for each in ancestors(sink))
+    window = next((each for each in found if isinstance(each, Window)), None)
+    if window is None:
+        return None
+    kept_ms = max(DAY_MS, window.size_ms + window.grace_ms)
+    return Windows(window.size_ms, kept_ms, window.is_session)
+
+
+def store_names(app: App) -> list[str]:
+    """What is printed is in no topic."""
+    return [sink.topic for sink in app.sinks if not isinstance(sink, Printed)]
+
+
+def find_sink(app: App, name: str) -> Sink:
+    if name in store_names(app):
+        return next(sink for sink in app.sinks if sink.topic == name)
+    raise UserError(f"App {app.name!r} has no store {name!r}; stores: {listed(store_names(app))}")
+
+
+class Store:
+    """For many threads."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        path: Path,
+        consumer: Callable[[], Consumer],
+        topic_id: Callable[[], str],
+    ) -> None:
+        self.name = sink.topic
+        self.key_serde = sink.key_serde
+        self._sink = sink
+        self._windows = windows_of(sink)
+        self._file = StoreFile(path)
+        self._make_consumer = consumer
+        self._topic_id = topic_id
+        self._consumer: Consumer | None = None
+        self._partitions: list[TopicPartition] = []
+        self._stream_time_ms = 0
+        self._forgot_at_ms = 0
+        self._lock = threading.Lock()
+
+    @property
+    def is_windowed(self) -> bool:
+        return self._windows is not None
+
+    # ------------------------------------------------------------------------------- asking
+
+    def get(self, key: Any, at: Time | None = None) -> Any:
+        """The value of a key, or None. Of a windowed table: of the window that begins `at`, or of
+        the key's last one."""
+        entry = self.entry(key, at)
+        return None if entry is None else entry.value
+
+    def entry(self, key: Any, at: Time | None = None) -> Entry | None:
+        """The same, with its window and time."""
+        self.refresh()
+        wanted = self._key(key)
+        if at is None:
+            found = self._file.latest(wanted)
+        else:
+            self._refuse_windows_if_none("at")
+            start_ms = milliseconds(at)
+            rows = self._file.of_key(wanted, start_ms, start_ms, limit=1, is_reverse=True)
+            found = rows[0] if rows else None
+        return None if found is None else self._entry(found)
+
+    def windows(
+        self, key: Any, since: Time | None = None, until: Time | None = None
+    ) -> list[Entry]:
+        """The windows of a key that begin between two times, both included, in order."""
+        self._refuse_windows_if_none("windows()")
+        self.refresh()
+        bounds = [None if each is None else milliseconds(each) for each in (since, until)]
+        return [self._entry(each) for each in self._file.of_key(self._key(key), *bounds)]
+
+    def range(
+        self, first: Any = None, last: Any = None, *, reverse: bool = False
+    ) -> Iterator[Entry]:
+        """All from a key to another, both included, in the order of the keys' bytes; without
+        them, all there are."""
+        self.refresh()
+        bounds = [None if each is None else self._key(each) for each in (first, last)]
+        return map(self._entry, self._file.range(*bounds, is_reverse=reverse))
+
+    def all(self) -> Iterator[Entry]:
+        return self.range()
+
+    def __len__(self) -> int:
+        self.refresh()
+        return self._file.count()
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self.range()
+
+    def _key(self, key: Any) -> bytes:
+        try:
+            data = encode_value(self.key_serde, key)
+        except (TypeError, ValueError, OverflowError):
+            data = None
+        if data is None:
+            raise UserError(
+                f"store {self.name!r}: {key!r} is no key; keys are {self.key_serde} "
+                f"{self._sink.key}"
+            )
+        return index_key(self.key_serde, data)
+
+    def _refuse_windows_if_none(self, what: str) -> None:
+        if self._windows is None:
+            raise UserError(f"store {self.name!r} has no windows: leave out {what}")
+
+    def _entry(self, row: Row) -> Entry:
+        return Entry(
+            decode_value(self.key_serde, row.key),
+            decode_value(self._sink.value_serde, row.value),
+            row.timestamp_ms,
+            row.window if self._windows is not None else None,
+        )
+
+    # ---------------------------------------------------------------------------- following
+
+    def refresh(self) -> None:
+        """Read what was committed since."""
+        with self._lock:
+            if self._consumer is None:
+                self._open()
+            assert self._consumer is not None
+            ends = self._consumer.end_offsets(*self._partitions)
+            deadline = time.monotonic() + CATCH_UP_S
+            while self._is_behind(ends):
+                records = self._consumer.poll(POLL_S, POLL_RECORDS)
+                if records:
+                    deadline = time.monotonic() + CATCH_UP_S
+                elif time.monotonic() > deadline:
+                    raise UserError(
+                        f"store {self.name!r}: nothing came of its topic for {CATCH_UP_S:.0f} s"
+                    )
+                self._file.apply(
+                    [each for each in map(self._change, records) if each is not None],
+                    {tp.partition: self._consumer.position(tp) for tp in self._partitions},
+                )
+                self._forget()
+
+    def _is_behind(self, ends: Mapping[TopicPartition, int]) -> bool:
+        assert self._consumer is not None
+        return any(self._consumer.position(tp) < end for tp, end in ends.items())
+
+    def _open(self) -> None:
+        consumer = self._make_consumer()
+        try:
+            partitions = consumer.partitions_for(self.name)
+            consumer.assign(partitions)
+            first = consumer.beginning_offsets(*partitions)
+            ends = consumer.end_offsets(*partitions)
+            positions, topic_id = self._file.positions(), self._topic_id()
+            is_ours = self._file.fact(_TOPIC_ID) == topic_id
+            if not is_ours or any(
+                not first[tp] <= positions.get(tp.partition, 0) <= ends[tp] for tp in partitions
+            ):
+                self._file.clear({_TOPIC_ID: topic_id})
+                positions = {}
+                if any(first.values()) and self._windows is None:
+                    logger.warning(
+                        "store %s: the oldest records of its topic are deleted, so it has only "
+                        "what is left; cleanup.policy=compact keeps the last of each key",
+                        self.name,
+                    )
+            for tp in partitions:
+                consumer.seek(tp, positions.get(tp.partition, first[tp]))
+        except BaseException:
+            consumer.close()
+            raise
+        self._consumer, self._partitions = consumer, partitions
+
+    def _change(self, record: Record) -> Change | None:
+        if record.key is None:
+            return None  # a record without a key is of no table
+        key, window = record.key, NO_WINDOW
+        if self._windows is not None:
+            key, window = self._windows.split(key)
+        self._stream_time_ms = max(self._stream_time_ms, record.timestamp)
+        return Change(index_key(self.key_serde, key), window, record.value, record.timestamp)
+
+    def _forget(self) -> None:
+        now_ms = self._stream_time_ms
+        if self._windows is None or now_ms - self._forgot_at_ms < FORGET_EVERY_MS:
+            return
+        self._forgot_at_ms = now_ms
+        self._file.forget_before(now_ms - self._windows.kept_ms)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._consumer is not None:
+                self._consumer.close()
+                self._consumer = None
+            self._file.close()
+
+
+def milliseconds(at: Time) -> int:
+    if isinstance(at, datetime):
+        return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    return at
+
+
+def open_store(app: App, name: str) -> Store:
+    sink = find_sink(app, name)
+    profile = {"default.api.timeout.ms": "30000", **app.client}
+
+    def consumer() -> Consumer:
+        from ottla.client.consumer.consumer import Consumer
+
+        return Consumer(app.bootstrap, profile=profile, isolation_level="read_committed")
+
+    def topic_id() -> str:
+        from ottla.client.admin import Admin
+
+        with Admin(app.bootstrap, profile=profile) as admin:
+            return str(admin.describe_topics(name)[name].topic_id)
+
+    path = local_directory(app.state_dir, app.name) / f"{sink.topic}{STORE}"
+    return Store(sink, path, consumer, topic_id)

@@ -1,0 +1,196 @@
+"""A table on disk, ordered by key: what `store` looks things up in. SQLite, of Python's own.
+
+    entries     key, window start and end (0, 0 without windows), value, timestamp
+    positions   partition -> the offset that comes next
+    facts       name -> text: format, topic id
+
+Entries and positions change in one transaction, so a file is always the table as it was at its
+positions, whatever dies. Keys are compared as bytes, as Kafka Streams' stores do."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+FORMAT = "1"
+READ_ROWS = 1_000
+"""At a time, so that a long range does not keep others from reading."""
+NO_WINDOW = (0, 0)
+
+_TABLES = """
+create table if not exists entries (
+    key blob not null, start integer not null, finish integer not null,
+    value blob not null, timestamp integer not null, primary key (key, start, finish)
+) without rowid;
+create table if not exists positions (partition integer primary key, offset integer not null);
+create table if not exists facts (name text primary key, text text not null);
+"""
+
+
+class Row(NamedTuple):
+    key: bytes
+    window: tuple[int, int]
+    value: bytes
+    timestamp_ms: int
+
+
+class Change(NamedTuple):
+    key: bytes
+    window: tuple[int, int]
+    value: bytes | None
+    """None deletes."""
+    timestamp_ms: int
+
+
+class StoreFile:
+    """For many threads: one works on it at a time."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.RLock()
+        self._path = path
+        self._database = self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return self._opened()
+        except sqlite3.DatabaseError:
+            # Another format, or no database any more. What was in it is in the topic.
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+            return self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
+        made = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
+        try:
+            made.execute("pragma journal_mode = wal")
+            made.execute("pragma synchronous = normal")
+            made.executescript(_TABLES)
+            found = made.execute("select text from facts where name = 'format'").fetchone()
+            if found is None:
+                made.execute("insert into facts values ('format', ?)", (FORMAT,))
+            elif found[0] != FORMAT:
+                raise sqlite3.DatabaseError(f"format {found[0]}")
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+    # ----------------------------------------------------------------------------- changing
+
+    def apply(self, changes: Iterable[Change], positions: Mapping[int, int]) -> None:
+        with self._lock, self._transaction() as database:
+            for change in changes:
+                place = (change.key, *change.window)
+                if change.value is None:
+                    database.execute(
+                        "delete from entries where key = ? and start = ? and finish = ?", place
+                    )
+                else:
+                    database.execute(
+                        "insert or replace into entries values (?, ?, ?, ?, ?)",
+                        (*place, change.value, change.timestamp_ms),
+                    )
+            database.executemany("insert or replace into positions values (?, ?)",
+                                 positions.items())  # fmt: skip
+
+    def clear(self, facts: Mapping[str, str]) -> None:
+        """Begin anew."""
+        with self._lock, self._transaction() as database:
+            database.execute("delete from entries")
+            database.execute("delete from positions")
+            database.executemany("insert or replace into facts values (?, ?)", facts.items())
+
+    def forget_before(self, end_ms: int) -> None:
+        """Drop windows that ended before."""
+        with self._lock, self._transaction() as database:
+            database.execute("delete from entries where finish > 0 and finish < ?", (end_ms,))
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._database)
+
+    # ------------------------------------------------------------------------------ reading
+
+    def positions(self) -> dict[int, int]:
+        with self._lock:
+            return dict(self._database.execute("select partition, offset from positions"))
+
+    def fact(self, name: str) -> str | None:
+        with self._lock:
+            found = self._database.execute("select text from facts where name = ?", (name,))
+            row = found.fetchone()
+        return None if row is None else str(row[0])
+
+    def latest(self, key: bytes) -> Row | None:
+        """Of the windows of a key the last; without windows, what it has."""
+        rows = self.of_key(key, limit=1, is_reverse=True)
+        return rows[0] if rows else None
+
+    def of_key(
+        self,
+        key: bytes,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        *,
+        limit: int = -1,
+        is_reverse: bool = False,
+    ) -> list[Row]:
+        """Its windows that begin in that time, both ends included."""
+        order = "desc" if is_reverse else "asc"
+        with self._lock:
+            found = self._database.execute(
+                "select key, start, finish, value, timestamp from entries where key = ?1 "
+                "and (?2 is null or start >= ?2) and (?3 is null or start <= ?3) "
+                f"order by start {order}, finish {order} limit ?4",
+                (key, since_ms, until_ms, limit),
+            )
+            return [_row(each) for each in found]
+
+    def range(
+        self, first: bytes | None, last: bytes | None, *, is_reverse: bool = False
+    ) -> Iterator[Row]:
+        """From a key to another, both included."""
+        order, sign = ("desc", "<") if is_reverse else ("asc", ">")
+        after: tuple[bytes | None, int, int] = (None, 0, 0)
+        while True:
+            with self._lock:
+                found = self._database.execute(
+                    "select key, start, finish, value, timestamp from entries "
+                    "where (?1 is null or key >= ?1) and (?2 is null or key <= ?2) "
+                    f"and (?3 is null or (key, start, finish) {sign} (?3, ?4, ?5)) "
+                    f"order by key {order}, start {order}, finish {order} limit {READ_ROWS}",
+                    (first, last, *after),
+                )
+                rows = [_row(each) for each in found]
+            yield from rows
+            if len(rows) < READ_ROWS:
+                return
+            after = (rows[-1].key, *rows[-1].window)
+
+    def count(self) -> int:
+        with self._lock:
+            return int(self._database.execute("select count(*) from entries").fetchone()[0])
+
+
+class _Transaction:
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._database.execute("begin immediate")
+        return self._database
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self._database.execute("commit" if kind is None else "rollback")
+
+
+def _row(found: tuple[bytes, int, int, bytes, int]) -> Row:
+    key, start, finish, value, timestamp_ms = found
+    return Row(bytes(key), (start, finish), bytes(value), timestamp_ms)

@@ -1,0 +1,32 @@
+"""An application that tests kill: two tables with state, one by changes, one when windows close.
+
+python -m tests.streams.tally BOOTSTRAP STATE_DIR [SOURCE [RECORDS A BATCH]]"""
+
+from __future__ import annotations
+
+import sys
+
+import ottla.streams as st
+
+WINDOW_MS = 60_000
+GRACE_MS = 3_600_000
+
+
+def build(bootstrap: str, state_dir: str, source: str = "entries", limit: str = "400") -> st.App:
+    app = st.App(
+        "tally",
+        bootstrap=bootstrap,
+        state_dir=state_dir,
+        master="local[2,8]",
+        spark={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"},
+        max_records_per_batch=int(limit),
+    )
+    entries = app.stream(source, value=st.Json("n bigint"))
+    entries.group_by_key().aggregate(n=st.count(), total=st.sum("n")).to("by-key")
+    windows = entries.group_by_key().windowed(st.tumbling("1 minute", grace="1 hour"))
+    windows.aggregate(n=st.count(), total=st.sum("n")).suppress().to("by-minute")
+    return app
+
+
+if __name__ == "__main__":
+    build(*sys.argv[1:]).run()

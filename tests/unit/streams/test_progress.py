@@ -1,0 +1,84 @@
+"""Spark's account of a batch, as figures and lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.streams.progress import OperatorMetrics, line, observed_name, prometheus, query_status
+
+PROGRESS: dict[str, Any] = {
+    "batchId": 12,
+    "inputRowsPerSecond": 1000.5,
+    "processedRowsPerSecond": "Infinity",
+    "durationMs": {"triggerExecution": 1200},
+    "eventTime": {"watermark": "2026-01-01T00:00:00.000Z"},
+    "sources": [
+        {
+            "endOffset": '{"orders": {"0": 10, "1": 5}, "←": {"orders": {"0": 0}}}',
+            "latestOffset": '{"orders": {"0": 12, "1": 5}}',
+            "numInputRows": 15,
+            "inputRowsPerSecond": 1000.5,
+        }
+    ],
+    "stateOperators": [
+        {
+            "operatorName": "stateStoreSave",
+            "numRowsTotal": 7,
+            "numRowsUpdated": 3,
+            "numRowsRemoved": 1,
+            "numRowsDroppedByWatermark": 2,
+            "memoryUsedBytes": 2_000_000,
+            "commitTimeMs": 40,
+        }
+    ],
+    "observedMetrics": {
+        observed_name(3, "aggregate"): {"rows": 3},
+        observed_name(2, "inner join"): {"rows": 9},
+        "a user's own": {"x": 1},
+    },
+}
+
+
+def status(progress: dict[str, Any] | None = PROGRESS) -> Any:
+    return query_status("totals", progress, is_active=True, message="Waiting", restarts=1)
+
+
+def test_lag_is_what_the_topics_have_more_than_was_read() -> None:
+    assert status().lag == 2
+    assert status().sources[0].topic == "orders"
+
+
+def test_operators_come_in_the_order_of_explain() -> None:
+    assert status().operators == (
+        OperatorMetrics(2, "inner join", 9),
+        OperatorMetrics(3, "aggregate", 3),
+    )
+
+
+def test_state_says_what_is_kept_and_what_was_late() -> None:
+    (state,) = status().state
+    assert (state.rows, state.updated, state.removed, state.dropped_late) == (7, 3, 1, 2)
+
+
+def test_a_source_of_another_kind_has_no_lag() -> None:
+    progress = {**PROGRESS, "sources": [{"endOffset": "3", "latestOffset": None}]}
+    assert status(progress).lag is None
+
+
+def test_a_line_tells_it_to_a_person() -> None:
+    assert line(status(), "12:00:05") == (
+        "12:00:05  totals  batch 12 in 1.2 s, 15 rows, 0 rows/s, state 7 rows, 2.0 MB, 2 late, "
+        "lag 2, restarted 1 times"
+    )
+    assert line(status(None), "12:00:05") == "12:00:05  totals  Waiting"
+
+
+def test_prometheus_reads_it() -> None:
+    text = prometheus('a"pp', [status()])
+    assert "# TYPE ottla_streams_query_lag_records gauge\n" in text
+    assert 'ottla_streams_query_lag_records{app="a\\"pp",topic="totals"} 2\n' in text
+    assert 'ottla_streams_query_input_rows_per_second{app="a\\"pp",topic="totals"} 1000.5\n' in text
+    assert (
+        'ottla_streams_operator_rows{app="a\\"pp",topic="totals",operator="aggregate",number="3"} 3'
+        in text
+    )
