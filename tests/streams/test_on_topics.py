@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from examples import windowed_totals, word_count
 
 import ottla.streams as st
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
+from ottla.client.admin import OffsetSpec
 from ottla.spark.sink import TopicStreamWriter
 from ottla.streams.failures import QueryFailed
 from ottla.streams.run import start
@@ -25,6 +27,7 @@ from ottla.testing.broker_thread import BrokerThread
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MARKERS_S = 30.0
 ORDER = st.Json("id string, item string, amount double")
 
 
@@ -65,6 +68,17 @@ class Shop:
                 )
             producer.flush()
 
+    def _await_markers(self, consumer: Consumer, tps: list[TopicPartition]) -> None:
+        """A transaction that is committed is seen when the broker has marked it so, a moment later;
+        one that stays open is not waited for."""
+        deadline = time.monotonic() + MARKERS_S
+        with Admin(self.bootstrap) as admin:
+            while time.monotonic() < deadline:
+                ends = admin.list_offsets(dict.fromkeys(tps, OffsetSpec.LATEST))
+                if consumer.end_offsets(*tps) == {tp: each.offset for tp, each in ends.items()}:
+                    return
+                time.sleep(0.05)
+
     def records(self, topic: str) -> list[tuple[bytes, Any]]:
         """Committed ones."""
         found: list[tuple[bytes, Any]] = []
@@ -74,6 +88,7 @@ class Shop:
             tps = [TopicPartition(topic, each) for each in range(count)]
             consumer.assign(tps)
             consumer.seek_to_beginning()
+            self._await_markers(consumer, tps)
             ends = consumer.end_offsets(*tps)
             while any(consumer.position(tp) < ends[tp] for tp in tps):
                 found += [(each.key, json.loads(each.value)) for each in consumer.poll(timeout_s=1)]

@@ -74,11 +74,13 @@ def test_a_store_is_the_state_of_the_running_query(
     app = counting(shop, "asked")
     say(shop, "asked", "tea", "jam", "tea")
     running = processed(shop, app)
+    shop.records("asked-counts")  # until what is committed is marked so
     store = app.store("asked-counts")
     assert store.get("tea") == {"count": 2}
     assert store.get("milk") is None
     say(shop, "asked", *(f"word-{number}" for number in range(20)), "tea")
     running.process_all_available()
+    shop.records("asked-counts")
     assert store.get("tea") == {"count": 3}, "what is committed is seen at once"
     assert [entry.key for entry in store.range("jam", "word-1")] == [
         "jam", "tea", "word-0", "word-1",
@@ -97,6 +99,7 @@ def test_a_store_outlives_its_application_and_its_file(shop: Shop, tmp_path: Pat
     say(shop, "kept", "tea", "tea")
     app = counting(shop, "kept")
     running = processed(shop, app)
+    shop.records("kept-counts")
     assert app.store("kept-counts").get("tea") == {"count": 2}
     running.stop()
     state = tmp_path / "kept" / "kept-counts" / "state"
@@ -114,6 +117,7 @@ def test_a_windowed_store_is_asked_by_key_and_time(shop: Shop) -> None:
     orders.group_by(lambda o: o.item).windowed(st.tumbling("1 minute")).count().to("totals-w")
     shop.send("orders-w", *((None, {"item": "tea"}, at_s) for at_s in (0, 1, MINUTE_S)))
     processed(shop, app)
+    shop.records("totals-w")
     store = app.store("totals-w")
     assert store.get("tea")["count"] == 1, "the last window"
     assert store.get("tea", at=0)["count"] == 2
@@ -144,6 +148,7 @@ def test_a_running_application_answers_over_http(shop: Shop, spark: SparkSession
     running = start(app, spark, http="127.0.0.1:0")
     try:
         running.process_all_available()
+        shop.records("web-counts")
         assert running.server is not None
         url = running.server.url
         assert fetched(f"{url}/stores/web-counts/tea")["value"] == {"count": 2}
