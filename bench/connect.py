@@ -1,4 +1,4 @@
-"""Connect: from a line to the sink, file to topic, topic to Parquet, and memory.
+"""Connect: from a line to the sink, file to topic, topic to Parquet, ten connectors; memory.
 
 The worker is a process of its own, and so is the broker. Latency is of single lines, with nothing
 else to do. Throughput is of 100-byte lines that are there already."""
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from ottla.testing.broker import HOST, BrokerProcess
 ROOT = Path(__file__).parents[1]
 COMMAND = "from ottla.cli.connect_standalone import main; main()"
 LINE_BYTES = 100
-MEGABYTES = 100
+MEGABYTES = 40
 LATENCIES = 60
 PATIENCE_S = 300.0
 
@@ -58,7 +59,7 @@ class _Worker:
             return json.load(answer)
 
     def resident_mb(self) -> float:
-        """With its children: Spark's Java is one."""
+        """With its children: Spark's Java would be one."""
         pids = [self.process.pid]
         listed = subprocess.run(
             ["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False
@@ -81,15 +82,17 @@ def _wait(look: Any, what: str) -> None:
 
 @contextmanager
 def _scene() -> Iterator[tuple[Path, str, int]]:
-    import socket
-
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as name:
         folder = Path(name)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
         with BrokerProcess(folder / "broker") as broker:
-            yield folder, f"{HOST}:{broker.port}", port
+            yield folder, f"{HOST}:{broker.port}", _free_port()
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
 
 
 def _source(folder: Path, topic: str) -> dict[str, str]:
@@ -127,76 +130,77 @@ def _latency() -> Iterator[Figure]:
             worker.close()
 
 
+def _offset(worker: _Worker, name: str, field: str) -> int:
+    """How far a connector is, by its own account."""
+    try:
+        told = worker.ask(f"/connectors/{name}/offsets")["offsets"]
+    except OSError:
+        return 0
+    return int(told[0]["offset"][field]) if told else 0
+
+
+def _rate(look: Callable[[], int], end: int) -> float:
+    """What it counts, by the second, from the first batch to the end."""
+    _wait(lambda: look() > 0, "the first batch")
+    began, first = time.monotonic(), look()
+    _wait(lambda: look() >= end, "the end")
+    return (end - first) / (time.monotonic() - began)
+
+
 def _throughput() -> Iterator[Figure]:
-    from ottla.base.types import TopicPartition
-    from ottla.client.admin import Admin, OffsetSpec
-
     with _scene() as (folder, bootstrap, port):
-        lines = MEGABYTES * 1_000_000 // LINE_BYTES
-        line = "x" * (LINE_BYTES - 1) + "\n"
-        (folder / "in.txt").write_text(line * lines)
-        began = time.monotonic()
+        count = MEGABYTES * 1_000_000 // LINE_BYTES
+        filling = "x" * (LINE_BYTES - len('{"n": 1234567, "text": ""}\n'))
+        with open(folder / "in.txt", "w") as file:
+            for n in range(1_000_000, 1_000_000 + count):
+                file.write(f'{{"n": {n}, "text": "{filling}"}}\n')
+        size = (folder / "in.txt").stat().st_size
         worker = _Worker(folder, bootstrap, port, _source(folder, "bulk"))
-        wanted = (folder / "in.txt").stat().st_size
-
-        def position() -> int:
-            try:
-                told = worker.ask("/connectors/source/offsets")["offsets"]
-            except OSError:
-                return 0
-            return int(told[0]["offset"]["position"]) if told else 0
-
         try:
-            _wait(lambda: position() > 0, "the first batch")
-            began, first = time.monotonic(), position()
-            _wait(lambda: position() == wanted, "the file")
-            took_s = time.monotonic() - began
-            yield Figure("connect: file to topic", (wanted - first) / 1e6 / took_s, "MB/s")
+            rate = _rate(lambda: _offset(worker, "source", "position"), size)
+            yield Figure("connect: file to topic", rate / 1e6, "MB/s")
             yield Figure("connect: memory, file to topic", worker.resident_mb(), "MB")
         finally:
             worker.close()
-        yield from _parquet(folder, bootstrap, lines)
-        with Admin(bootstrap) as admin:
-            tp = TopicPartition("bulk", 0)
-            assert (admin.list_offsets({tp: OffsetSpec.LATEST})[tp].offset or 0) >= lines
+        sink = {"name": "parquet", "connector.class": "ParquetSink", "topics": "bulk",
+                "path": str(folder / "lake"), "flush.size": str(count // 4),
+                "value.converter": "JsonConverter",
+                "value.converter.schemas.enable": "false"}  # fmt: skip
+        worker = _Worker(folder, bootstrap, _free_port(), sink)
+        try:
+            rate = _rate(lambda: _offset(worker, "parquet", "kafka_offset"), count)
+            yield Figure("connect: topic to Parquet", rate * LINE_BYTES / 1e6, "MB/s")
+            yield Figure("connect: memory, topic to Parquet", worker.resident_mb(), "MB")
+        finally:
+            worker.close()
 
 
-def _parquet(folder: Path, bootstrap: str, lines: int) -> Iterator[Figure]:
-    """The same records, as files that Spark and everyone else reads."""
-    import pyarrow.dataset as ds
-
-    from ottla.connect.plugins import UnknownPlugin, connector_class
-
-    try:
-        connector_class("SparkSink")
-    except UnknownPlugin:
-        return
-    import socket
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    target = folder / "parquet"
-    sink = {"name": "parquet", "connector.class": "SparkSink", "topics": "bulk",
-            "format": "parquet", "path": str(target)}  # fmt: skip
-    worker = _Worker(folder, bootstrap, port, sink)
-
-    def rows() -> int:
-        files = [str(each) for each in target.glob("*.parquet")] if target.exists() else []
-        return int(ds.dataset(files).count_rows()) if files else 0
-
-    try:
-        _wait(lambda: rows() > 0, "the first file")
-        began, first = time.monotonic(), rows()
-        _wait(lambda: rows() >= lines, "the files")
-        took_s = time.monotonic() - began
-        moved_mb = (lines - first) * LINE_BYTES / 1e6
-        yield Figure("connect: topic to Parquet, local[2]", moved_mb / took_s, "MB/s")
-        yield Figure("connect: memory, topic to Parquet", worker.resident_mb(), "MB")
-    finally:
-        worker.close()
+def _ten() -> Iterator[Figure]:
+    """Five pipelines of files in one worker."""
+    with _scene() as (folder, bootstrap, port):
+        connectors = []
+        for n in range(5):
+            source, target = folder / f"in{n}.txt", folder / f"out{n}.txt"
+            source.write_text("first\n")
+            connectors += [
+                {"name": f"source-{n}", "connector.class": "FileStreamSource",
+                 "topic": f"lines-{n}", "file": str(source)},
+                {"name": f"sink-{n}", "connector.class": "FileStreamSink",
+                 "topics": f"lines-{n}", "file": str(target)},
+            ]  # fmt: skip
+        worker = _Worker(folder, bootstrap, port, *connectors)
+        try:
+            for n in range(5):
+                target = folder / f"out{n}.txt"
+                _wait(lambda target=target: target.exists() and target.stat().st_size, "a line")
+            yield Figure(
+                "connect: memory of a worker of ten connectors", worker.resident_mb(), "MB"
+            )
+        finally:
+            worker.close()
 
 
 def run() -> Iterator[Figure]:
     yield from _latency()
+    yield from _ten()
     yield from _throughput()

@@ -81,14 +81,14 @@ class Conversion:
             record.partition,
             _write("KEY_CONVERTER", self.key, topic, record.key_schema, record.key),
             _write("VALUE_CONVERTER", self.value, topic, record.value_schema, record.value),
-            tuple(
-                (
-                    each.key,
-                    _write("HEADER_CONVERTER", self.header, topic, each.schema, each.value),
-                )
-                for each in record.headers
-            ),
+            self._headers(topic, record) if record.headers else (),
             record.timestamp_ms,
+        )
+
+    def _headers(self, topic: str, record: Record) -> tuple[tuple[str, bytes | None], ...]:
+        return tuple(
+            (each.key, _write("HEADER_CONVERTER", self.header, topic, each.schema, each.value))
+            for each in record.headers
         )
 
     def to_record(self, row: Row) -> Record:

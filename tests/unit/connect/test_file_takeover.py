@@ -8,6 +8,7 @@ import pytest
 
 from ottla.base.errors import UserError
 from ottla.connect.connectors.file import LinesToFile
+from ottla.connect.connectors.file_sink import FileSink, RowsToFiles
 from ottla.connect.data import STRING, Record
 
 
@@ -58,3 +59,28 @@ def test_the_first_batch_may_be_taken_over_before_there_is_a_file(tmp_path: Path
     second = started(file, tmp_path, 2, is_takeover=True)
     write(second, 0, "a")
     assert file.read_text() == "a\n"
+
+
+def test_files_of_a_folder_are_taken_over_alike(tmp_path: Path) -> None:
+    settings = FileSink.definition.settings({"directory": str(tmp_path / "out"), "format": "lines"})
+
+    def sink(epoch: int, *, is_takeover: bool = False) -> RowsToFiles:
+        task = RowsToFiles(settings)
+        task.epoch, task.is_takeover = epoch, is_takeover
+        task.start(tmp_path)
+        return task
+
+    first = sink(1)
+    first.begin(0)
+    first.put(lines("a"))
+    second = sink(2, is_takeover=True)
+    second.begin(0)
+    second.put(lines("a", "b"))
+    second.end()
+    first.put(lines("b"))
+    first.end()
+    first.begin(1)
+    with pytest.raises(UserError, match="Another worker writes"):
+        first.put(lines("c"))
+    (file,) = (tmp_path / "out").iterdir()
+    assert file.read_text() == "a\nb\n"

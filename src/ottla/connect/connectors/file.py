@@ -11,10 +11,8 @@ Unlike Kafka's, neither reads standard input nor writes standard output: `file` 
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +30,7 @@ from ottla.connect.api import (
     SourceConnector,
     SourceTask,
 )
-from ottla.connect.atomic_file import replace_file
+from ottla.connect.connectors.fenced_files import FencedState, continue_in_copy
 from ottla.connect.connectors.tailed_file import TailedFile
 from ottla.connect.converters import as_text
 from ottla.connect.data import STRING, Record
@@ -41,7 +39,7 @@ from ottla.connect.definition import Definition, Settings, key
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.02
-STATE_FILE = "file-sink.json"
+STATE = "file-sink"
 
 
 class FileStreamSource(SourceConnector):
@@ -120,20 +118,25 @@ class FileStreamSink(SinkConnector):
 class LinesToFile(SinkTask):
     """Appends to the file, and remembers its length before the batch under way:
 
-        {"batch": 7, "inode": …, "length": 1234, "epoch": 3}
+        {"batch": 7, "inodes": [which file it is], "length": 1234}
 
-    A worker that takes over from another, which may only be asleep, continues in a copy of the file
-    under the same name: what the other may still write goes to a file without a name."""
+    A worker that takes over from another continues in a copy of the file (`fenced_files`), which
+    is the same file under another inode."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._file: BinaryIO | None = None
-        self._state = Path()
+        self._state = FencedState(Path(), STATE, 0)
+        self._before: dict[str, Any] = {}
 
     def start(self, directory: Path) -> None:
-        self._state = directory / STATE_FILE
+        self._state = FencedState(directory, STATE, self.epoch)
+        self._before = self._state.load()
+        if self._before or self.is_takeover:
+            self._state.save(self._before)
         if self.is_takeover:
             self._take_over()
+        self._state.forget_older()
         self._reopen()
 
     def stop(self) -> None:
@@ -143,19 +146,17 @@ class LinesToFile(SinkTask):
 
     def begin(self, batch: int) -> None:
         file = self._reopen()
+        self._state.check(self._path)
         status = os.fstat(file.fileno())
-        before = self._recorded()
-        if before.get("epoch", 0) > self.epoch:
-            raise UserError(f"Another worker writes {self._path} by now.")
+        before = self._before
         if before.get("batch") == batch:
             length = int(before["length"])
-            if before["inode"] == status.st_ino and status.st_size >= length:
+            if status.st_ino in before["inodes"] and status.st_size >= length:
                 file.truncate(length)
-                self._record({**before, "epoch": self.epoch})
                 return
             logger.warning("%s is another file than before: lines may be twice", self._path)
-        self._record({"batch": batch, "inode": status.st_ino, "length": status.st_size,
-                      "epoch": self.epoch})  # fmt: skip
+        self._before = {"batch": batch, "inodes": [status.st_ino], "length": status.st_size}
+        self._state.save(self._before)
 
     def put(self, records: Sequence[Record]) -> None:
         assert self._file is not None
@@ -173,30 +174,11 @@ class LinesToFile(SinkTask):
         os.fsync(self._file.fileno())
 
     def _take_over(self) -> None:
-        before = self._recorded()
-        # First of all, whoever is between two batches learns that he is too late.
-        self._record({**before, "epoch": self.epoch})
-        try:
-            size = os.stat(self._path).st_size
-            copy = f"{self._path}.{self.epoch}.new"
-            shutil.copyfile(self._path, copy)
-            shutil.copymode(self._path, copy)
-            if before.get("inode") == os.stat(self._path).st_ino:
-                self._record({**before, "epoch": self.epoch, "inode": os.stat(copy).st_ino})
-            os.replace(copy, self._path)
-        except FileNotFoundError:
-            return
-        logger.info("%s is taken over from another worker, %d bytes", self._path, size)
-
-    def _record(self, told: Mapping[str, Any]) -> None:
-        replace_file(self._state, json.dumps(told).encode())
-
-    def _recorded(self) -> dict[str, Any]:
-        try:
-            told: dict[str, Any] = json.loads(self._state.read_bytes())
-        except FileNotFoundError:
-            return {}
-        return told
+        inodes = continue_in_copy(self._path)
+        if inodes and inodes[0] in self._before.get("inodes", ()):
+            self._before["inodes"] = [*self._before["inodes"], *inodes[1:]]
+            self._state.save(self._before)
+        logger.info("%s is taken over from another worker", self._path)
 
     def _reopen(self) -> BinaryIO:
         """The file of that name now: it may have been renamed since."""

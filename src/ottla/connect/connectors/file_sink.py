@@ -4,14 +4,14 @@
 with `file.max.bytes` the next one when the last has grown so long; a batch is never split. Before a
 file is written in a batch, its length is recorded:
 
-    {"batch": 7, "files": {path: {"inode": …, "length": 1234}}}       (null: it was not there)
+    {"batch": 7, "files": {path: {"inodes": […], "length": 1234}}}    (null: it was not there)
 
 A batch that comes again cuts each file back to that, and goes on. Whoever renames a file between
-these two moments gets lines twice."""
+these two moments gets lines twice. A worker that takes over from another continues in copies of the
+files of the batch under way (`fenced_files`)."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -23,7 +23,7 @@ from ottla.base.config.definition import ConfigType, Importance
 from ottla.base.config.validator import AtLeast
 from ottla.base.errors import UserError
 from ottla.connect.api import Guarantee, SinkConnector, SinkTask
-from ottla.connect.atomic_file import replace_file
+from ottla.connect.connectors.fenced_files import FencedState, continue_in_copy
 from ottla.connect.connectors.row_formats import (
     EXTENSIONS,
     FORMAT_KEYS,
@@ -36,7 +36,7 @@ from ottla.connect.definition import Definition, Settings, key
 
 logger = logging.getLogger(__name__)
 
-STATE_FILE = "file-sink.json"
+STATE = "file-sink"
 HEAD_BYTES = 1024 * 1024
 _STRING, _HIGH = ConfigType.STRING, Importance.HIGH
 
@@ -98,7 +98,9 @@ class OpenFile:
 class RowsToFiles(SinkTask):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._state = Path()
+        self._state = FencedState(Path(), STATE, 0)
+        self._told: dict[str, Any] = {}
+        """Of the batch that was recorded last."""
         self._batch = -1
         self._before: dict[str, Any] = {}
         """Files of the batch under way, as they were before it."""
@@ -106,7 +108,13 @@ class RowsToFiles(SinkTask):
         """By topic, or "" for all."""
 
     def start(self, directory: Path) -> None:
-        self._state = directory / STATE_FILE
+        self._state = FencedState(directory, STATE, self.epoch)
+        self._told = self._state.load()
+        if self._told or self.is_takeover:
+            self._state.save(self._told)
+        if self.is_takeover:
+            self._take_over()
+        self._state.forget_older()
         folder = self._settings["directory"]
         if folder:
             try:
@@ -120,7 +128,7 @@ class RowsToFiles(SinkTask):
 
     def begin(self, batch: int) -> None:
         self._close()
-        told = self._recorded()
+        told = self._told
         self._batch, self._before = batch, {}
         if told.get("batch") == batch:
             self._before = told["files"]
@@ -155,9 +163,10 @@ class RowsToFiles(SinkTask):
             path = self._path(name)
             if path not in self._before:
                 self._before = {**self._before, path: _status(path)}
-                told = {"batch": self._batch, "files": self._before}
-                replace_file(self._state, json.dumps(told).encode())
+                self._told = {"batch": self._batch, "files": self._before}
+                self._state.save(self._told)
             self._open[name] = OpenFile(path, writer_of(self._settings))
+            self._state.check(path)
         return self._open[name]
 
     def _path(self, topic: str) -> str:
@@ -173,30 +182,31 @@ class RowsToFiles(SinkTask):
             path = os.path.join(folder, f"{topic}-{number + 1:05}.{extension}")
         return path
 
-    def _recorded(self) -> dict[str, Any]:
-        try:
-            told: dict[str, Any] = json.loads(self._state.read_bytes())
-        except FileNotFoundError:
-            return {}
-        return told
+    def _take_over(self) -> None:
+        for path, before in self._told.get("files", {}).items():
+            inodes = continue_in_copy(path)
+            if before is not None and inodes and inodes[0] in before["inodes"]:
+                before["inodes"] += inodes[1:]
+        self._state.save(self._told)
 
 
-def _status(path: str) -> dict[str, int] | None:
+def _status(path: str) -> dict[str, Any] | None:
     try:
         status = os.stat(path)
     except FileNotFoundError:
         return None
-    return {"inode": status.st_ino, "length": status.st_size}
+    return {"inodes": [status.st_ino], "length": status.st_size}
 
 
-def _cut_back(path: str, before: dict[str, int] | None) -> None:
+def _cut_back(path: str, before: dict[str, Any] | None) -> None:
     if before is None:
         # Cut, not removed: whoever follows the file keeps it.
         if os.path.exists(path):
             os.truncate(path, 0)
         return
     now = _status(path)
-    if now is None or now["inode"] != before["inode"] or now["length"] < before["length"]:
+    is_known = now is not None and now["inodes"][0] in before["inodes"]
+    if now is None or not is_known or now["length"] < before["length"]:
         logger.warning("%s is another file than before: lines may be twice", path)
         return
     os.truncate(path, before["length"])
