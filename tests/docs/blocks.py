@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[2]
 RUN = ("python", "console", "sh")
 """Languages that are run. `properties` are read; `text` is for what only a person can do."""
 OF_SPARK = ("ottla.spark", "ottla.streams", "ottla sql", "connect-standalone", "ottla.connect")
+ELSEWHERE = ("docs/connectors-own.md",)
+"""tests/unit/connect/test_own_connectors.py runs it: its classes must be of a module."""
 SPARK_PAGES = ("docs/spark.md", "docs/streams.md", "docs/connect.md")
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.docs.blocks import RUN, Block, blocks, commands, pages
+from tests.docs.blocks import ELSEWHERE, RUN, Block, blocks, commands, pages
 from tests.docs.running import Page
 from tests.docs.stages import NOT_RUN, STAGES
 
@@ -19,6 +19,8 @@ LANGUAGES = (*RUN, "properties", "text", "json", "sql")
 
 
 def of(page: str) -> list[Block]:
+    if page in ELSEWHERE:
+        return []
     return [block for block in blocks(page) if block.language in RUN and not block.needs_spark]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.docs.blocks import RUN, Block, blocks, commands, pages
+from tests.docs.blocks import ELSEWHERE, RUN, Block, blocks, commands, pages
 from tests.docs.running import Page
 from tests.docs.stages import orders
 
@@ -30,6 +30,8 @@ NOT_RUN = {
 
 
 def of(page: str) -> list[Block]:
+    if page in ELSEWHERE:
+        return []
     return [block for block in blocks(page) if block.language in RUN and block.needs_spark]
 
 

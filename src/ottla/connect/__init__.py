@@ -15,5 +15,7 @@ offsets      what a standalone worker remembers: `offset.storage.file.filename`
 rest, rest_…, rest_server  Kafka Connect's REST contract
 tables       records as columns of Arrow
 schema_registry, registry_converter, avro_converter, json_schema_converter
-connectors/  files, lakes, HTTP, mirrors, made-up records; postgres (change capture), jdbc
+frames       sources that are streaming DataFrames
+connectors/  files, lakes, Spark's formats, HTTP, mirrors, made-up records; postgres (change
+             capture), jdbc
 debezium     what a change looks like, for those who read them"""

@@ -1,0 +1,271 @@
+"""SparkSink: a topic into any format of Spark's; SparkFunctionSink: into any function.
+
+| target | guarantee | how |
+|---|---|---|
+| files (parquet, orc, csv, json, text, avro) in a folder of this machine or mounted | exactly once | written aside, moved by rename once the batch is noted: `lake_state` |
+| delta | exactly once | `txnAppId` and `txnVersion`: Delta refuses a batch that it has |
+| anything else, files in object stores too | at least once | appended |
+
+The fields of values are the columns; what is no struct is one column, `value`. Each batch is a write
+of its own: for large files there is ParquetSink. A function is given a DataFrame with a record's
+parts as columns (topic, partition, offset, timestamp, key, value), the batch's number and the
+options; a batch that comes again has the same number and the same rows."""  # noqa: E501
+
+from __future__ import annotations
+
+import re
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ottla.base.config.definition import ConfigType, Importance
+from ottla.base.config.validator import NonEmpty
+from ottla.connect.api import SinkConnector, SinkTask
+from ottla.connect.connectors.lake_state import Ready, StateFolder
+from ottla.connect.connectors.spark_formats import (
+    FILE_FORMATS,
+    OPTION,
+    options_of,
+    told_plainly,
+)
+from ottla.connect.connectors.spark_functions import function_of
+from ottla.connect.data import (
+    INT32,
+    INT64,
+    STRING,
+    TIMESTAMP_SCHEMA,
+    DataError,
+    Field,
+    Record,
+    Schema,
+    Type,
+    from_ms,
+    infer_whole,
+)
+from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.session import spark_session
+from ottla.connect.tables import check_row, inferred, table_of
+
+MARK = "spark-sink"
+_STRING, _HIGH = ConfigType.STRING, Importance.HIGH
+_REMOTE = re.compile(r"[a-z][a-z0-9+.-]+:")
+
+
+class SparkSink(SinkConnector):
+    definition = Definition(
+        [
+            key("name", _STRING, "", "The connector's name."),
+            key("format", _STRING, None, "Spark's name of the format.", NonEmpty(), _HIGH),
+            key("path", _STRING, "", "The folder to write to.", None, _HIGH),
+            key("table", _STRING, "", "The table to write to, instead.", None, _HIGH),
+            key("partition.by", ConfigType.LIST, [], "Columns that name folders."),
+        ],
+        required=["format"],
+        prefixes=[OPTION],
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        if settings["path"] and settings["table"]:
+            raise ValueError("set path or table, not both")
+        if settings["format"] in FILE_FORMATS and not (settings["path"] or settings["table"]):
+            raise ValueError("set path or table, where rows go")
+
+    def make_task(self, settings: Settings) -> SinkTask:
+        is_here = settings["path"] and not _REMOTE.match(settings["path"])
+        if settings["format"] in FILE_FORMATS and is_here:
+            return FilesTask(settings)
+        return TableTask(settings)
+
+
+class RowsTask(SinkTask):
+    """Gathers a batch, and makes tables of those that have their columns in common."""
+
+    def __init__(self) -> None:
+        self._records: list[Record] = []
+
+    def begin(self, batch: int) -> None:
+        self._batch = batch
+        self._records = []
+
+    def put(self, records: Sequence[Record]) -> None:
+        self._records += records
+
+    def tables(self) -> list[Any]:
+        groups: dict[str, tuple[Schema | None, list[tuple[Record, Mapping[str, Any]]]]] = {}
+        for record in self._records:
+            schema, value = self.row(record)
+            kind = "" if schema is None else repr(schema)
+            groups.setdefault(kind, (schema, []))[1].append((record, value))
+        return [
+            table
+            for _, (schema, rows) in sorted(groups.items())
+            if (table := self._table(schema, rows)) is not None
+        ]
+
+    def row(self, record: Record) -> tuple[Schema | None, Mapping[str, Any]]:
+        """The columns of a record."""
+        schema, value = record.value_schema, record.value
+        if schema is None:
+            return None, value if isinstance(value, Mapping) else {"value": value}
+        if schema.type is Type.STRUCT:
+            return schema, value if value is not None else {}
+        return Schema(Type.STRUCT, fields=(Field("value", schema),)), {"value": value}
+
+    def _table(
+        self, schema: Schema | None, rows: Sequence[tuple[Record, Mapping[str, Any]]]
+    ) -> Any:
+        try:
+            values = [value for _, value in rows]
+            return inferred(values) if schema is None else table_of(schema, values)
+        except DataError:
+            pass
+        good: list[Mapping[str, Any]] = []
+        for record, value in rows:
+            try:
+                if schema is None:
+                    inferred([*good, value])
+                else:
+                    check_row(schema, value)
+                good.append(value)
+            except DataError as error:
+                self.report(record, error)
+        if not good:
+            return None
+        return inferred(good) if schema is None else table_of(schema, good)
+
+
+class FilesTask(RowsTask):
+    """Files, exactly once."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self._settings = settings
+        name = re.sub(r"[^\w.-]", "_", settings["name"] or "sink")
+        self._folder = StateFolder(settings["path"], name)
+
+    def start(self, directory: Path) -> None:
+        mark = directory / MARK
+        if not mark.exists():
+            mark.write_text(uuid.uuid4().hex)
+        self._folder.open(mark.read_text())
+
+    def stop(self) -> None:
+        self._folder.close()
+
+    def end(self) -> None:
+        state = self._folder.state
+        if self._batch <= state.batch:
+            return
+        for table in self.tables():
+            if table.num_rows:
+                self._write(table)
+        state.batch = self._batch
+        self._folder.write()
+        self._folder.move_ready()
+
+    def _write(self, table: Any) -> None:
+        state, made = self._folder.state, self._folder.folder / f"made-{uuid.uuid4().hex[:8]}"
+        settings = self._settings
+        with told_plainly(settings["format"]):
+            writer = spark_session().createDataFrame(table).write.format(settings["format"])
+            writer = writer.options(**options_of(settings))
+            if settings["partition.by"]:
+                writer = writer.partitionBy(*settings["partition.by"])
+            writer.save(made.absolute().as_uri())
+        for path in sorted(made.rglob("part-*")):
+            name = f"part-{state.next:08}-{uuid.uuid4().hex[:8]}{''.join(path.suffixes)}"
+            state.next += 1
+            path.rename(self._folder.folder / name)
+            state.ready.append(Ready(name, str(path.relative_to(made).parent / name)))
+        shutil.rmtree(made)
+
+
+class TableTask(RowsTask):
+    """Whatever Spark can append to."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._id = ""
+
+    def start(self, directory: Path) -> None:
+        mark = directory / MARK
+        if not mark.exists():
+            mark.write_text(uuid.uuid4().hex)
+        self._id = mark.read_text()
+
+    def end(self) -> None:
+        settings = self._settings
+        for number, table in enumerate(self.tables()):
+            if not table.num_rows:
+                continue
+            with told_plainly(settings["format"]):
+                writer = spark_session().createDataFrame(table).write.format(settings["format"])
+                writer = writer.mode("append").options(**options_of(settings))
+                if settings["format"] == "delta":
+                    writer = writer.option("txnAppId", f"{self._id}-{number}")
+                    writer = writer.option("txnVersion", str(self._batch))
+                if settings["partition.by"]:
+                    writer = writer.partitionBy(*settings["partition.by"])
+                if settings["table"]:
+                    writer.saveAsTable(settings["table"])
+                else:
+                    writer.save(settings["path"] or None)
+
+
+class SparkFunctionSink(SinkConnector):
+    definition = Definition(
+        [key("function", _STRING, None, "package.module:function", NonEmpty(), _HIGH)],
+        required=["function"],
+        prefixes=[OPTION],
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._function = function_of(settings["function"])
+
+    def make_task(self, settings: Settings) -> SinkTask:
+        return FunctionTask(self._function, options_of(settings))
+
+
+class FunctionTask(RowsTask):
+    def __init__(self, function: Any, options: Mapping[str, str]) -> None:
+        super().__init__()
+        self._function = function
+        self._options = options
+
+    def start(self, directory: Path) -> None:
+        return
+
+    def row(self, record: Record) -> tuple[Schema | None, Mapping[str, Any]]:
+        key_schema = record.key_schema or infer_whole(record.key)
+        value_schema = record.value_schema or infer_whole(record.value)
+        schema = Schema(
+            Type.STRUCT,
+            fields=(
+                Field("topic", STRING),
+                Field("partition", INT32.as_optional()),
+                Field("offset", INT64.as_optional()),
+                Field("timestamp", TIMESTAMP_SCHEMA.as_optional()),
+                Field("key", key_schema.as_optional()),
+                Field("value", value_schema.as_optional()),
+            ),
+        )
+        ms = record.timestamp_ms
+        return schema, {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": None if ms is None else from_ms(ms),
+            "key": record.key,
+            "value": record.value,
+        }
+
+    def end(self) -> None:
+        for table in self.tables():
+            if table.num_rows:
+                frame = spark_session().createDataFrame(table)
+                self._function(frame, self._batch, dict(self._options))

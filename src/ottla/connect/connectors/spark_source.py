@@ -1,0 +1,104 @@
+"""SparkSource: any format of Spark's as a source (exactly once); SparkFunctionSource: any function.
+
+`format` and `path` (or a table's name), with `option.NAME` for Spark's options. Files of a folder
+are read when they appear, as Spark's streams do; `schema` says what is in them, or the first that
+are there do. A function is given the session and the options, and returns a streaming DataFrame:
+
+    def orders(spark, options):
+        return spark.readStream.format("rate").load().selectExpr("value AS id")"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.config.definition import ConfigType, Importance
+from ottla.base.config.validator import NonEmpty
+from ottla.base.errors import UserError
+from ottla.connect.api import RetriableError
+from ottla.connect.connectors.spark_formats import (
+    FILE_FORMATS,
+    OPTION,
+    options_of,
+    told_plainly,
+)
+from ottla.connect.connectors.spark_functions import function_of
+from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.frames import FRAME, FrameSource
+
+MAX_FILES = "100"
+"""For each of Spark's batches, unless option.maxFilesPerTrigger says otherwise."""
+_STRING, _HIGH = ConfigType.STRING, Importance.HIGH
+
+
+class SparkSource(FrameSource):
+    definition = FRAME + Definition(
+        [
+            key("format", _STRING, None, "Spark's name of the format.", NonEmpty(), _HIGH),
+            key("path", _STRING, "", "Where it is, or the table's name.", None, _HIGH),
+            key("schema", _STRING, "", "Columns, as in SQL: id INT, name STRING."),
+        ],
+        required=["format"],
+        prefixes=[OPTION],
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        if not settings["topic"]:
+            raise ValueError("set topic, where rows go")
+        if settings["format"] in FILE_FORMATS and not settings["path"]:
+            raise ValueError("set path, the folder whose files are read")
+
+    def frame(self, spark: Any) -> Any:
+        format_, path = self.settings["format"], self.settings["path"]
+        is_files = format_ in FILE_FORMATS
+        options = options_of(self.settings)
+        if is_files:
+            options.setdefault("maxFilesPerTrigger", MAX_FILES)
+        with told_plainly(format_):
+            reader = spark.readStream.format(format_).options(**options)
+            if self.settings["schema"]:
+                reader = reader.schema(self.settings["schema"])
+            elif is_files:
+                reader = reader.schema(self._inferred(spark))
+            return reader.load(path) if path else reader.load()
+
+    def _inferred(self, spark: Any) -> Any:
+        """Of the files that are there."""
+        settings = self.settings
+        try:
+            found = (
+                spark.read.format(settings["format"])
+                .options(**options_of(settings))
+                .load(settings["path"])
+                .schema
+            )
+        except Exception as error:
+            # Spark's AnalysisException; its class is not importable without Spark.
+            text = str(error)
+            if "UNABLE_TO_INFER_SCHEMA" in text or "PATH_NOT_FOUND" in text:
+                raise RetriableError(
+                    f"{settings['path']} has no {settings['format']} files yet that tell its "
+                    "columns: set schema, or wait for the first"
+                ) from None
+            raise
+        if not found.fields:
+            raise RetriableError(f"{settings['path']} has nothing yet that tells its columns")
+        return found
+
+
+class SparkFunctionSource(FrameSource):
+    definition = FRAME + Definition(
+        [key("function", _STRING, None, "package.module:function", NonEmpty(), _HIGH)],
+        required=["function"],
+        prefixes=[OPTION],
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._function = function_of(settings["function"])
+
+    def frame(self, spark: Any) -> Any:
+        made = self._function(spark, options_of(self.settings))
+        if made is None:
+            raise UserError(f"{self.settings['function']} returns no DataFrame.")
+        return made

@@ -1,0 +1,208 @@
+"""Sources that Spark reads itself: a streaming DataFrame instead of polls of one's own.
+
+    Spark's query ─► spool/BATCH/ (Parquet) ─► poll ─► transforms, converters ─► topics
+
+Spark may compute a batch again with its rows in another order; so each is written down once, whole,
+before any of it counts, and given out from there. Where the source is, is
+
+    {"batch": of Spark's query, "rows": of it that are in topics}
+
+and `checkpoint.location` has Spark's own checkpoint and the spool: a folder that the worker and
+Spark's executors share. It belongs to the connector's offsets: without them it is begun anew.
+
+A frame with a column `value` has a record's parts as columns: `value`, and if they are there `key`,
+`topic`, `partition`, `timestamp` and `headers` (an array of structs of key and value). Any other
+frame's columns are the fields of the value. `topic` says where rows go that name no topic."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ottla.base.config.definition import ConfigType, Importance
+from ottla.base.config.validator import NonEmpty
+from ottla.base.errors import UserError
+from ottla.connect.api import Offsets, Polled, SourceConnector, SourceTask
+from ottla.connect.data import (
+    FailedRecord,
+    Header,
+    Record,
+    Schema,
+    infer_schema,
+    to_ms,
+)
+from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.failures import reason_of
+from ottla.connect.session import spark_session
+from ottla.connect.tables import connect_schema, plain_values
+
+MAX_ROWS = 5_000
+"""At once."""
+MAX_SPOOLED = 2
+"""Batches that Spark may be ahead."""
+LOOK_EVERY_S = 0.02
+DONE = "_SUCCESS"
+"""Spark writes it when all of a folder is there."""
+_STRING = ConfigType.STRING
+
+FRAME = Definition(
+    [
+        key("topic", _STRING, "", "Where rows go that name no topic.", None, Importance.HIGH),
+        key("checkpoint.location", _STRING, None, "A folder for what it takes to resume.",
+            NonEmpty(), Importance.HIGH),
+    ],
+    required=["checkpoint.location"],
+)  # fmt: skip
+
+
+class FrameSource(SourceConnector):
+    """Its definition has what FRAME has."""
+
+    definition = FRAME
+
+    @abstractmethod
+    def frame(self, spark: Any) -> Any:
+        """A streaming DataFrame. Called at each start."""
+
+    def make_task(self, settings: Settings) -> SourceTask:
+        return FrameTask(self, settings)
+
+    def check_offset(self, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
+        wanted = {"checkpoint.location": self.settings["checkpoint.location"]}
+        numbers = [offset.get("batch"), offset.get("rows")]
+        if partition != wanted or not all(isinstance(each, int) and each >= 0 for each in numbers):
+            raise ValueError('an offset of this source is {"batch": …, "rows": …}')
+
+
+class FrameTask(SourceTask):
+    def __init__(self, connector: FrameSource, settings: Settings) -> None:
+        self._connector = connector
+        self._topic = settings["topic"]
+        self._location = Path(settings["checkpoint.location"])
+        self._partition = {"checkpoint.location": settings["checkpoint.location"]}
+        self._batch = self._rows = 0
+        """What is given out next."""
+        self._reading: Iterator[Record] | None = None
+        self._query: Any = None
+        self._is_stopped = threading.Event()
+
+    def start(self, offsets: Offsets) -> None:
+        known = [offset for partition, offset in offsets if partition == self._partition]
+        if known:
+            self._batch, self._rows = known[-1]["batch"], known[-1]["rows"]
+        else:
+            shutil.rmtree(self._location, ignore_errors=True)
+        try:
+            self._spool(0).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = (error.strerror or "it cannot be made").lower()
+            raise UserError(f"Cannot use {self._location}: {reason}.") from error
+        frame = self._connector.frame(spark_session())
+        if not getattr(frame, "isStreaming", False):
+            raise UserError("the source must be a streaming DataFrame, of spark.readStream")
+        checkpoint = (self._location / "checkpoint").absolute().as_uri()
+        self._query = (
+            frame.writeStream.foreachBatch(self._write_down)
+            .option("checkpointLocation", checkpoint)
+            .start()
+        )
+
+    def stop(self) -> None:
+        self._is_stopped.set()
+        if self._query is not None:
+            self._query.stop()
+
+    def poll(self, wait_s: float) -> Polled:
+        until = time.monotonic() + wait_s
+        while True:
+            if self._reading is None and (self._spool(self._batch) / DONE).exists():
+                self._reading = islice(self._records(self._batch), self._rows, None)
+            if self._reading is not None:
+                return self._next(self._reading)
+            if not self._query.isActive:
+                error = self._query.exception()
+                raise UserError(reason_of(str(error)) if error else "Spark's query has ended")
+            if time.monotonic() >= until:
+                return Polled()
+            time.sleep(LOOK_EVERY_S)
+
+    def _next(self, reading: Iterator[Record]) -> Polled:
+        records = list(islice(reading, MAX_ROWS))
+        self._rows += len(records)
+        if len(records) < MAX_ROWS:
+            self._batch, self._rows, self._reading = self._batch + 1, 0, None
+        return Polled(records, [(self._partition, {"batch": self._batch, "rows": self._rows})])
+
+    def commit(self, offsets: Offsets) -> None:
+        for _, offset in offsets:
+            for each in self._spool(0).parent.iterdir():
+                if each.name.isdecimal() and int(each.name) < offset["batch"]:
+                    shutil.rmtree(each, ignore_errors=True)
+
+    # ---------------------------------------------------------------------------------- spool
+
+    def _spool(self, batch: int) -> Path:
+        return self._location / "spool" / f"{batch:08}"
+
+    def _write_down(self, frame: Any, batch: int) -> None:
+        """Called by Spark, in its thread."""
+        folder = self._spool(batch)
+        if batch < self._batch or (folder / DONE).exists():
+            return
+        frame.write.mode("overwrite").parquet(folder.absolute().as_uri())
+        while batch - self._batch >= MAX_SPOOLED and not self._is_stopped.is_set():
+            time.sleep(LOOK_EVERY_S)
+
+    def _records(self, batch: int) -> Iterator[Record]:
+        import pyarrow.parquet as pq
+
+        for path in sorted(self._spool(batch).glob("part-*")):
+            for rows in pq.ParquetFile(path).iter_batches(MAX_ROWS):
+                yield from records_of(rows, self._topic)
+
+
+def records_of(batch: Any, topic: str) -> Iterator[Record]:
+    """Of a batch of Arrow; see the head of this module for its columns."""
+    schema = connect_schema(batch.schema)
+    values = plain_values(batch, schema)
+    if "value" not in batch.schema.names:
+        for value in values:
+            yield _placed(Record(topic, value, schema))
+        return
+    kinds = {each.name: each.schema for each in schema.fields}
+    for value in values:
+        yield _placed(_record(value, kinds, topic))
+
+
+def _placed(record: Record) -> Record:
+    if record.topic:
+        return record
+    return FailedRecord(
+        "", record.value, error="a row has no topic, and the property topic is not set",
+        source="FrameSource",
+    )  # fmt: skip
+
+
+def _record(parts: Mapping[str, Any], kinds: Mapping[str, Schema], topic: str) -> Record:
+    time_ = parts.get("timestamp")
+    return Record(
+        parts.get("topic") or topic,
+        parts["value"],
+        kinds["value"],
+        parts.get("key"),
+        kinds.get("key"),
+        parts.get("partition"),
+        None,
+        to_ms(time_) if isinstance(time_, datetime.datetime) else time_,
+        tuple(
+            Header(each["key"], infer_schema(each["value"]), each["value"])
+            for each in parts.get("headers") or ()
+        ),
+    )

@@ -1,0 +1,176 @@
+"""Spark's formats, and functions of DataFrames, as sources and sinks; one session for all."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from tests.connect.spark_functions import PLACE, SEEN
+from tests.connect.workers import Standalone, send, values, wait_for
+
+from ottla.base.errors import UserError
+from ottla.connect import data, session
+from ottla.connect.api import RetriableError
+from ottla.connect.data import Record, struct_schema
+from ottla.testing.connectors import SinkKit, SourceKit
+
+JSON = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"}
+ORDER = struct_schema(("id", data.INT32), ("city", data.OPTIONAL_STRING))
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    """That of the process, if there is one; workers that end leave it alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "stop", lambda: None)
+        patch.setattr(session, "_session", None)
+        session.configure({"spark.master": "local[2]"})
+        yield session.spark_session()
+
+
+def order(number: int, city: str | None = "Oslo") -> Record:
+    value = {"id": number, "city": city}
+    return Record("t", value, ORDER, partition=0, offset=number, timestamp_ms=number)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("format_", ["parquet", "csv"])
+def test_a_batch_that_comes_again_is_not_in_the_files_twice(
+    spark: Any, tmp_path: Path, format_: str
+) -> None:
+    kit = SinkKit(
+        "SparkSink",
+        {"format": format_, "path": str(tmp_path / "out"), "partition.by": "city",
+         "option.compression": "none"},
+    )  # fmt: skip
+    kit.put(order(1), order(2, "Rome"))
+    kit.repeat(order(1), order(2, "Rome"))
+    kit.interrupt(order(3), after=2)
+    found = spark.read.format(format_).schema("id INT, city STRING").load(str(tmp_path / "out"))
+    assert sorted((row.id, row.city) for row in found.collect()) == [
+        (1, "Oslo"), (2, "Rome"), (3, "Oslo"),
+    ]  # fmt: skip
+    assert {each.name for each in (tmp_path / "out").iterdir()} == {
+        "_ottla", "city=Oslo", "city=Rome",
+    }  # fmt: skip
+    kit.stop()
+
+
+def test_values_that_do_not_fit_are_reported(spark: Any, tmp_path: Path) -> None:
+    given = {"format": "json", "path": str(tmp_path / "out")}
+    kit = SinkKit("SparkSink", given, tolerates=True)
+    kit.put({"a": 1}, {"a": "text"}, "plain", Record("t", {"id": "x", "city": None}, ORDER))
+    assert [str(error)[:40] for _, error in kit.reported] == [
+        "values of the field a have no type in co",
+        "the value.id must be int32, not str",
+    ]
+    kit.stop()
+
+
+def test_a_source_of_files_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    spark.range(3).selectExpr("id", "cast(id AS STRING) AS name").write.parquet(str(folder))
+    given = {
+        "format": "parquet",
+        "path": str(folder),
+        "topic": "t",
+        "checkpoint.location": str(tmp_path / "checkpoint"),
+    }
+    kit = SourceKit("SparkSource", given)
+    found = kit.take(3)
+    assert sorted(each.value["id"] for each in found) == [0, 1, 2]
+    assert found[0].value_schema == struct_schema(
+        ("id", data.INT64.as_optional()), ("name", data.OPTIONAL_STRING)
+    )
+    kit.restart()
+    spark.range(3, 5).selectExpr("id", "'x' AS name").write.mode("append").parquet(str(folder))
+    # What is polled and not committed comes again, the same.
+    polled = _polled(kit)
+    kit.stop()
+    kit.crash()
+    assert kit.take(2) == polled
+    kit.stop()
+    spool = tmp_path / "checkpoint" / "spool"
+    assert not list(spool.iterdir()), "what is in topics is not kept"
+
+
+def _polled(kit: SourceKit) -> list[Record]:
+    until = time.monotonic() + 60
+    while not (found := kit.poll(commit=False)):
+        assert time.monotonic() < until
+    return found
+
+
+def test_rows_move_through_a_worker(spark: Any, worker: Standalone, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\ntwo\n")
+    worker.put(
+        "function", "SparkFunctionSource", function=f"{PLACE}:lines", topic="spark-lines",
+        **{"option.folder": folder, "checkpoint.location": tmp_path / "checkpoint"},
+    )  # fmt: skip
+    worker.put("seen", "SparkFunctionSink", topics="spark-lines", function=f"{PLACE}:see",
+               **{"option.extra": "1"})  # fmt: skip
+    wait_for(lambda: sum(len(rows) for _, rows, _ in SEEN) >= 2, "rows")
+    rows = sorted((row for _, rows, _ in SEEN for row in rows), key=lambda row: row["offset"])
+    assert [(row["topic"], row["key"], row["value"]) for row in rows] == [
+        ("spark-lines", "k", "one"), ("spark-lines", "k", "two"),
+    ]  # fmt: skip
+    assert rows[0]["timestamp"].timestamp() == 1.234
+    assert SEEN[0][2] == {"extra": "1"}
+    (folder / "b.txt").write_text("three\n")
+    wait_for(lambda: values(worker.bootstrap, "spark-lines")[2:] == [b"three"])
+
+
+def test_a_topic_becomes_a_table(spark: Any, worker: Standalone, tmp_path: Path) -> None:
+    send(worker.bootstrap, "to-spark", *(json.dumps({"n": n}).encode() for n in range(10)))
+    out = tmp_path / "out"
+    worker.put("table", "SparkSink", topics="to-spark", format="parquet", path=out, **JSON)
+    wait_for(lambda: list(out.glob("part-*")), "files")
+    wait_for(lambda: spark.read.parquet(str(out)).count() == 10, "rows")
+
+
+@pytest.mark.parametrize(
+    ("format_", "said"),
+    [
+        ("avro", r"needs a package .* spark\.jars\.packages=org\.apache\.spark:spark-avro_2\.13:4"),
+        ("delta", r"The format delta needs a package .*packages=io\.delta:delta-spark"),
+        ("iceberg", r"The format iceberg needs a package"),
+        ("nothing", r"Spark has no format nothing\."),
+    ],
+)
+def test_a_format_that_is_not_there_is_told(
+    spark: Any, tmp_path: Path, format_: str, said: str
+) -> None:
+    given = {"format": format_, "path": str(tmp_path / "x")}
+    with pytest.raises(UserError, match=said):
+        SinkKit("SparkSink", given).put({"a": 1})
+    source = {**given, "topic": "t", "checkpoint.location": str(tmp_path / "c"), "schema": "a INT"}
+    with pytest.raises(UserError, match=said):
+        SourceKit("SparkSource", source)
+
+
+def test_what_cannot_be_is_told(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    source = {
+        "format": "parquet",
+        "path": str(tmp_path / "empty"),
+        "topic": "t",
+        "checkpoint.location": str(tmp_path / "c"),
+    }
+    with pytest.raises(RetriableError, match="set schema, or wait for the first"):
+        SourceKit("SparkSource", source)
+    function = {"checkpoint.location": str(tmp_path / "c"), "function": f"{PLACE}:batch"}
+    with pytest.raises(UserError, match="must be a streaming DataFrame"):
+        SourceKit("SparkFunctionSource", function)
+    with pytest.raises(UserError, match=r"there is no function no\.such:thing"):
+        SourceKit("SparkFunctionSource", function | {"function": "no.such:thing"})
+    with pytest.raises(UserError, match="set path or table"):
+        SinkKit("SparkSink", {"format": "parquet"})
