@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from tests.connect import workers
 from tests.connect.spark_functions import PLACE, SEEN
 from tests.connect.workers import Standalone, send, values, wait_for
 
@@ -22,6 +23,7 @@ from ottla.connect.data import Record, struct_schema
 from ottla.testing.connectors import SinkKit, SourceKit
 
 JSON = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"}
+pytestmark = pytest.mark.timeout(300)
 ORDER = struct_schema(("id", data.INT32), ("city", data.OPTIONAL_STRING))
 
 
@@ -31,6 +33,7 @@ def spark() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "stop", lambda: None)
         patch.setattr(session, "_session", None)
+        patch.setattr(workers, "PATIENCE_S", 120.0)
         session.configure({"spark.master": "local[2]"})
         yield session.spark_session()
 
@@ -40,7 +43,6 @@ def order(number: int, city: str | None = "Oslo") -> Record:
     return Record("t", value, ORDER, partition=0, offset=number, timestamp_ms=number)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("format_", ["parquet", "csv"])
 def test_a_batch_that_comes_again_is_not_in_the_files_twice(
     spark: Any, tmp_path: Path, format_: str
