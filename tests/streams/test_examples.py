@@ -85,16 +85,21 @@ def test_fraud(drive: Drive) -> None:
     app = st.App("fraud")
     fraud.build(app)
     driver = drive(app)
-    driver.send("sign-ins", {"country": "AT"}, key="card", at=0)
-    driver.send("sign-ins", {"country": "DE"}, key="other", at=0)
-    for at, amount in ((1, 10.0), (2, 20.0), (11, 1000.0)):
-        driver.send("payments", {"country": "FR", "amount": amount}, key="card", at=at * MINUTE)
-    driver.send("payments", {"country": "DE", "amount": 5.0}, key="other", at=MINUTE)
+    driver.send("sign-ins", {"country": "AT"}, key="card", at=HOUR)
+    driver.send("sign-ins", {"country": "DE"}, key="other", at=HOUR)
+
+    def pay(card: str, country: str, amount: float, after: int) -> None:
+        value = {"country": country, "amount": amount}
+        driver.send("payments", value, key=card, at=HOUR + after * MINUTE)
+
+    for after, amount in ((1, 10.0), (2, 20.0), (11, 1000.0)):
+        pay("card", "FR", amount, after)
+    pay("other", "DE", 5.0, 1)
     suspicious = driver.read("suspicious-payments")
     assert sorted(each.value["amount"] for each in suspicious) == [10.0, 20.0]
     assert driver.read("blocked-cards") == []
-    driver.send("payments", {"country": "IT", "amount": 30.0}, key="card", at=3 * MINUTE)
-    driver.send("payments", {"country": "IT", "amount": 40.0}, key="card", at=4 * MINUTE)
+    pay("card", "IT", 30.0, 3)
+    pay("card", "IT", 40.0, 4)
     blocked = driver.read("blocked-cards")
     assert [(each.key, each.value) for each in blocked] == [
         ("card", {"payments": 3, "total": 60.0})

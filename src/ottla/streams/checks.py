@@ -156,6 +156,17 @@ def refuse_second_state(operator: str, *nodes: Node) -> None:
             )
 
 
+def refuse_two_states(operator: str, node: Node) -> None:
+    """Of an operator whose inputs are one query with it."""
+    found = [WITH_STATE[type(each)] for each in ancestors(node) if type(each) in WITH_STATE]
+    if len(found) > 1:
+        raise refused(
+            operator,
+            f"both are {' and '.join(found)}, and a query has one state: put through(topic) behind "
+            "one of them",
+        )
+
+
 def refuse_late_elsewhere(operator: str, node: Node) -> None:
     """Late records leave the query with the windows' own: nothing can come between."""
     if any(isinstance(each, Folded) and each.late is not None for each in ancestors(node)):

@@ -15,6 +15,7 @@ from ottla.streams.checks import (
     parse_schema,
     printed,
     refuse_second_state,
+    refuse_two_states,
     refuse_untyped,
     shape_of,
     sink,
@@ -151,7 +152,9 @@ class Stream:
         ):
             if left != right:
                 raise refused("merge", f"{what} differ: {left} and {right}")
-        return self._with(Merge(mine.key, mine.value, mine, theirs))
+        merged = Merge(mine.key, mine.value, mine, theirs)
+        refuse_two_states("merge", merged)
+        return self._with(merged)
 
     def peek(self, function: Over) -> Stream:
         """Call it for each record, for what it does: to count, to log. It runs where the records

@@ -217,6 +217,12 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
         (lambda app, o: o.to("x", value=st.Long), "cannot be written as long"),
         (build_merge_of_others, r"values differ: \(id string, .*\) and string"),
         (lambda app, o: o.to("orders"), "topic 'orders' is read here, too: it would never end"),
+        (
+            lambda app, o: (
+                o.group_by_key().count().to_stream().merge(o.group_by_key().count().to_stream())
+            ),
+            r"merge .*a query has one state: put through\(topic\) behind one",
+        ),
         (build_two_sinks, "topic 'x' is written already"),
         (build_second_aggregate, "is aggregated already; put through"),
         (lambda app, o: app.stream("t", value="json"), "value='json' is no serde"),
