@@ -67,6 +67,13 @@ def test_tables_are_equal_on_the_other_side(
     postgres.run(f"CREATE DATABASE {copy}", f"ALTER DATABASE {copy} SET timezone = 'UTC'")
     postgres.run(f"ALTER DATABASE {database} SET timezone = 'UTC'")
     postgres.run(*SETUP, database=database)
+    postgres.run(
+        "CREATE TABLE strict_lines (order_id int, number int CHECK (number < 4), what jsonb, "
+        "PRIMARY KEY (order_id, number))",
+        "DROP ROLE IF EXISTS nobody",
+        "CREATE ROLE nobody LOGIN PASSWORD 'x'",
+        database=copy,
+    )
     workload = Workload(postgres, seed=3, threads=2, database=database)
     login = {"connection_user": "postgres", "connection_password": postgres.password}
     maria = {"connection_user": "ottla", "connection_password": mariadb.password}
@@ -79,12 +86,19 @@ def test_tables_are_equal_on_the_other_side(
             sink("to-mariadb", connection_url=mariadb.url, **maria),
             sink("wrong", connection_url=postgres.url(copy), connection_user="postgres",
                  connection_password="wrong", errors_retry_timeout="0"),
+            sink("strict", connection_url=postgres.url(copy), table_name_format="strict_${table}",
+                 topics_regex="shop\\.public\\.lines", errors_tolerance="all",
+                 errors_deadletterqueue_topic_name="refused",
+                 errors_deadletterqueue_topic_replication_factor="1", **login),
+            capture(postgres, database) | {"name": "no-right", "database.user": "nobody",
+                                           "database.password": "x", "slot.name": "nobodys"},
         )  # fmt: skip
         worker.start()
         try:
             workload.start()
             worker.wait_for("capture", "RUNNING")
             worker.wait_for("wrong", "FAILED", "password authentication failed")
+            worker.wait_for("no-right", "FAILED", "ALTER ROLE nobody REPLICATION")
             wait_for(lambda: workload.count > 300, lambda: workload.errors)
             worker.kill()
             postgres.run("ALTER TABLE orders ADD extra varchar(30)", database=database)
@@ -117,7 +131,15 @@ def test_tables_are_equal_on_the_other_side(
             assert {
                 name: mariadb.run(f"SELECT COUNT(*) FROM `{name}`")[0][0] for name in SELECTS
             } == counts
-            assert read_topics(broker.bootstrap, "shop.public.")
+            strict = "SELECT order_id, number, what::text FROM strict_lines"
+            allowed = [row for row in wanted["lines"] if row[1] < 4]
+            wait_for(
+                lambda: sorted(postgres.run(strict, database=copy), key=repr) == allowed,
+                lambda: worker.task("strict"),
+            )
+            refused = read_topics(broker.bootstrap, "refused")
+            assert refused
+            assert all(each.key is not None for each in refused)
         finally:
             worker.kill()
             workload.stop()

@@ -7,7 +7,9 @@ import decimal
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
+from ottla.connect.connectors.jdbc.database import may_pass
 from ottla.connect.connectors.jdbc.folding import fold
 from ottla.connect.connectors.jdbc.modes import Mode, read_moment, write_moment
 from ottla.connect.connectors.jdbc.rows import Deed, RowRules
@@ -249,3 +251,36 @@ def test_rows_of_one_moment_are_not_torn_apart() -> None:
     assert mode.whole_moments(rows, 3) == rows[:2]
     assert mode.whole_moments(rows[:3], 3) == rows[:3]
     assert mode.whole_moments(rows[:2], 1) == []
+
+
+class FakeError(Exception):
+    def __init__(self, *arguments: Any, state: str | None = None) -> None:
+        super().__init__(*arguments)
+        self.sqlstate = state
+
+
+class OperationalError(FakeError):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("dialect", "error", "passes"),
+    [
+        ("postgresql", FakeError("disk full", state="53100"), True),
+        ("postgresql", FakeError("shutting down", state="57P01"), True),
+        ("postgresql", FakeError("deadlock", state="40P01"), True),
+        ("postgresql", OperationalError("connection refused"), True),
+        ("postgresql", FakeError("unique", state="23505"), False),
+        ("mariadb", FakeError(1114, "The table is full"), True),
+        ("mariadb", FakeError(2013, "Lost connection"), True),
+        ("mariadb", FakeError(4025, "CONSTRAINT failed"), False),
+        ("mariadb", FakeError(1062, "Duplicate entry"), False),
+        ("sqlite", FakeError("database or disk is full"), True),
+        ("sqlite", FakeError("database is locked"), True),
+        ("sqlite", FakeError("UNIQUE constraint failed"), False),
+    ],
+)
+def test_what_may_pass_is_told_apart_from_what_is_wrong_with_a_row(
+    dialect: str, error: FakeError, passes: bool
+) -> None:
+    assert may_pass(dialect, DBAPIError("statement", {}, error)) is passes

@@ -5,6 +5,7 @@ is at fault (RowError); or what we asked cannot be (UserError)."""
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,8 @@ def make_engine(url: URL, zone: str = "UTC") -> Engine:
     except (ImportError, NoSuchModuleError) as error:
         name = getattr(error, "name", None) or url.drivername
         raise UserError(f"{url.drivername} needs the package {name}: pip install {name}") from None
+    # A row that is refused in the middle of many is logged by psycopg, too; we tell it ourselves.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
     if engine.dialect.name == "sqlite":
         _let_sqlite_have_transactions(engine)
     return engine
