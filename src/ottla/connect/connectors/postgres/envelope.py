@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.connect.connectors.postgres.pgoutput import Delete, Insert, Row, Update
 from ottla.connect.connectors.postgres.tables import Shape
@@ -65,6 +65,14 @@ class Where:
     snapshot: str = "false"
 
 
+class Made(NamedTuple):
+    """What all records of a table have in common."""
+
+    topic: str
+    schema: Schema
+    source: dict[str, Any]
+
+
 @dataclass
 class Envelopes:
     """Makes records of one connector."""
@@ -75,7 +83,7 @@ class Envelopes:
     skipped: frozenset[str] = frozenset()
     """Operations that nobody wants."""
     marks_transactions: bool = False
-    schemas: dict[int, tuple[Shape, Schema]] = field(default_factory=dict)
+    made: dict[int, tuple[Shape, Made]] = field(default_factory=dict)
 
     def topic(self, shape: Shape) -> str:
         return f"{self.prefix}.{shape.full_name}"
@@ -158,10 +166,18 @@ class Envelopes:
     ) -> list[Record]:
         if op in self.skipped:
             return []
+        made = self._made(shape)
+        previous = f'"{where.previous_lsn}"' if where.previous_lsn is not None else "null"
+        source = made.source.copy()
+        source["ts_ms"] = where.time_ms
+        source["snapshot"] = where.snapshot
+        source["sequence"] = f'[{previous},"{lsn}"]'
+        source["txId"] = where.xid
+        source["lsn"] = lsn
         value = {
             "before": before,
             "after": after,
-            "source": self._source(shape, where, lsn),
+            "source": source,
             "op": op,
             "ts_ms": now_ms,
             "transaction": None,
@@ -170,42 +186,34 @@ class Envelopes:
         key = shape.key_of(row) if row is not None else None
         # The schema of a key without a key would make it a key.
         key_schema = shape.key_schema if key is not None else None
-        topic = self.topic(shape)
-        schema = self._schema(shape)
-        record = Record(topic, value, schema, key, key_schema, None, None, None, headers)
+        topic = made.topic
+        record = Record(topic, value, made.schema, key, key_schema, None, None, None, headers)
         if op == "d" and key is not None and self.has_tombstones:
             return [record, Record(topic, None, None, key, key_schema)]
         return [record]
 
-    def _source(self, shape: Shape, where: Where, lsn: int) -> dict[str, Any]:
-        previous = f'"{where.previous_lsn}"' if where.previous_lsn is not None else "null"
-        return {
+    def _made(self, shape: Shape) -> Made:
+        """Once for each shape of a table."""
+        known = self.made.get(shape.oid)
+        if known is not None and known[0] is shape:
+            return known[1]
+        row, topic = shape.row_schema, self.topic(shape)
+        schema = struct_schema(
+            ("before", row), ("after", row), ("source", SOURCE_SCHEMA), ("op", STRING),
+            ("ts_ms", _OPTIONAL_INT64), ("transaction", TRANSACTION_SCHEMA),
+            name=f"{topic}.Envelope",
+        )  # fmt: skip
+        source = dict.fromkeys(each.name for each in SOURCE_SCHEMA.fields)
+        source |= {
             "version": VERSION,
             "connector": "postgresql",
             "name": self.prefix,
-            "ts_ms": where.time_ms,
-            "snapshot": where.snapshot,
             "db": self.database,
-            "sequence": f'[{previous},"{lsn}"]',
             "schema": shape.schema,
             "table": shape.name,
-            "txId": where.xid,
-            "lsn": lsn,
-            "xmin": None,
         }
-
-    def _schema(self, shape: Shape) -> Schema:
-        """Made once for each shape of a table."""
-        known = self.schemas.get(shape.oid)
-        if known is not None and known[0] is shape:
-            return known[1]
-        row = shape.row_schema
-        made = struct_schema(
-            ("before", row), ("after", row), ("source", SOURCE_SCHEMA), ("op", STRING),
-            ("ts_ms", _OPTIONAL_INT64), ("transaction", TRANSACTION_SCHEMA),
-            name=f"{self.topic(shape)}.Envelope",
-        )  # fmt: skip
-        self.schemas[shape.oid] = (shape, made)
+        made = Made(topic, schema, source)
+        self.made[shape.oid] = (shape, made)
         return made
 
 

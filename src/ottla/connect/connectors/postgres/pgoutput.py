@@ -5,7 +5,8 @@ The stream is CopyData of two kinds:
     w  start LSN, end LSN, time (int64 each), a message of the plugin
     k  end of WAL so far, time, whether an answer is wanted
 
-and the messages of `pgoutput`, version 1, are those of the dataclasses below. A transaction comes
+and the messages of `pgoutput`, version 1, are those of the classes below (what there are many of
+are tuples, which are made quickest). A transaction comes
 as a whole, when it is committed: Begin, its changes in their order, Commit. A Relation precedes the
 first change of a table, and comes again when the table has changed. Values are PostgreSQL's texts;
 of a column, None is null and UNCHANGED a large value (TOAST) that an update did not touch."""
@@ -15,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 POSTGRES_EPOCH_US = 946_684_800_000_000
 """PostgreSQL counts from 2000-01-01."""
@@ -35,14 +36,12 @@ class ProtocolError(Exception):
     """Bytes that are no message, as one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Keepalive:
+class Keepalive(NamedTuple):
     wal_end: int
     wants_reply: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WalData:
+class WalData(NamedTuple):
     start: int
     message: Message
 
@@ -82,28 +81,24 @@ class Relation:
     columns: tuple[RelationColumn, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(NamedTuple):
     oid: int
     new: Row
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(NamedTuple):
     oid: int
     old: Row | None
     """All columns with identity f; else the key, if it has changed."""
     new: Row
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     oid: int
     old: Row
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(NamedTuple):
     oids: tuple[int, ...]
 
 

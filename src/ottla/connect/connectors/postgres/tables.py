@@ -142,6 +142,9 @@ class Shape:
         return values, unchanged
 
     def key_of(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
+        if len(self.key) == 1:
+            name = self.key[0]
+            return {name: values[name]}
         return {name: values[name] for name in self.key} if self.key else None
 
     def _unreadable(self, name: str, data: bytes, error: Exception) -> DataError:

@@ -24,7 +24,6 @@ not what it said when a row was written. Only the columns of a key are never nul
 from __future__ import annotations
 
 import decimal
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,7 +49,6 @@ VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
 _VARIABLE_SCHEMA = struct_schema(
     ("scale", Schema(Type.INT32)), ("value", Schema(Type.BYTES)), name=VARIABLE_SCALE, optional=True
 )
-_ANY_NUMERIC = re.compile(r"-?\d")
 Decode = Callable[[bytes], Any]
 
 
@@ -179,10 +177,10 @@ def _numeric(modifier: int, modes: TypeModes) -> ColumnType:
 
 
 def _decimal(data: bytes) -> decimal.Decimal:
-    text = data.decode()
-    if not _ANY_NUMERIC.match(text):
-        raise DataError(f"{text} is no decimal number: decimal.handling.mode=string takes it")
-    return decimal.Decimal(text)
+    value = decimal.Decimal(data.decode())
+    if not value.is_finite():
+        raise DataError(f"{value} is no decimal number: decimal.handling.mode=string takes it")
+    return value
 
 
 def _variable_scale(data: bytes) -> dict[str, Any]:
