@@ -1,14 +1,11 @@
-"""One PostgreSQL and one MariaDB for all tests of this folder; tests keep apart by databases."""
+"""One PostgreSQL and one MariaDB for all tests of this folder; each test finds them empty."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import pytest
 from tests.connect.databases.servers import MariaDb, Postgres, running
-
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -25,9 +22,13 @@ def mariadb() -> Iterator[MariaDb]:
 
 @pytest.fixture
 def database(postgres: Postgres) -> Iterator[str]:
-    """A database of the test's own."""
-    name = f"test_{next(_numbers)}"
-    postgres.run(f"CREATE DATABASE {name}")
+    """A database that is empty; to make one for each test would take longer than most of them."""
+    name = "test"
+    if not postgres.run(f"SELECT FROM pg_database WHERE datname = '{name}'"):
+        postgres.run(f"CREATE DATABASE {name}")
+    for (publication,) in postgres.run("SELECT pubname FROM pg_publication", database=name):
+        postgres.run(f"DROP PUBLICATION {publication}", database=name)
+    postgres.run("DROP SCHEMA public CASCADE", "CREATE SCHEMA public", database=name)
     yield name
     for (slot,) in postgres.run(
         f"SELECT slot_name FROM pg_replication_slots WHERE database = '{name}'"

@@ -64,7 +64,11 @@ def test_tables_are_equal_on_the_other_side(
     tmp_path: Path, postgres: Postgres, mariadb: MariaDb, database: str
 ) -> None:
     copy = f"{database}_copy"
-    postgres.run(f"CREATE DATABASE {copy}", f"ALTER DATABASE {copy} SET timezone = 'UTC'")
+    postgres.run(
+        f"DROP DATABASE IF EXISTS {copy}",
+        f"CREATE DATABASE {copy}",
+        f"ALTER DATABASE {copy} SET timezone = 'UTC'",
+    )
     postgres.run(f"ALTER DATABASE {database} SET timezone = 'UTC'")
     postgres.run(*SETUP, database=database)
     postgres.run(
