@@ -150,12 +150,15 @@ class SinkKit:
         self._tolerates = tolerates
         self.reported: list[tuple[Record, Exception]] = []
         """What the task said it cannot place."""
+        self._starts = 0
         self.batch = -1
         """Of the last batch that was begun."""
         self.task = self._start()
 
     def _start(self) -> SinkTask:
         task = self._connector.make_task(self._connector.settings)
+        self._starts += 1
+        task.epoch = self._starts
         if self._tolerates:
             task.reporter = lambda record, error: self.reported.append((record, error))
         task.start(self._directory)

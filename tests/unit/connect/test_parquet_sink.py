@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 
 from ottla.base.errors import UserError
 from ottla.connect import data
-from ottla.connect.api import RetriableError
 from ottla.connect.connectors.lake_layout import Layout
 from ottla.connect.connectors.lake_state import Limits, OpenFile, which_to_roll
 from ottla.connect.connectors.parquet_sink import ParquetSink
@@ -93,7 +92,7 @@ def test_many_batches_are_one_file(tmp_path: Path) -> None:
     (made,) = (each for each in tmp_path.rglob("part-*.parquet"))
     assert made.parent == tmp_path / "orders"
     assert pq.read_metadata(made).num_rows == 1000
-    assert not list((tmp_path / "_ottla" / "test").glob("*.arrow"))
+    assert not list((tmp_path / "_ottla").rglob("*.arrow"))
     kit.stop()
 
 
@@ -197,12 +196,30 @@ def test_records_that_cannot_be_placed_are_reported(tmp_path: Path) -> None:
     kit.stop()
 
 
-def test_two_tasks_cannot_write_one_lake(tmp_path: Path) -> None:
-    first = sink(tmp_path)
-    with pytest.raises(RetriableError, match="another task writes"):
-        sink(tmp_path)
-    first.stop()
-    sink(tmp_path).stop()
+def test_a_task_that_slept_while_another_took_over_changes_nothing(tmp_path: Path) -> None:
+    lake, own = tmp_path / "lake", tmp_path / "own"
+    own.mkdir()
+    sleeper = sink(lake, own, flush_size="3")
+    sleeper.put(order(1))
+    sleeper.task.begin(1)
+    sleeper.task.put([order(2), order(3)])
+    asleep = sleeper.task
+    sleeper.crash()
+    sleeper.task.begin(1)
+    sleeper.task.put([order(2), order(3)])
+    sleeper.task.end()
+    with pytest.raises(OSError, match="No such file"):
+        asleep.end()
+    with pytest.raises(UserError, match="Another task writes"):
+        asleep.begin(2)
+    asleep.stop()
+    sleeper.batch = 1
+    sleeper.put(order(4))
+    sleeper.stop()
+    assert [row["id"] for row in rows(lake)] == [1, 2, 3, 4]
+    late = ParquetSink(sleeper.config.connector.settings).make_task(asleep._settings)
+    with pytest.raises(UserError, match="Another task writes"):
+        late.start(own)
 
 
 def test_offsets_that_were_reset_number_batches_anew(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,52 +44,58 @@ class StagedWriter:
         self._file.close()
 
 
-def staged_batches(path: Path) -> Iterator[Any]:
+@contextmanager
+def staged_stream(path: Path, length: int) -> Iterator[Any]:
+    """What is staged, up to the length that counts."""
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as source:
-        yield from pa.ipc.open_stream(source)
+        yield pa.ipc.open_stream(pa.BufferReader(source.read_buffer(length)))
 
 
-def make_parquet(staged: Sequence[Path], folder: Path, codec: str) -> list[Path]:
+def make_parquet(staged: Sequence[tuple[Path, int]], folder: Path, codec: str) -> list[Path]:
     """Files, synced, of all that is staged: one, unless schemas have no common one."""
     import pyarrow as pa
 
-    schemas = [_schema(path) for path in staged]
+    schemas = [_schema(*each) for each in staged]
     try:
         whole = pa.unify_schemas(schemas, promote_options="permissive")
         return [_make(staged, whole, folder / "making-0", codec)]
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         return [
-            _make([path], schema, folder / f"making-{number}", codec)
-            for number, (path, schema) in enumerate(zip(staged, schemas, strict=True))
+            _make([each], schema, folder / f"making-{number}", codec)
+            for number, (each, schema) in enumerate(zip(staged, schemas, strict=True))
         ]
 
 
-def _schema(path: Path) -> Any:
-    import pyarrow as pa
-
-    with pa.memory_map(str(path)) as source:
-        return pa.ipc.open_stream(source).schema
+def _schema(path: Path, length: int) -> Any:
+    with staged_stream(path, length) as stream:
+        return stream.schema
 
 
-def _make(staged: Sequence[Path], schema: Any, path: Path, codec: str) -> Path:
+def _batches(staged: Sequence[tuple[Path, int]]) -> Iterator[Any]:
+    for each in staged:
+        with staged_stream(*each) as stream:
+            yield from stream
+
+
+def _make(staged: Sequence[tuple[Path, int]], schema: Any, path: Path, codec: str) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     gathered: list[Any] = []
     rows = 0
     with open(path, "wb") as file, pq.ParquetWriter(file, schema, compression=codec) as writer:
-        for each in staged:
-            for batch in staged_batches(each):
-                table = pa.Table.from_batches([batch])
-                gathered.append(pa.concat_tables(
-                    [schema.empty_table(), table], promote_options="permissive"
-                ).cast(schema))  # fmt: skip
-                rows += batch.num_rows
-                if rows >= ROWS_PER_GROUP:
-                    writer.write_table(pa.concat_tables(gathered).combine_chunks())
-                    gathered, rows = [], 0
+        for batch in _batches(staged):
+            table = pa.Table.from_batches([batch])
+            if not table.schema.equals(schema):
+                both = [schema.empty_table(), table]
+                table = pa.concat_tables(both, promote_options="permissive").cast(schema)
+            gathered.append(table)
+            rows += batch.num_rows
+            if rows >= ROWS_PER_GROUP:
+                writer.write_table(pa.concat_tables(gathered).combine_chunks())
+                gathered, rows = [], 0
         if gathered:
             writer.write_table(pa.concat_tables(gathered).combine_chunks())
     handle = os.open(path, os.O_RDONLY)

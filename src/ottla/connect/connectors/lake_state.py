@@ -1,9 +1,8 @@
 """What a lake's sink knows of its batches and of what it has not given out yet.
 
-    PATH/_ottla/NAME/state.json     replaced as a whole; the truth
-                     lock           held by the task that writes
-                     00000007.arrow records of a file to be, appended batch by batch
-                     part-….parquet made, and about to be moved to its folder
+    PATH/_ottla/NAME.EPOCH/state.json     replaced as a whole; the truth
+                           00000007.arrow records of a file to be, appended batch by batch
+                           part-….parquet made, and about to be moved to its folder
 
     {"version": 1, "sink": whose batches are numbered, "batch": the last one that is in it,
      "next": number of the next file,
@@ -14,20 +13,24 @@
 A batch is done when the state says so: what is staged beyond the lengths in it, and files that it
 does not name, are of a batch that was interrupted, and go. What is `ready` is moved after that, by
 rename: a reader sees a file whole or not at all, and none ever disappears. `which_to_roll` decides,
-pure, which open files are given out."""
+pure, which open files are given out.
+
+A task that starts gives the folder the name of its epoch. One that had it before, and was only
+asleep, finds nothing under the name that it knows: neither the state nor a file that it could move.
+What it appends to a file that it holds open is behind the length that counts."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ottla.base.errors import UserError
-from ottla.connect.api import RetriableError
 from ottla.connect.atomic_file import replace_file
 
 VERSION = 1
@@ -93,18 +96,22 @@ class StateFolder:
 
     def __init__(self, path: str, name: str) -> None:
         self._lake = Path(path)
+        self._name = name
         self.folder = self._lake / FOLDER / name
-        self._lock: IO[str] | None = None
         self.state = State()
 
-    def open(self, sink: str) -> None:
-        """Raises UserError if it cannot be had, RetriableError if somebody else has it."""
+    def open(self, sink: str, epoch: int) -> None:
+        """Raises UserError if it cannot be had, or if a later epoch has it."""
+        above = self._lake / FOLDER
+        self.folder = above / f"{self._name}.{epoch}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = open(self.folder / "lock", "w")  # noqa: SIM115
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RetriableError(f"another task writes to {self.folder}") from None
+            above.mkdir(parents=True, exist_ok=True)
+            last = max(self._epochs(), default=-1)
+            if last > epoch:
+                raise UserError(f"Another task writes to {self._lake} by now.")
+            if 0 <= last < epoch:
+                os.rename(above / f"{self._name}.{last}", self.folder)
+            self.folder.mkdir(exist_ok=True)
         except OSError as error:
             reason = (error.strerror or "it cannot be written").lower()
             raise UserError(f"Cannot write to {self._lake}: {reason}.") from error
@@ -121,10 +128,15 @@ class StateFolder:
         self.move_ready()
         self.forget_interrupted()
 
-    def close(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+    def _epochs(self) -> list[int]:
+        named = re.compile(rf"{re.escape(self._name)}\.(\d+)")
+        matches = (named.fullmatch(each) for each in os.listdir(self._lake / FOLDER))
+        return [int(match[1]) for match in matches if match]
+
+    @property
+    def is_lost(self) -> bool:
+        """Somebody has taken over."""
+        return not self.folder.exists()
 
     def write(self) -> None:
         told = {"version": VERSION, **asdict(self.state)}
@@ -144,9 +156,11 @@ class StateFolder:
     def forget_interrupted(self) -> None:
         known = {each.name: each.length for file in self.state.open for each in file.staged}
         for path in self.folder.iterdir():
-            if path.name in ("lock", "state.json"):
+            if path.name == "state.json":
                 continue
-            if path.name not in known:
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in known:
                 path.unlink()
             elif path.stat().st_size > known[path.name]:
                 os.truncate(path, known[path.name])

@@ -23,6 +23,7 @@ from typing import Any
 
 from ottla.base.config.definition import ConfigType, Importance
 from ottla.base.config.validator import AtLeast, NonEmpty, OneOf
+from ottla.base.errors import UserError
 from ottla.connect.api import Guarantee, SinkConnector, SinkTask
 from ottla.connect.connectors.lake_files import StagedWriter, make_parquet
 from ottla.connect.connectors.lake_layout import LAYOUT_KEYS, Layout
@@ -109,7 +110,7 @@ class Lake(SinkTask):
         mark = directory / MARK
         if not mark.exists():
             mark.write_text(uuid.uuid4().hex)
-        self._folder.open(mark.read_text())
+        self._folder.open(mark.read_text(), self.epoch)
         if self._limits.age_ms >= 0:
             self._clock = threading.Thread(target=self._watch_age, daemon=True)
             self._clock.start()
@@ -120,15 +121,16 @@ class Lake(SinkTask):
         if self._clock is not None:
             self._clock.join()
         with self._lock:
-            if self._batch is None and self._folder.state.open:
+            if self._batch is None and self._folder.state.open and not self._folder.is_lost:
                 self._roll(self._folder.state.open)
             self._close_writers(list(self._writers))
-        self._folder.close()
 
     def _watch_age(self) -> None:
         """Files grow old without batches, too."""
         while not self._stopping.wait(min(LOOK_EVERY_S, max(self._limits.age_ms, 10) / 1000)):
             with self._lock:
+                if self._folder.is_lost:
+                    return
                 due = which_to_roll(self._folder.state.open, self._limits, _now_ms())
                 if self._batch is None and due:
                     try:
@@ -141,6 +143,8 @@ class Lake(SinkTask):
 
     def begin(self, batch: int) -> None:
         with self._lock:
+            if self._folder.is_lost:
+                raise UserError(f"Another task writes to {self._settings['path']} by now.")
             is_interrupted = self._batch is not None
             self._is_done = batch <= self._folder.state.batch
             self._batch = batch
@@ -251,7 +255,7 @@ class Lake(SinkTask):
         done = list(files)
         for file in done:
             self._close_writers([(file.folder, file.kind)])
-            staged = [self._folder.folder / each.name for each in file.staged]
+            staged = [(self._folder.folder / each.name, each.length) for each in file.staged]
             for made in make_parquet(staged, self._folder.folder, self._settings["parquet.codec"]):
                 name = f"part-{state.next:08}-{uuid.uuid4().hex[:8]}.parquet"
                 state.next += 1

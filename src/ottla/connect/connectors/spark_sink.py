@@ -150,10 +150,7 @@ class FilesTask(RowsTask):
         mark = directory / MARK
         if not mark.exists():
             mark.write_text(uuid.uuid4().hex)
-        self._folder.open(mark.read_text())
-
-    def stop(self) -> None:
-        self._folder.close()
+        self._folder.open(mark.read_text(), self.epoch)
 
     def end(self) -> None:
         state = self._folder.state
