@@ -253,6 +253,19 @@ class Broker:
         """Whether this broker may grant acks=1 on its own word: alone, or while it has a lease."""
         return self.cluster is None or self.cluster.leads_freely
 
+    def check_may_lead(self, partition: Partition) -> None:
+        """Raises KafkaError if this broker, without a lease and alone in the ISR, would have to
+        take its own word for it that it still leads."""
+        leadership = partition.leadership
+        if leadership is None or not leadership.is_alone:
+            return
+        if self.cluster is not None and not self.cluster.has_lease:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{partition.key}: the only in-sync replica has no lease, and cannot know whether "
+                "another leads",
+            )
+
     def peer_endpoint(self, broker_id: int) -> tuple[str, int]:
         """Where another broker listens for brokers. Raises ConnectionLost if it is not known."""
         registration = self.image.brokers.get(broker_id)

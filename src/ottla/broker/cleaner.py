@@ -168,7 +168,7 @@ class Cleaner:
 
     def _may_clean(self, log: Log) -> bool:
         key = log.partition
-        if not log.config.compact or key in self._in_progress:
+        if not log.config.compact or key in self._in_progress or log.is_truncating:
             return False
         excuse = self._excused.get(key)
         if excuse is None:
@@ -274,7 +274,7 @@ class Cleaner:
         await self._broker.run_blocking(lambda: log.fs.sync_directory(log.directory))
 
     def _sources(self, planned: CompactionPlan, cleaned: CleanedSegment) -> list[Segment]:
-        if self._find_log(planned.log.partition) is not planned.log:
+        if self._find_log(planned.log.partition) is not planned.log or planned.log.is_truncating:
             raise CompactionUnwanted
         sources = planned.sources_of(cleaned)
         if sources is None:

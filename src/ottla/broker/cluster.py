@@ -63,6 +63,11 @@ class Cluster:
         return self.controller.is_controller
 
     @property
+    def has_lease(self) -> bool:
+        """Whether nobody can have taken from this broker what it leads."""
+        return self._lease.is_held
+
+    @property
     def leads_freely(self) -> bool:
         """Whether a leader here may act on its own word."""
         return self._lease.is_held and not self._is_draining

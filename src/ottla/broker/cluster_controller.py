@@ -96,11 +96,16 @@ class ClusterController:
     def count_anew(self) -> None:
         """This broker was cut off from the store, and is no more."""
         self._leases.begin_anew(self._broker.clock.monotonic())
+        self._note_silent()
         self._something.set()
 
     def dead(self) -> dict[int, int]:
         """As `expired_leases`, but whoever is cut off itself judges nobody."""
         return self.expired_leases() if self._has_lease() else {}
+
+    def _note_silent(self) -> None:
+        """What clients are told of brokers does not wait until their sessions end."""
+        self._broker.image.note_silent(self.dead())
 
     def start(self) -> None:
         """Call when the broker is registered and its image shows it."""
@@ -156,6 +161,7 @@ class ClusterController:
 
     async def _once(self) -> None:
         image, node_id = self._broker.image, self._broker.node_id
+        self._note_silent()
         expired = self.dead()
         if image.controller_id == NO_CONTROLLER or (
             image.controller_id in expired and image.controller_id != node_id
@@ -234,6 +240,7 @@ class ClusterController:
             if broker_id in self._leases.expired(now):
                 self._something.set()  # it has returned
             self._leases.observed(broker_id, now, node.version)
+        self._note_silent()
 
     # ------------------------------------------------------------------------------- elections
 

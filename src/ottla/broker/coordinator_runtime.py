@@ -67,6 +67,8 @@ class RuntimePorts(NamedTuple):
     flusher: Flusher
     run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]]
     spawn: Callable[[Coroutine[Any, Any, Any]], object]
+    check_may_lead: Callable[[Partition], None] = lambda _: None
+    """Raises KafkaError where a leader must not take its own word for being it."""
 
 
 class RuntimeSettings(NamedTuple):
@@ -313,6 +315,7 @@ class ShardRunner:
             # Decided in the turn in which the leadership was lost: a follower writes nothing.
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         partition.check_in_sync()
+        self._ports.check_may_lead(partition)
         result = partition.append(batch, read_header(batch), now_ms)
         self._written = result.last_offset + 1
         if partition.waits_for_sync or partition.log.wants_flush:

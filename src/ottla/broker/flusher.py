@@ -78,7 +78,7 @@ class Flusher:
         self.rounds += 1
         jobs: list[tuple[Partition, FlushJob]] = []
         for partition, with_indexes in marked.items():
-            if partition.offline_reason is None:
+            if partition.offline_reason is None and not partition.log.is_truncating:
                 try:
                     job = partition.log.begin_flush(with_indexes=with_indexes)
                 except OSError as error:
@@ -108,7 +108,7 @@ class Flusher:
         what = f"{partition.key} cannot be synced to {partition.log.directory} ({error.strerror})"
         if isinstance(error, SyncFailed):
             what += "; restart the broker when the disk is well"
-            partition.offline_reason = what
+            partition.go_offline(what)
             with contextlib.suppress(OSError):
                 doubt_log(partition.log)
         else:

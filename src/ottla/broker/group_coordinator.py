@@ -46,7 +46,12 @@ class GroupCoordinator:
         self.settings = GroupSettings.of(config)
         self._timers = Timers(broker.clock)
         ports = RuntimePorts(
-            broker.clock, self._timers, broker.flusher, broker.run_blocking, broker.spawn
+            broker.clock,
+            self._timers,
+            broker.flusher,
+            broker.run_blocking,
+            broker.spawn,
+            broker.check_may_lead,
         )
         settings = RuntimeSettings(
             config.offsets_topic_compression_codec, config.offsets_load_buffer_size

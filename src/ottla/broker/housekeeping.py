@@ -72,6 +72,8 @@ class Housekeeping:
         for partition in list(broker.partitions.values()):
             if self._cleaner is not None and self._cleaner.is_cleaning(partition.key):
                 continue  # its work would be for nothing; the next check is soon enough
+            if partition.log.is_truncating:
+                continue
             oldest = partition.log.segments[0]
             if not oldest.knows_max_timestamp:
                 await broker.run_blocking(lambda oldest=oldest: oldest.max_timestamp)  # type: ignore[misc]
@@ -130,7 +132,8 @@ class Housekeeping:
     async def _expire_producers(self) -> None:
         broker = self._broker
         for partition in list(broker.partitions.values()):
-            partition.log.producers.expire(
-                broker.clock.time_ms(), broker.config.producer_id_expiration_ms
-            )
+            if not partition.log.is_truncating:
+                partition.log.producers.expire(
+                    broker.clock.time_ms(), broker.config.producer_id_expiration_ms
+                )
             await asyncio.sleep(0)

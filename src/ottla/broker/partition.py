@@ -227,6 +227,10 @@ class Partition:
             self._confirmations.append((max(offset, last), future))
         return future
 
+    def go_offline(self, reason: str) -> None:
+        """Nobody knows what is on disk: nothing more is written, until a restart has looked."""
+        self.offline_reason = reason
+
     def refuse_confirmations(self, error: KafkaError) -> None:
         """Tell those who wait that they wait in vain."""
         waiting, self._confirmations = self._confirmations, deque()

@@ -4,9 +4,8 @@ Kafka's own Fetch, with the replica's id and incarnation. Each partition asks fr
 log, naming the epoch of its last record; the leader answers with records, or with where the logs
 part (core.replication.divergence), and then the follower cuts its log and asks again.
 
-A partition that fails is left alone for `replica.fetch.backoff.ms`; the others go on. Before a log
-is cut, its lower recovery point is written down, which takes a while; if the partition has another
-role by then, possibly the leader's, it is not cut any more."""
+A partition that fails is left alone for `replica.fetch.backoff.ms`; the others go on. One that is
+offline asks for nothing: its leader must not believe that it holds what it held."""
 
 from __future__ import annotations
 
@@ -19,6 +18,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.partition import Partition
 from ottla.broker.peers import peer_client_id
+from ottla.broker.truncation import Truncations
 from ottla.core.replication.divergence import EpochEnd, truncation_offset
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
@@ -56,10 +56,17 @@ class _Followed:
 
 
 class ReplicaFetcher:
-    def __init__(self, broker: Broker, leader: int, incarnation: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        leader: int,
+        incarnation: Callable[[], int],
+        truncations: Truncations,
+    ) -> None:
         self._broker = broker
         self._leader = leader
         self._incarnation = incarnation
+        self._truncations = truncations
         self._followed: dict[TopicPartition, _Followed] = {}
         self._changed = asyncio.Event()
         self._connection: Connection | None = None
@@ -104,7 +111,11 @@ class ReplicaFetcher:
 
     async def _once(self) -> None:
         now = self._broker.clock.monotonic()
-        due = [each for each in self._followed.values() if each.not_before <= now]
+        due = [
+            each
+            for each in self._followed.values()
+            if each.not_before <= now and each.partition.offline_reason is None
+        ]
         if not due or self._incarnation() < 0:
             self._changed.clear()
             try:
@@ -231,7 +242,6 @@ class ReplicaFetcher:
         if end < log_end:
             await self._truncate(followed, epoch, end)
         elif start > log_end:
-            logger.info("%s: begins anew at %d, with its leader's log", partition.key, start)
             await self._truncate_fully(followed, epoch, start)
         else:
             self._leave_alone(followed)
@@ -261,24 +271,12 @@ class ReplicaFetcher:
             # An epoch in which we led and wrote nothing: the leader has never heard of it.
             log.epochs.truncate_from_end(offset)
             return
-        logger.info("%s: cut from %d to %d", partition.key, log.log_end_offset, offset)
-        # What a power cut leaves of a truncation is checked only behind the recovery point.
-        log.recovery_point = min(log.recovery_point, log.kept_below(offset))
-        await self._broker.logs.write_checkpoints()
-        if not self._still_follows(followed, epoch):
-            return
-        log.truncate_to(offset, self._broker.clock.time_ms())
-        partition.truncated()
+        await self._truncations.cut(partition, offset, lambda: self._still_follows(followed, epoch))
 
     async def _truncate_fully(self, followed: _Followed, epoch: int, offset: int) -> None:
-        partition = followed.partition
-        partition.log.recovery_point = 0
-        await self._broker.logs.write_checkpoints()
-        if not self._still_follows(followed, epoch):
-            return
-        partition.log.truncate_fully(offset, self._broker.clock.time_ms())
-        partition.truncated()
-        partition.high_watermark = offset
+        await self._truncations.begin_anew(
+            followed.partition, offset, lambda: self._still_follows(followed, epoch)
+        )
 
     def _leave_alone(self, followed: _Followed) -> None:
         backoff_s = self._broker.config.replica_fetch_backoff_ms / 1000

@@ -26,7 +26,8 @@ from ottla.base.metadata import Check, Replace, TxnConflict
 from ottla.base.types import TopicPartition
 from ottla.broker.partition import Partition
 from ottla.broker.replica_fetcher import ReplicaFetcher
-from ottla.core.replication.leadership import Leadership
+from ottla.broker.truncation import Truncations
+from ottla.core.replication.leadership import Leadership, Proposal
 from ottla.metadata import tree
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Replication:
         self._broker = broker
         self.incarnation = -1
         """Of this broker, in its present session; -1: not registered, so it leads nothing."""
+        self._truncations = Truncations(broker, self._truncation_over)
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._followed: dict[TopicPartition, int] = {}
         self._shrinking: asyncio.Task[None] | None = None
@@ -61,6 +63,7 @@ class Replication:
         fetchers = list(self._fetchers.values())
         self._fetchers.clear()
         await asyncio.gather(*(each.stop() for each in fetchers))
+        await self._truncations.settle()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def registered(self, incarnation: int) -> None:
@@ -85,10 +88,22 @@ class Replication:
 
     def take_role(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
         """Make the partition what the image says that it is on this broker."""
-        if self._leads(state):
+        if partition.log.is_truncating:
+            return  # `_truncation_over` looks again
+        if self._leads(state) and partition.offline_reason is None:
             self._lead(partition, state)
         else:
             self._follow(partition, topic, state)
+
+    def _truncation_over(self, partition: Partition) -> None:
+        key = partition.key
+        topic = self._broker.image.topics.get(key.topic)
+        if self._broker.partitions.get(key) is not partition:
+            return
+        if topic is not None and key.partition < len(topic.partitions):
+            self.take_role(partition, topic, topic.partitions[key.partition])
+        # Who waited for a sync of this log has waited for this, too.
+        self._broker.flusher.request(partition)
 
     def _leads(self, state: PartitionState) -> bool:
         me = self._broker.node_id
@@ -153,7 +168,9 @@ class Replication:
 
     def _fetcher(self, leader: int) -> ReplicaFetcher:
         if leader not in self._fetchers:
-            self._fetchers[leader] = ReplicaFetcher(self._broker, leader, lambda: self.incarnation)
+            self._fetchers[leader] = ReplicaFetcher(
+                self._broker, leader, lambda: self.incarnation, self._truncations
+            )
         return self._fetchers[leader]
 
     # --------------------------------------------------------------------------------- the ISR
@@ -190,26 +207,26 @@ class Replication:
     def _change_isr(
         self, partition: Partition, leadership: Leadership, isr: Mapping[int, int]
     ) -> None:
-        leadership.propose(isr)
-        task = asyncio.create_task(self._commit_isr(partition, leadership, isr))
+        proposal = leadership.propose(isr)
+        task = asyncio.create_task(self._commit_isr(partition, leadership, proposal))
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
 
     async def _commit_isr(
-        self, partition: Partition, leadership: Leadership, isr: Mapping[int, int]
+        self, partition: Partition, leadership: Leadership, proposal: Proposal
     ) -> None:
         topic = self._broker.image.topics.get(partition.key.topic)
-        if topic is None or partition.key.partition >= len(topic.partitions):
-            leadership.refused()
+        index, isr = partition.key.partition, proposal.isr
+        if topic is None or index >= len(topic.partitions):
+            leadership.refused(proposal)
             return
-        before = topic.partitions[partition.key.partition]
-        me = self._broker.node_id
-        path = tree.partition_path(topic.topic_id, partition.key.partition)
+        before = topic.partitions[index]
+        path = tree.partition_path(topic.topic_id, index)
         checks = [
-            Check(tree.registration_path(me), leadership.incarnation),
-            Check(path, leadership.partition_epoch),
+            Check(tree.registration_path(self._broker.node_id), leadership.incarnation),
+            Check(path, proposal.partition_epoch),
         ]
-        for joining, incarnation in sorted(isr.items() - leadership.isr.items()):
+        for joining, incarnation in sorted(proposal.joining.items()):
             checks.append(Check(tree.registration_path(joining), incarnation))
             checks.append(Check(tree.live_path(joining), 0))
         order = [replica for replica in before.replicas if replica in isr]
@@ -221,12 +238,12 @@ class Replication:
         except TxnConflict as conflict:
             logger.info("%s: the ISR has to be decided again: %s", partition.key, conflict)
             await asyncio.sleep(RETRY_S)  # for the image to show what has changed
-            leadership.refused()
+            leadership.refused(proposal)
             partition.advance()
         except KafkaError as error:
             logger.warning("%s: the ISR could not be changed: %s", partition.key, error.message)
             await asyncio.sleep(RETRY_S)
-            leadership.refused()
+            leadership.refused(proposal)
         else:
             logger.info("%s: in sync are now %s", partition.key, order)
 

@@ -6,7 +6,7 @@ and for the brokers in `ClusterImage.views`, which goes with every change. Nobod
 returned from here.
 
 How a partition is told depends on who is alive, on the listener that the client came by, and a
-little on the version:
+little on the version. A broker whose lease is over is not alive, though its session may be:
 
 | the leader | from version 6 | before |
 |---|---|---|
@@ -74,7 +74,7 @@ class Style(Enum):
 def described_topic(
     image: ClusterImage, topic: TopicImage, listener: str, style: Style, operations: int
 ) -> Body:
-    key = (image.brokers_revision, listener, style, operations)
+    key = (image.brokers_revision, image.silent, listener, style, operations)
     view: Body | None = topic.views.get(key)
     if view is None:
         view = {
@@ -120,7 +120,11 @@ def unknown_topic(error: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUI
 def described_partitions(
     image: ClusterImage, topic: TopicImage, listener: str, style: Style
 ) -> list[Body]:
-    reachable = {broker.id for broker in image.live_brokers if listener in broker.endpoints}
+    reachable = {
+        broker.id
+        for broker in image.live_brokers
+        if listener in broker.endpoints and broker.id not in image.silent
+    }
     return [
         _described_partition(image, index, state, reachable, style)
         for index, state in enumerate(topic.partitions)
@@ -141,7 +145,8 @@ def _described_partition(
         isr = tuple(id for id in isr if id in reachable)
     if leader not in reachable:
         leader, error = NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
-        if style is Style.NEWEST and image.is_alive(state.leader):
+        is_alive = image.is_alive(state.leader) and state.leader not in image.silent
+        if style is Style.NEWEST and is_alive:
             error = ErrorCode.LISTENER_NOT_FOUND
     return {
         "error_code": error,
@@ -163,9 +168,9 @@ class ReachableBroker(NamedTuple):
 
 def reachable_brokers(broker: TopicsBroker, listener: str) -> list[ReachableBroker]:
     """The brokers that are alive and have the listener."""
-    found = []
-    for each in broker.image.live_brokers:
-        if listener in each.endpoints:
+    found, image = [], broker.image
+    for each in image.live_brokers:
+        if listener in each.endpoints and each.id not in image.silent:
             host, port = each.endpoints[listener]
             found.append(ReachableBroker(each.id, host, port, each.rack))
     return found

@@ -72,7 +72,12 @@ class TransactionCoordinator:
         self._markers = markers or ClusterMarkers(broker)
         self._timers = Timers(broker.clock)
         ports = RuntimePorts(
-            broker.clock, self._timers, broker.flusher, broker.run_blocking, broker.spawn
+            broker.clock,
+            self._timers,
+            broker.flusher,
+            broker.run_blocking,
+            broker.spawn,
+            broker.check_may_lead,
         )
         self.runtime = CoordinatorRuntime(
             ports,

@@ -93,6 +93,7 @@ class LocalMarkers:
         batch = end_txn_marker(*marker.producer, marker.commit, marker.coordinator_epoch, now_ms)
         try:
             partition.check_in_sync()
+            broker.check_may_lead(partition)
             result = partition.append(batch, read_header(batch), now_ms)
         except KafkaError as error:
             on_written(partition.key, error)

@@ -83,6 +83,9 @@ class ClusterImage:
         """A cache for whoever describes the cluster, emptied by every `apply`."""
         self.brokers_revision = 0
         """The revision at which a broker last came, went or changed."""
+        self.silent: frozenset[int] = frozenset()
+        """Brokers that are taken to be dead though their session has not ended: no part of the
+        tree, but of what clients are told."""
         self._topic_nodes: dict[str, tree.TopicNode] = {}
         self._partition_states: dict[str, dict[int, PartitionState]] = {}
         self._registrations: dict[int, Node] = {}
@@ -96,6 +99,12 @@ class ClusterImage:
     def is_alive(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced
+
+    def note_silent(self, brokers: Iterable[int]) -> None:
+        silent = frozenset(brokers)
+        if silent != self.silent:
+            self.silent = silent
+            self.views.clear()
 
     def dynamic_configs(self, broker_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """(set for this broker, set for all brokers)."""

@@ -10,7 +10,8 @@ Invariants
 
 One thread (the broker's loop) calls everything that changes a log. `read(wait=True)`, the timestamp
 look-ups (log_reader.py) and `FlushJob.run` (flush.py) may run in other threads beside it: they
-touch files, not the list of segments they were given."""
+touch files, not the list of segments they were given. A truncation may run in another thread while
+nobody else changes the log (`is_truncating`)."""
 
 from __future__ import annotations
 
@@ -72,6 +73,7 @@ class Log:
         "epochs",
         "fs",
         "gate",
+        "is_truncating",
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
@@ -124,6 +126,8 @@ class Log:
         """(To where the log was truncated last, where the last batch before that ended): a follower
         may be told to forget what lies behind a gap."""
         self.gate = FlushGate()
+        self.is_truncating = False
+        """Whoever truncates it in another thread asks all others to leave it alone."""
         self._job: FlushJob | None = None
         self._reader = LogReader(self)
 
@@ -526,6 +530,14 @@ class Log:
             if later and later[0] in snapshots:
                 path = snapshot_path(self.directory, later[0])
                 write_unsynced(self.fs, path, snapshots[later[0]])
+
+    def begin_truncation(self) -> None:
+        """Flush jobs that are under way make nothing safe any more."""
+        self.is_truncating = True
+        self.gate.truncations += 1
+
+    def end_truncation(self) -> None:
+        self.is_truncating = False
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drop everything from `offset` on (a follower that disagrees with its leader). When this

@@ -86,6 +86,8 @@ class LogReader:
 
         Raises KafkaError OFFSET_OUT_OF_RANGE outside the log and CORRUPT_MESSAGE where the next
         batch is damaged; WouldBlock if `wait` is false and the disk would have to be waited for."""
+        if not wait and self._log.gate.is_truncating:
+            raise WouldBlock
         cursors = self._cursors
         end_offset = self._log.log_end_offset
         if not self._log.log_start_offset <= offset <= end_offset:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,56 +14,146 @@ from ottla.base.types import TopicPartition
 from ottla.broker.context import RequestContext
 from ottla.broker.forwarding import forwarding
 from ottla.broker.replica_fetcher import ReplicaFetcher, _Followed
+from ottla.broker.replication import Replication
+from ottla.broker.truncation import Truncations
 
 EPOCH = 3
 
 
 class FakeLog:
-    def __init__(self) -> None:
+    def __init__(self, failure: OSError | None = None) -> None:
         self.log_end_offset, self.recovery_point = 10, 10
+        self.log_start_offset = 0
+        self.directory = "/data/t-0"
+        self.is_truncating = False
         self.cut: list[int] = []
+        self.fs = SimpleNamespace(remove=lambda path: None)
+        self._failure = failure
+
+    def begin_truncation(self) -> None:
+        self.is_truncating = True
+
+    def end_truncation(self) -> None:
+        self.is_truncating = False
 
     def kept_below(self, offset: int) -> int:
         return offset
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
+        assert self.is_truncating
+        if self._failure is not None:
+            raise self._failure
         self.cut.append(offset)
 
     truncate_fully = truncate_to
 
 
-def following(becomes_leader: bool) -> tuple[ReplicaFetcher, _Followed, FakeLog]:
-    """A fetcher whose partition may become the leader while its checkpoint is written."""
-    log = FakeLog()
-    partition: Any = SimpleNamespace(
-        key=TopicPartition("t", 0),
-        log=log,
-        is_leader=False,
-        leader_epoch=EPOCH,
-        high_watermark=0,
-        truncated=lambda: None,
-    )
+class FakePartition:
+    def __init__(self, log: FakeLog) -> None:
+        self.key = TopicPartition("t", 0)
+        self.log = log
+        self.is_leader = False
+        self.leader_epoch = EPOCH
+        self.high_watermark = 0
+        self.offline_reason: str | None = None
 
-    async def write_checkpoints() -> None:
-        partition.is_leader = becomes_leader
+    def truncated(self) -> None:
+        """The log is shorter."""
 
-    logs = SimpleNamespace(write_checkpoints=write_checkpoints)
-    clock = SimpleNamespace(time_ms=lambda: 0)
-    broker: Any = SimpleNamespace(logs=logs, clock=clock, node_id=1)
-    fetcher = ReplicaFetcher(broker, 2, lambda: 0)
-    followed = fetcher._followed[partition.key] = _Followed(partition, bytes(16))
-    return fetcher, followed, log
+    def go_offline(self, reason: str) -> None:
+        self.offline_reason = reason
+
+
+class Followers:
+    """A fetcher of one partition, which may become something else while its checkpoint is
+    written."""
+
+    def __init__(
+        self, *, becomes_leader: bool = False, failure: OSError | None = None, full: bool = False
+    ) -> None:
+        self.log = FakeLog(failure)
+        self.partition: Any = FakePartition(self.log)
+        self.over: list[bool] = []
+
+        async def write_checkpoints() -> None:
+            assert self.log.recovery_point <= 4
+            self.partition.is_leader = becomes_leader
+            if full:
+                raise OSError(errno.ENOSPC, "no room")
+
+        async def run_blocking(work: Callable[[], Any]) -> Any:
+            return work()
+
+        logs = SimpleNamespace(write_checkpoints=write_checkpoints)
+        clock = SimpleNamespace(time_ms=lambda: 0, monotonic=lambda: 0.0)
+        config = SimpleNamespace(replica_fetch_backoff_ms=100)
+        broker: Any = SimpleNamespace(
+            logs=logs, clock=clock, config=config, node_id=1, run_blocking=run_blocking
+        )
+        truncations = Truncations(broker, lambda _: self.over.append(self.log.is_truncating))
+        self.fetcher = ReplicaFetcher(broker, 2, lambda: 0, truncations)
+        self.followed = _Followed(self.partition, bytes(16))
+        self.fetcher._followed[self.partition.key] = self.followed
+
+    async def diverge(self) -> None:
+        """The leader says that the logs part at 4."""
+        self.log.epochs = SimpleNamespace(  # type: ignore[attr-defined]
+            end_offset_for=lambda epoch, end: (epoch, 4)
+        )
+        told = SimpleNamespace(
+            error_code=0, diverging_epoch=SimpleNamespace(epoch=EPOCH - 1, end_offset=4)
+        )
+        await self.fetcher._take(self.followed, told, EPOCH)
 
 
 @pytest.mark.parametrize("becomes_leader", [False, True])
 @pytest.mark.parametrize("how", ["_truncate", "_truncate_fully"])
 def test_a_log_is_cut_only_while_it_follows(how: str, becomes_leader: bool) -> None:
     async def scenario() -> list[int]:
-        fetcher, followed, log = following(becomes_leader)
-        await getattr(fetcher, how)(followed, EPOCH, 4)
-        return log.cut
+        followers = Followers(becomes_leader=becomes_leader)
+        await getattr(followers.fetcher, how)(followers.followed, EPOCH, 4)
+        return followers.log.cut
 
     assert asyncio.run(scenario()) == ([] if becomes_leader else [4])
+
+
+def test_a_role_that_comes_while_the_log_is_cut_is_taken_afterwards() -> None:
+    async def scenario() -> None:
+        followers = Followers()
+        await followers.diverge()
+        assert followers.log.cut == [4]
+        assert followers.over == [False], "told once, when the log stands"
+        replication: Any = Replication(followers.fetcher._broker)
+        followers.log.is_truncating = True
+        replication.take_role(followers.partition, None, None)  # which would fail otherwise
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_cannot_be_cut_is_offline_and_asks_for_nothing() -> None:
+    async def scenario() -> None:
+        followers = Followers(failure=OSError(errno.EIO, "broken"))
+        await followers.diverge()
+        assert followers.partition.offline_reason is not None
+        assert "broken" in followers.partition.offline_reason
+        assert not followers.log.is_truncating
+        assert followers.over == [False]
+        followers.followed.not_before = 0.0
+        async with asyncio.timeout(30):
+            await followers.fetcher._once()  # which would connect otherwise
+
+    asyncio.run(scenario())
+
+
+def test_a_full_disk_before_the_log_is_cut_changes_nothing() -> None:
+    async def scenario() -> None:
+        followers = Followers(full=True)
+        await followers.diverge()
+        assert followers.partition.offline_reason is None
+        assert followers.log.cut == []
+        assert followers.followed.not_before > 0, "it is tried again"
+
+    asyncio.run(scenario())
 
 
 def test_what_a_broker_has_passed_on_is_not_passed_on_again() -> None:

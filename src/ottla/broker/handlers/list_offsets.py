@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 API_KEY = 2
 READ_COMMITTED = 1
 UNKNOWN = -1
+LATEST = -1
 _FIRST_WITH = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamp -> the version that brought it."""
 
@@ -44,7 +45,9 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
             elif asked.timestamp < 0 and not _is_known(asked.timestamp, context.api_version):
                 partitions[index] = _failure(index, ErrorCode.UNSUPPORTED_VERSION)
             else:
-                partitions[index] = await _answer(broker, topic.name, asked, committed_only)
+                partitions[index] = await _answer(
+                    broker, topic.name, asked, committed_only, request.replica_id >= 0
+                )
         topics.append({"name": topic.name, "partitions": list(partitions.values())})
     return {"topics": topics}
 
@@ -57,12 +60,20 @@ def _failure(index: int, code: ErrorCode) -> Body:
     return {"partition_index": index, "error_code": code}
 
 
-async def _answer(broker: Broker, topic: str, asked: Any, committed_only: bool) -> Body:
+async def _answer(
+    broker: Broker, topic: str, asked: Any, committed_only: bool, is_replica: bool
+) -> Body:
     index = asked.partition_index
     try:
         partition = broker.find_partition(TopicPartition(topic, index))
         partition.check_leader_epoch(asked.current_leader_epoch)
-        timestamp, offset, epoch = await _find(broker, partition, asked.timestamp, committed_only)
+        if is_replica and asked.timestamp == LATEST:
+            # A follower holds what is not confirmed yet, too: it asks where the log ends.
+            timestamp, offset, epoch = UNKNOWN, partition.log.log_end_offset, partition.leader_epoch
+        else:
+            timestamp, offset, epoch = await _find(
+                broker, partition, asked.timestamp, committed_only
+            )
     except KafkaError as error:
         return _failure(index, error.code)
     return {
@@ -80,7 +91,7 @@ async def _find(
     log = partition.log
     end = partition.readable_to(committed_only=committed_only)
     match timestamp:
-        case -1:
+        case -1:  # LATEST
             return UNKNOWN, end, partition.leader_epoch
         case -2 | -4:
             start = log.log_start_offset

@@ -3,7 +3,8 @@
 - Each partition's records must be exactly one v2 batch. A bad one fails its partition only.
 - acks 0: no answer; if a partition fails, the connection is closed, which is all that the client
   can be told. acks 1: appended. acks -1: appended to every in-sync replica and, with
-  `log.flush.acks.all`, synced.
+  `log.flush.acks.all`, synced. A leader without a lease treats all as -1, and takes nothing while
+  it is the only one in sync of several replicas.
 - Transactional producers: a batch is taken only if its partition is part of the transaction; from
   v12 on it is added to it (transaction_admission.py). Transactional batches without a transactional
   id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED; of several producers: INVALID_PRODUCER_ID_MAPPING.
@@ -281,6 +282,8 @@ def _answer(
                     or name in INTERNAL_TOPICS
                 ):
                     partition = _checked(broker, name, index, acks)
+                if partition.leadership is not None:
+                    broker.check_may_lead(partition)
                 result = _append(partition, data, prepared, now_ms, admission)
             except KafkaError as error:
                 failed = True

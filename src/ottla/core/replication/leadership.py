@@ -20,7 +20,7 @@ clock. A shrink or an expansion is one change of the store at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.base.cluster import PartitionState
@@ -38,6 +38,17 @@ class FollowerProgress:
     fetched_at: float = NEVER
     leader_end_at_fetch: int = 0
     """Where the leader's log ended when it last fetched."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """A change of the ISR on its way to the store. It is what it was when it was decided, whatever
+    the image shows before it gets there."""
+
+    isr: Mapping[int, int]
+    joining: Mapping[int, int]
+    partition_epoch: int
+    """Of the state that it changes: of any other it would be wrong."""
 
 
 class Leadership:
@@ -74,7 +85,7 @@ class Leadership:
         self.high_watermark = high_watermark
         self._replicas = state.replicas
         self._committed = _members(state)
-        self._pending: dict[int, int] | None = None
+        self._pending: Proposal | None = None
         self._followers: dict[int, FollowerProgress] = {}
         for follower, follower_incarnation in self._committed.items():
             if follower != broker_id:
@@ -95,16 +106,14 @@ class Leadership:
 
     @property
     def is_alone(self) -> bool:
-        """Nobody else is, or may become, a member."""
-        return set(self._maximal()) == {self.broker_id}
+        """Other replicas could lead, but nobody else is, or may become, a member of the ISR. Then
+        nobody's fetches tell whether another leads by now (an unclean election)."""
+        if len(self._replicas) == 1 or len(self._committed) > 1:
+            return False
+        return self._pending is None or len(self._pending.isr) == 1
 
     def progress(self, follower: int) -> FollowerProgress | None:
         return self._followers.get(follower)
-
-    def _maximal(self) -> Iterable[int]:
-        if self._pending is None:
-            return self._committed
-        return {**self._committed, **self._pending}
 
     # ------------------------------------------------------------------------------ the store's
 
@@ -124,15 +133,18 @@ class Leadership:
             if follower != self.broker_id and follower not in self._followers:
                 self._followers[follower] = FollowerProgress(incarnation, caught_up_at=now)
 
-    def propose(self, isr: Mapping[int, int]) -> None:
+    def propose(self, isr: Mapping[int, int]) -> Proposal:
         """`isr` is on its way to the store. From now on both count."""
         assert self._pending is None, "one change at a time"
-        self._pending = dict(isr)
+        joining = dict(isr.items() - self._committed.items())
+        self._pending = Proposal(dict(isr), joining, self.partition_epoch)
+        return self._pending
 
-    def refused(self) -> None:
+    def refused(self, proposal: Proposal) -> None:
         """The store has certainly not made the change. (An outcome that is not known stays pending
-        until `take` shows it.)"""
-        self._pending = None
+        until `take` shows it.) By now another may be on its way, and that one still counts."""
+        if self._pending is proposal:
+            self._pending = None
 
     # --------------------------------------------------------------------------- the followers'
 
@@ -162,7 +174,8 @@ class Leadership:
         """Bring the high watermark up to date; `leader_end` is how far the leader's own log counts
         (where it is synced to, if acks wait for that). Returns whether it moved."""
         least = leader_end
-        committed, pending = self._committed, self._pending
+        committed = self._committed
+        pending = None if self._pending is None else self._pending.isr
         for follower, known in self._followers.items():
             if follower not in committed and (pending is None or follower not in pending):
                 continue

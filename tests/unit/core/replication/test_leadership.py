@@ -52,11 +52,37 @@ def test_a_pending_member_holds_the_watermark_back_already() -> None:
     leadership.fetched(3, 7, 130, 130, 1.0)
     joined = leadership.expanded(3)
     assert joined == {1: 0, 2: 0, 3: 7}
-    leadership.propose(joined)
+    proposal = leadership.propose(joined)
     leadership.fetched(2, 0, 150, 150, 2.0)
     assert not leadership.advance(150)
-    leadership.refused()
+    leadership.refused(proposal)
     assert leadership.advance(150)
+
+
+def test_a_refusal_that_comes_late_leaves_the_next_proposal_pending() -> None:
+    leadership = leading({1: 0, 2: 0})
+    for follower in (2, 3):
+        leadership.fetched(follower, 0, 130, 130, 1.0)
+    late = leadership.propose({1: 0})
+    leadership.take(state({1: 0, 2: 0}, epoch=1), 2.0)
+    joined = leadership.expanded(3)
+    assert joined is not None
+    leadership.propose(joined)
+    leadership.refused(late)
+    leadership.fetched(2, 0, 150, 150, 3.0)
+    assert leadership.advance(150)
+    assert leadership.high_watermark == 130, "3 may be a member by now"
+
+
+def test_a_proposal_is_for_the_state_it_was_made_of() -> None:
+    leadership = leading({1: 0, 2: 0})
+    leadership.fetched(3, 7, 130, 130, 1.0)
+    joined = leadership.expanded(3)
+    assert joined is not None
+    proposal = leadership.propose(joined)
+    leadership.take(state({1: 0}, epoch=1), 2.0)
+    assert proposal.partition_epoch == 0
+    assert proposal.joining == {3: 7}
 
 
 def test_acks_are_granted_by_the_committed_isr_alone() -> None:
@@ -115,7 +141,17 @@ def test_states_of_other_epochs_and_older_ones_are_ignored() -> None:
     leadership.take(state({1: 0}, epoch=3), 1.0)
     leadership.take(state({1: 0, 2: 0}, epoch=2), 1.0)
     assert set(leadership.isr) == {1}
+
+
+def test_only_a_member_that_others_could_replace_is_alone() -> None:
+    leadership = leading({1: 0})
     assert leadership.is_alone
+    leadership.fetched(2, 0, 100, 100, 1.0)
+    leadership.propose({1: 0, 2: 0})
+    assert not leadership.is_alone
+    only_replica = state({1: 0})._replace(replicas=(1,))
+    sole = Leadership(1, 0, only_replica, epoch_start_offset=0, high_watermark=0, now=0.0)
+    assert not sole.is_alone
 
 
 @given(
