@@ -253,6 +253,13 @@ class Broker:
         """Whether this broker may grant acks=1 on its own word: alone, or while it has a lease."""
         return self.cluster is None or self.cluster.leads_freely
 
+    def proof_of_leading(self, partition: Partition) -> asyncio.Future[None] | None:
+        """What to wait for before something is said that only the leader knows; None: nothing. It
+        fails with KafkaError."""
+        if self.cluster is None or self.cluster.has_lease or partition.leadership is None:
+            return None
+        return partition.proof(self.clock.monotonic())
+
     def check_may_lead(self, partition: Partition) -> None:
         """Raises KafkaError if this broker, without a lease and alone in the ISR, would have to
         take its own word for it that it still leads."""

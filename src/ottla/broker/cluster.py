@@ -46,7 +46,7 @@ class Cluster:
         self._lease = LeaseKeeper(leases, broker.clock, broker.node_id, lease_ms)
         self.replication = Replication(broker)
         self.controller = ClusterController(broker, lease_ms, lambda: self._lease.is_held)
-        self._lease.on_regained = self.controller.count_anew
+        self._lease.on_regained = self._lease_regained
         self.forwarding = Forwarding(broker)
         self.marker_peers = Peers(broker)
         self.coordinator_peers = Peers(broker)
@@ -81,6 +81,10 @@ class Cluster:
 
     async def ask_to_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
         return await self.forwarding.create_topics(requested)
+
+    def _lease_regained(self) -> None:
+        self.controller.count_anew()
+        self.replication.lease_regained()
 
     # ------------------------------------------------------------------------- joining, leaving
 

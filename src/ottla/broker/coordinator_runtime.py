@@ -69,6 +69,8 @@ class RuntimePorts(NamedTuple):
     spawn: Callable[[Coroutine[Any, Any, Any]], object]
     check_may_lead: Callable[[Partition], None] = lambda _: None
     """Raises KafkaError where a leader must not take its own word for being it."""
+    proof_of_leading: Callable[[Partition], asyncio.Future[None] | None] = lambda _: None
+    """What to wait for before something is said that only the leader knows."""
 
 
 class RuntimeSettings(NamedTuple):
@@ -225,7 +227,7 @@ class ShardRunner:
             self._start_timers(decision)
         if not decision.records:
             if decision.responses:
-                self._release(decision.responses)
+                self._tell(decision.responses)
             return
         key = event.key
         self._unwritten.append(decision)
@@ -333,6 +335,21 @@ class ShardRunner:
             self.submit(decision.if_failed)
 
     # --------------------------------------------------------------------------------- answering
+
+    def _tell(self, responses: list[SendResponse]) -> None:
+        """What was decided without writing anything, so that no follower has agreed to it."""
+        proof = self._ports.proof_of_leading(self._partition)
+        if proof is None:
+            self._release(responses)
+            return
+
+        def proven(future: asyncio.Future[None]) -> None:
+            if future.cancelled() or future.exception() is not None:
+                self._fail(responses, KafkaError(ErrorCode.NOT_COORDINATOR))
+            else:
+                self._release(responses)
+
+        proof.add_done_callback(proven)
 
     def _release(self, responses: list[SendResponse]) -> None:
         if self._partition.high_watermark >= self._written:

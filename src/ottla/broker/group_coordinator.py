@@ -52,6 +52,7 @@ class GroupCoordinator:
             broker.run_blocking,
             broker.spawn,
             broker.check_may_lead,
+            broker.proof_of_leading,
         )
         settings = RuntimeSettings(
             config.offsets_topic_compression_codec, config.offsets_load_buffer_size

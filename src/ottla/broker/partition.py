@@ -54,6 +54,7 @@ class Partition:
     __slots__ = (
         "_confirmations",
         "_guards",
+        "_proofs",
         "_unconfirmed_bytes",
         "appended_bytes",
         "confirms_at_once",
@@ -97,6 +98,8 @@ class Partition:
         self._unconfirmed_bytes = 0
         self._confirmations: deque[tuple[int, asyncio.Future[None]]] = deque()
         """(offset, who waits for the high watermark to reach it)."""
+        self._proofs: deque[tuple[float, asyncio.Future[None]]] = deque()
+        """(since when, who waits for the proof that this broker has led at some moment since)."""
         self._guards: WeakValueDictionary[int, VerificationGuard] | None = None
         """By producer id."""
 
@@ -239,6 +242,29 @@ class Partition:
                 future.set_exception(error)
                 future.exception()  # nobody may be waiting any more
 
+    # ----------------------------------------------------------------------------------- proofs
+
+    def proof(self, now: float) -> asyncio.Future[None]:
+        """Done when it is certain that this broker led at `now` or later, though it has no lease:
+        every member of the ISR has fetched from it since, and so none follows another, without
+        which no other can have committed anything. Fails with KafkaError if it leads no more."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._proofs.append((now, future))
+        self.followers_fetched()
+        return future
+
+    def followers_fetched(self) -> None:
+        if self._proofs:
+            leadership = self.leadership
+            self.prove(float("inf") if leadership is None else leadership.heard_since())
+
+    def prove(self, moment: float) -> None:
+        """This broker led at this moment, by a lease or by what its followers did."""
+        while self._proofs and self._proofs[0][0] < moment:
+            _, future = self._proofs.popleft()
+            if not future.done():
+                future.set_result(None)
+
     # ------------------------------------------------------------------------------------ roles
 
     @property
@@ -273,7 +299,13 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.confirms_at_once = False
         self._guards = None
-        self.refuse_confirmations(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.refuse_confirmations(error)
+        proofs, self._proofs = self._proofs, deque()
+        for _, future in proofs:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # nobody may be waiting any more
         self.wake_waiters()
 
     def truncated(self) -> None:

@@ -18,6 +18,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.partition import Partition
 from ottla.broker.peers import peer_client_id
+from ottla.broker.replication_throttle import ReplicationThrottle
 from ottla.broker.truncation import Truncations
 from ottla.core.replication.divergence import EpochEnd, truncation_offset
 from ottla.net.connection import Connection
@@ -62,11 +63,13 @@ class ReplicaFetcher:
         leader: int,
         incarnation: Callable[[], int],
         truncations: Truncations,
+        throttle: ReplicationThrottle,
     ) -> None:
         self._broker = broker
         self._leader = leader
         self._incarnation = incarnation
         self._truncations = truncations
+        self._throttle = throttle
         self._followed: dict[TopicPartition, _Followed] = {}
         self._changed = asyncio.Event()
         self._connection: Connection | None = None
@@ -116,6 +119,7 @@ class ReplicaFetcher:
             for each in self._followed.values()
             if each.not_before <= now and each.partition.offline_reason is None
         ]
+        due = self._not_throttled(due)
         if not due or self._incarnation() < 0:
             self._changed.clear()
             try:
@@ -139,6 +143,12 @@ class ReplicaFetcher:
                 followed = by_id.get((topic.topic_id, told.partition_index))
                 if followed is not None:
                     await self._take(followed, told, epochs[followed.partition.key])
+
+    def _not_throttled(self, due: list[_Followed]) -> list[_Followed]:
+        throttled = {id(each) for each in due if self._throttle.is_throttled(each.partition)}
+        if not throttled or not self._throttle.is_taking_too_much():
+            return due
+        return [each for each in due if id(each) not in throttled]
 
     def _request(self, due: list[_Followed]) -> dict[str, Any]:
         config = self._broker.config
@@ -207,6 +217,8 @@ class ReplicaFetcher:
         now_ms = self._broker.clock.time_ms()
         records = told.records
         if records is not None and len(records):
+            if self._throttle.is_throttled(partition):
+                self._throttle.took(len(records))
             for header in iter_headers(records):
                 validate(records, header.position, header)
                 if header.base_offset >= partition.log.log_end_offset:

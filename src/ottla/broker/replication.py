@@ -26,6 +26,7 @@ from ottla.base.metadata import Check, Replace, TxnConflict
 from ottla.base.types import TopicPartition
 from ottla.broker.partition import Partition
 from ottla.broker.replica_fetcher import ReplicaFetcher
+from ottla.broker.replication_throttle import ReplicationThrottle
 from ottla.broker.truncation import Truncations
 from ottla.core.replication.leadership import Leadership, Proposal
 from ottla.metadata import tree
@@ -46,6 +47,7 @@ class Replication:
         self.incarnation = -1
         """Of this broker, in its present session; -1: not registered, so it leads nothing."""
         self._truncations = Truncations(broker, self._truncation_over)
+        self.throttle = ReplicationThrottle(broker)
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._followed: dict[TopicPartition, int] = {}
         self._shrinking: asyncio.Task[None] | None = None
@@ -169,9 +171,14 @@ class Replication:
     def _fetcher(self, leader: int) -> ReplicaFetcher:
         if leader not in self._fetchers:
             self._fetchers[leader] = ReplicaFetcher(
-                self._broker, leader, lambda: self.incarnation, self._truncations
+                self._broker, leader, lambda: self.incarnation, self._truncations, self.throttle
             )
         return self._fetchers[leader]
+
+    def lease_regained(self) -> None:
+        """Whatever waited for a proof that this broker leads has it."""
+        for partition in self._broker.partitions.values():
+            partition.prove(float("inf"))
 
     # --------------------------------------------------------------------------------- the ISR
 
@@ -185,6 +192,7 @@ class Replication:
         if not leadership.fetched(replica.id, replica.incarnation, offset, end, now):
             return
         partition.advance()
+        partition.followers_fetched()
         expanded = leadership.expanded(replica.id)
         if expanded is not None and self._broker.image.is_alive(replica.id):
             registered = self._broker.image.brokers[replica.id].incarnation

@@ -78,6 +78,7 @@ class TransactionCoordinator:
             broker.run_blocking,
             broker.spawn,
             broker.check_may_lead,
+            broker.proof_of_leading,
         )
         self.runtime = CoordinatorRuntime(
             ports,

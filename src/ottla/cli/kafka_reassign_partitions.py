@@ -6,11 +6,13 @@
     --cancel     stop, and go back
     --list       all that is under way
 
-Throttles are refused: Ottla has no limit for replication, and to ignore one would be worse."""
+With --throttle the replicas that are moved take no more than so many bytes a second, on each broker
+(KIP-73): the brokers' and topics' limits are set when it begins, changed by another --execute with
+--additional, and taken away by --verify when all is done, and by --cancel."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
@@ -48,8 +50,14 @@ ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 @click.option(
     "--disallow-replication-factor-change", is_flag=True, help="Refuse more or fewer replicas."
 )
-@click.option("--preserve-throttles", is_flag=True, help="There are none; for scripts.")
-@click.option("--throttle", metavar="BYTES", help="Refused: there is no limit for replication.")
+@click.option("--preserve-throttles", is_flag=True, help="Leave the limits as they are.")
+@click.option(
+    "--throttle",
+    type=click.IntRange(min=-1),
+    metavar="BYTES",
+    default=-1,
+    help="For --execute: at most so many bytes a second between brokers; -1 for no limit.",
+)
 @output_option
 def kafka_reassign_partitions(
     cluster: ClusterOptions,
@@ -62,13 +70,11 @@ def kafka_reassign_partitions(
     additional: bool,
     disallow_replication_factor_change: bool,
     preserve_throttles: bool,
-    throttle: str | None,
+    throttle: int,
 ) -> None:
     """Move replicas of partitions to other brokers."""
     if len(actions) != 1:
         raise click.UsageError(f"give exactly one of {', '.join(f'--{each}' for each in ACTIONS)}.")
-    if throttle is not None and throttle != "-1":
-        raise UserError("--throttle is not supported: replication has no limit here.")
     (action,) = actions
     if action in ("execute", "verify", "cancel") and file is None:
         raise click.UsageError(f"--{action} needs --reassignment-json-file.")
@@ -80,22 +86,34 @@ def kafka_reassign_partitions(
         elif action == "list":
             _list(admin, output)
         else:
-            may_change = not disallow_replication_factor_change
-            _act(admin, output, action, str(file), additional, may_change)
+            options = ExecuteOptions(additional, not disallow_replication_factor_change, throttle)
+            _act(admin, output, action, str(file), options, preserve_throttles)
+
+
+class ExecuteOptions(NamedTuple):
+    additional: bool
+    may_change_factor: bool
+    throttle: int
+    """Bytes a second; negative for no limit."""
 
 
 def _act(
-    admin: Admin, output: Output, action: str, file: str, additional: bool, may_change_factor: bool
+    admin: Admin,
+    output: Output,
+    action: str,
+    file: str,
+    options: ExecuteOptions,
+    preserve_throttles: bool,
 ) -> None:
     from ottla.cli.reassignment_file import read_assignment
 
     assignment = read_assignment(file)
     if action == "execute":
-        _execute(admin, output, assignment, additional, may_change_factor)
+        _execute(admin, output, assignment, options)
     elif action == "verify":
-        _verify(admin, output, assignment)
+        _verify(admin, output, assignment, preserve_throttles)
     else:
-        _cancel(admin, output, assignment)
+        _cancel(admin, output, assignment, preserve_throttles)
 
 
 def present_assignment(
@@ -139,19 +157,20 @@ def _generate(
     )
 
 
-def _execute(
-    admin: Admin, output: Output, wanted: Assignment, additional: bool, may_change_factor: bool
-) -> None:
+def _execute(admin: Admin, output: Output, wanted: Assignment, options: ExecuteOptions) -> None:
     from ottla.cli.reassignment_file import as_json
+    from ottla.cli.reassignment_throttle import limit
 
-    if not additional and admin.list_partition_reassignments():
+    if not options.additional and admin.list_partition_reassignments():
         raise UserError(
             "There is an existing assignment running. Use --additional to add to it, or --cancel."
         )
     present = present_assignment(admin, sorted({key.topic for key in wanted}))
     before = {key: present[key] for key in wanted if key in present}
+    if options.throttle >= 0:
+        limit(admin, options.throttle, before, wanted)
     results = admin.alter_partition_reassignments(
-        wanted, may_change_factor=may_change_factor, return_errors=True
+        wanted, may_change_factor=options.may_change_factor, return_errors=True
     )
     begun = [str(key) for key in results]
     output.show(
@@ -163,6 +182,15 @@ def _execute(
             "",
             "Save this to use as the --reassignment-json-file option during rollback",
             *(
+                [
+                    "Warning: You must run --verify periodically, until the reassignment "
+                    "completes, to ensure the throttle is removed.",
+                    f"The inter-broker throttle limit was set to {options.throttle} B/s",
+                ]
+                if options.throttle >= 0
+                else []
+            ),
+            *(
                 [f"Successfully started partition reassignments for {','.join(begun)}"]
                 if begun
                 else []
@@ -172,7 +200,7 @@ def _execute(
     fail_if_any(results.errors, "Reassignment of")
 
 
-def _verify(admin: Admin, output: Output, wanted: Assignment) -> None:
+def _verify(admin: Admin, output: Output, wanted: Assignment, preserve_throttles: bool) -> None:
     moving = admin.list_partition_reassignments(list(wanted))
     present = present_assignment(admin, sorted({key.topic for key in wanted}), return_errors=True)
     states = {}
@@ -186,27 +214,40 @@ def _verify(admin: Admin, output: Output, wanted: Assignment) -> None:
         else:
             found = ",".join(map(str, present[key]))
             states[key] = f"is not there: the replicas are {found}."
+    cleared = _clear_throttles(admin, wanted, preserve_throttles or bool(moving))
     output.show(
         {str(key): state for key, state in states.items()},
         lambda: [
             "Status of partition reassignment:",
             *(f"Reassignment of partition {key} {state}" for key, state in states.items()),
+            *cleared,
         ],
     )
     if any(state != "is completed." for state in states.values()):
         raise click.exceptions.Exit(1)
 
 
-def _cancel(admin: Admin, output: Output, wanted: Assignment) -> None:
+def _clear_throttles(admin: Admin, wanted: Assignment, preserve: bool) -> list[str]:
+    """What was done, in Kafka's words."""
+    from ottla.cli.reassignment_throttle import unlimit
+
+    if preserve or admin.list_partition_reassignments():
+        return []
+    return unlimit(admin, sorted({key.topic for key in wanted}))
+
+
+def _cancel(admin: Admin, output: Output, wanted: Assignment, preserve_throttles: bool) -> None:
     moving = admin.list_partition_reassignments(list(wanted))
     results = admin.alter_partition_reassignments(dict.fromkeys(moving), return_errors=True)
     cancelled = [str(key) for key in results]
+    cleared = _clear_throttles(admin, wanted, preserve_throttles)
     output.show(
         {"cancelled": cancelled},
         lambda: [
             f"Successfully cancelled partition reassignments for: {','.join(cancelled)}"
             if cancelled
-            else "None of the specified partition reassignments are active."
+            else "None of the specified partition reassignments are active.",
+            *cleared,
         ],
     )
     fail_if_any(results.errors, "Reassignment of")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from tests.integration.cli.running import Run, running_on
 from tests.integration.cluster.cluster_of_processes import ClusterOfProcesses, wait_for
 from tests.integration.cluster.load import Load
@@ -64,6 +66,35 @@ def test_a_broker_is_added_under_load_and_taken_out_again(
         for partition in range(3):
             load.next_acknowledgement(partition, time.monotonic())
     load.assert_all_there(cluster.read_all(topic))
+
+
+THROTTLE = 200_000
+FILLED = 1_000_000
+
+
+def test_a_throttled_move_takes_its_time_and_leaves_no_limits(
+    cluster: ClusterOfProcesses, run: Run, topic: str, tmp_path: Path
+) -> None:
+    cluster.create_topic(topic, replicas=1, min_insync_replicas="1")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    for _ in range(FILLED // 10_000):
+        producer.produce(topic, os.urandom(10_000))
+    assert producer.flush(30) == 0
+    target = cluster.leader(topic) % 3 + 1
+    plan = Plan(run, tmp_path, topic, [target])
+    began = time.monotonic()
+    code, said = plan("execute", "--throttle", str(THROTTLE))
+    assert code == 0, said
+    assert f"throttle limit was set to {THROTTLE} B/s" in said
+    configs = run("configs", "--describe", "--entity-type", "topics", "--entity-name", topic)
+    assert f"follower.replication.throttled.replicas=0:{target}" in configs.out
+    wait_for(lambda: plan("verify")[0] == 0, "end of the reassignment")
+    # A second's worth passes at once, and the last batches may exceed the limit.
+    assert time.monotonic() - began > (FILLED - 2 * THROTTLE) / THROTTLE
+    assert cluster.partitions(topic)[0].replicas == (target,)
+    for kind, name in (("topics", topic), ("brokers", str(target))):
+        told = run("configs", "--describe", "--entity-type", kind, "--entity-name", name)
+        assert "throttled" not in told.out
 
 
 def test_the_replication_factor_is_raised_and_lowered(

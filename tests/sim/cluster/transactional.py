@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
@@ -32,7 +32,7 @@ RETRIABLE = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 })  # fmt: skip
 BACKOFF_S = 0.05
-TRIES = 400
+TRIES = 2_000
 
 
 class TransactionalCluster:
@@ -93,11 +93,20 @@ class TransactionalCluster:
             return None
 
 
+class World(Protocol):
+    """Where a producer lives."""
+
+    def leader(self, key: TopicPartition) -> int: ...
+
+    async def ask(self, node: int, api: Api, body: dict[str, Any], **options: Any) -> Any: ...
+
+
 class Producer:
     """In version 1 of the protocol, or in version 2."""
 
-    def __init__(self, world: TransactionalCluster, id: str, *, version: int) -> None:
+    def __init__(self, world: World, id: str, *, version: int, topic: str = TOPIC) -> None:
         self._world = world
+        self._topic = topic
         self.id = id
         self.version = version
         self.producer_id = self.epoch = -1
@@ -153,7 +162,7 @@ class Producer:
     async def add(self, *partitions: int) -> ErrorCode:
         """Version 1 only: in version 2 leaders do it."""
         body = {f"v3_and_below_{name}": value for name, value in self.identity.items()}
-        body["v3_and_below_topics"] = [{"name": TOPIC, "partitions": list(partitions)}]
+        body["v3_and_below_topics"] = [{"name": self._topic, "partitions": list(partitions)}]
         return self._code(await self._coordinated(Api.ADD_PARTITIONS_TO_TXN, body, max_version=3))
 
     async def produce(self, partition: int, value: bytes) -> ErrorCode:
@@ -180,9 +189,9 @@ class Producer:
             "transactional_id": self.id,
             "acks": -1,
             "timeout_ms": 2_000,
-            "topic_data": [{"name": TOPIC, "partition_data": [data]}],
+            "topic_data": [{"name": self._topic, "partition_data": [data]}],
         }
-        leader = self._world.leader(TopicPartition(TOPIC, partition))
+        leader = self._world.leader(TopicPartition(self._topic, partition))
         version = 12 if self.version == 2 else 11
         answer = await self._world.ask(
             leader or 1, Api.PRODUCE, body, min_version=version, max_version=version

@@ -1,177 +1,197 @@
 """A simulated cluster under load and faults, with what must always hold.
 
-Writers produce numbered records with acks=all, idempotently, each to one partition, and note what
-was acknowledged. After the faults everything heals, and then, of each partition:
+Each seed is another world: which faults happen in it and how often, how fast followers must be, how
+the clocks go, which clients there are. Faults are drawn one after another; then everything heals,
+and there must be a leader for everything within a bound, and everything that was promised there.
 
-- every acknowledged record is there, once, in the order in which it was sent;
-- all replicas that are in sync hold the same records up to the high watermark;
-- there is a leader, within a bound.
+    kill, power     a broker's process ends; its machine goes off, with what was not synced
+    pause           a process stands still, and goes on later
+    cut, one_way    two brokers do not reach each other; only in one direction
+    cut_zk, slow    a broker does not reach ZooKeeper; a link is slow
+    reset           connections break, with what is on its way
+    zookeeper       the ensemble is restarted, or is away for a while
+    expire          a session ends though its holder is well
+    full            a disk is full
+    roll            a broker is shut down in order, and started again
+    restart, heal   what is down returns; all is well again for a while
 
-While it runs, after every step: the high watermark that consumers saw of an offset is never taken
-back to other contents (`check`)."""
+What is checked while it runs is the oracle's and the clients'."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+from tests.sim.cluster.clients import (
+    Client,
+    Committer,
+    EndAsker,
+    Reader,
+    Transactor,
+    Writer,
+)
+from tests.sim.cluster.oracle import Oracle
+
+from ottla.base.types import TopicPartition
 from ottla.broker.partition import Partition
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
-from ottla.testing.simulation.cluster import BROKER_PORT, Machine, SimulatedCluster, repeatable
+from ottla.testing.simulation.cluster import (
+    BROKER_PORT,
+    ZOOKEEPER,
+    Machine,
+    SimulatedCluster,
+    repeatable,
+)
 from ottla.wire.api import Api
-from ottla.wire.records.batch import iter_headers
-from ottla.wire.records.builder import build_batch
-from ottla.wire.records.record import iter_records
 
-TOPIC = "t"
+TOPIC, HASTY, TXN = "t", "h", "x"
+PARTITIONS = {TOPIC: 2, HASTY: 1, TXN: 2}
+BROKERS = 3
 HEAL_S = 40.0
-FAULT_GAP_S = 1.5
-
-
-class Writer:
-    """One producer of one partition: one request at a time, repeated until it is granted."""
-
-    def __init__(self, world: World, partition: int) -> None:
-        self._world = world
-        self._partition = partition
-        self._producer_id = -1
-        self.acked: list[int] = []
-        self.sent = 0
-        self.connections: dict[int, Connection] = {}
-
-    async def run(self) -> None:
-        while self._producer_id < 0:
-            await self._init()
-        while not self._world.is_over:
-            await self._send(self.sent)
-            self.acked.append(self.sent)
-            self.sent += 1
-
-    async def _init(self) -> None:
-        answer = await self._try(
-            1 + self._partition % len(self._world.cluster.machines),
-            Api.INIT_PRODUCER_ID,
-            {"transactional_id": None, "producer_id": -1, "producer_epoch": -1},
-        )
-        if answer is not None and not answer.error_code:
-            self._producer_id = answer.producer_id
-
-    async def _send(self, number: int) -> None:
-        batch = build_batch(
-            [(None, b"%d" % number, (), 0)],
-            producer_id=self._producer_id,
-            producer_epoch=0,
-            base_sequence=number,
-        )
-        data = {"index": self._partition, "records": batch}
-        body = {
-            "transactional_id": None,
-            "acks": -1,
-            "timeout_ms": 1_000,
-            "topic_data": [{"name": TOPIC, "partition_data": [data]}],
-        }
-        node = 1
-        while True:
-            answer = await self._try(node, Api.PRODUCE, body, max_version=12)
-            if answer is not None:
-                told = answer.responses[0].partition_responses[0]
-                if told.error_code == 0:
-                    return
-            node = await self._leader(node)
-            await asyncio.sleep(0.05)
-
-    async def _leader(self, asked: int) -> int:
-        """As any broker tells; a broker's number otherwise."""
-        node = asked % len(self._world.cluster.machines) + 1
-        answer = await self._try(node, Api.METADATA, {"topics": [{"name": TOPIC}]})
-        if answer is not None and answer.topics and answer.topics[0].partitions:
-            for told in answer.topics[0].partitions:
-                if told.partition_index == self._partition and told.leader_id > 0:
-                    leader: int = told.leader_id
-                    return leader
-        return node
-
-    async def _try(self, node: int, api: Api, body: dict[str, Any], **options: Any) -> Any:
-        try:
-            connection = self.connections.get(node)
-            if connection is None or not connection.is_open:
-                connection = await Connection.open(f"broker-{node}", BROKER_PORT, timeout_s=1.0)
-                self.connections[node] = connection
-            return await connection.request(api, body, 2.0, **options)
-        except ClientError:
-            return None
+KINDS = (
+    "kill", "power", "pause", "cut", "one_way", "cut_zk", "slow", "reset", "zookeeper", "expire",
+    "full", "roll",
+)  # fmt: skip
+MAX_DRIFT = 0.08
+FULL_ROOM_BYTES = 2_000
 
 
 class World:
-    def __init__(self, seed: int, partitions: int = 2, **overrides: str) -> None:
+    def __init__(self, seed: int, **overrides: str) -> None:
         named = {name.replace("__", "."): value for name, value in overrides.items()}
-        self.cluster = SimulatedCluster(seed, 3, named)
+        self.cluster = SimulatedCluster(seed, BROKERS, named)
         self.random = self.cluster.scheduler.random
         self.is_over = False
-        self._partitions = partitions
         self.client = self.cluster.process("client")
-        self.writers = [Writer(self, partition) for partition in range(partitions)]
+        self.oracle = Oracle(self.cluster)
+        for topic, count in PARTITIONS.items():
+            self.oracle.watch(topic, count)
         self.story: list[str] = []
+        self.clients: list[Client] = []
+        self._connections: dict[tuple[int, bool], Connection] = {}
         self._down: set[int] = set()
+        self._draw_nature()
+
+    def _draw_nature(self) -> None:
+        """What kind of world this is."""
+        draw = self.random
+        self._kinds = [kind for kind in KINDS if draw.random() < 0.4] or ["kill"]
+        self._kinds += ["restart", "heal"]
+        self._gap_s = draw.choice([0.2, 0.6, 1.5])
+        self._max_down = draw.choice([1, 1, 2])
+        self.cluster.network.max_delay_s = draw.choice([0.002, 0.002, 0.02])
+        self.cluster.zookeeper.max_lag_s = draw.choice([0.0, 0.0, 0.3])
+        self.cluster.use({"replica.lag.time.max.ms": draw.choice(["1300", "2000"])})
+        if draw.random() < 0.5:
+            for machine in self.cluster.machines.values():
+                machine.process.clock_rate = draw.uniform(1 - MAX_DRIFT, 1 + MAX_DRIFT)
+                machine.process.clock_offset_s = draw.uniform(-5, 5)
+
+    def _draw_clients(self) -> None:
+        first, second = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+        self.clients = [Writer(self, first), Writer(self, second)]
+        others: list[Client] = [
+            Writer(self, TopicPartition(HASTY, 0), acks=1),
+            Reader(self, first),
+            Committer(self, first),
+            EndAsker(self, first),
+            Transactor(self, TXN, version=self.random.choice([1, 2])),
+        ]
+        self.clients += [each for each in others if self.random.random() < 0.6]
 
     # ------------------------------------------------------------------------------- the course
 
     def run(self, faults: int) -> None:
         scheduler = self.cluster.scheduler
         self.cluster.start()
-        scheduler.run(self._create_topic(), self.client)
-        tasks = [self.client.loop.create_task(writer.run()) for writer in self.writers]
-        scheduler.run_for(1.0)
+        scheduler.run(self._create_topics(), self.client)
+        self._draw_clients()
+        tasks = [self.client.loop.create_task(each.run()) for each in self.clients]
+        self._run_for(1.0, tasks)
         for _ in range(faults):
             self._fault()
-            scheduler.run_for(self.random.uniform(0.05, FAULT_GAP_S))
+            self._run_for(self.random.uniform(0.05, self._gap_s), tasks)
         self._heal()
-        before = [len(writer.acked) for writer in self.writers]
-        deadline = scheduler.now + HEAL_S
-        while scheduler.now < deadline and not self._all_write_again(before):
-            scheduler.run_for(0.5)
-        assert self._all_write_again(before), f"no leader {HEAL_S} s after all is well"
+        is_stuck = self._wait_until_well(tasks)
         self.is_over = True
-        scheduler.run_until(lambda: all(task.done() for task in tasks))
-        for task in tasks:
-            task.result()
-        scheduler.run_for(5.0)
-        self._check_records()
+        self._wait_for_clients(tasks, is_stuck)
+        self._run_for(5.0, tasks)
+        if is_stuck:
+            return
+        self.oracle.check_images()
+        self._check_replicas()
+        for client in self.clients:
+            client.check()
 
-    async def _create_topic(self) -> None:
-        writer = self.writers[0]
-        topic = {"name": TOPIC, "num_partitions": self._partitions, "replication_factor": 3}
+    async def _create_topics(self) -> None:
+        topics = [
+            {"name": name, "num_partitions": count, "replication_factor": BROKERS}
+            for name, count in PARTITIONS.items()
+        ]
+        body = {"topics": topics, "timeout_ms": 5_000}
         while True:
-            answer = await writer._try(
-                1, Api.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 5_000}
-            )
-            if answer is not None and answer.topics[0].error_code in (0, 36):
+            answer = await self.ask(1, Api.CREATE_TOPICS, body)
+            if answer is not None and all(each.error_code in (0, 36) for each in answer.topics):
                 return
             await asyncio.sleep(0.2)
 
-    def _all_write_again(self, before: list[int]) -> bool:
-        return all(
-            len(writer.acked) > count + 2
-            for writer, count in zip(self.writers, before, strict=True)
-        )
+    def _run_for(self, seconds: float, tasks: list[asyncio.Task[None]]) -> None:
+        self.cluster.scheduler.run_for(seconds)
+        for task in tasks:
+            if task.done():
+                task.result()
+
+    def _wait_until_well(self, tasks: list[asyncio.Task[None]]) -> bool:
+        """Returns whether some partition cannot be led by anybody: every member of its ISR has
+        lost power since. That is allowed, and then nothing more can be said."""
+        writers = [each for each in self.clients if isinstance(each, Writer)]
+        before = [len(each.acked) for each in writers]
+        scheduler = self.cluster.scheduler
+        deadline = scheduler.now + HEAL_S
+        while scheduler.now < deadline:
+            self._supervise()
+            self._run_for(0.5, tasks)
+            if all(len(each.acked) > old + 2 for each, old in zip(writers, before, strict=True)):
+                return self._is_lost()
+        assert self._is_lost(), f"10: no leader {HEAL_S} s after all is well"
+        return True
+
+    def _is_lost(self) -> bool:
+        return any(not self.oracle.has_eligible(state) for state in self.oracle.states().values())
+
+    def _wait_for_clients(self, tasks: list[asyncio.Task[None]], is_stuck: bool) -> None:
+        deadline = self.cluster.scheduler.now + HEAL_S
+        while self.cluster.scheduler.now < deadline:
+            if all(task.done() for task in tasks):
+                break
+            self._run_for(0.5, tasks)
+        else:
+            assert is_stuck, f"10: a client waits {HEAL_S} s after all is well"
+        for task in tasks:
+            if task.done():
+                task.result()
+
+    def _supervise(self) -> None:
+        """Start brokers again that could not start."""
+        for machine in self.cluster.machines.values():
+            if machine.has_failed and machine.process.is_alive:
+                machine.kill()
+                machine.start()
 
     # ---------------------------------------------------------------------------------- faults
 
     def _fault(self) -> None:
-        kind = self.random.choice(
-            ["kill", "kill", "cut", "one_way", "pause", "zookeeper", "heal", "restart", "cut_zk"]
-        )
-        getattr(self, f"_{kind}")()
+        getattr(self, f"_{self.random.choice(self._kinds)}")()
 
     def _say(self, what: str) -> None:
         self.story.append(f"{self.cluster.scheduler.now:8.3f} {what}")
 
     def _victim(self) -> Machine | None:
-        """One at a time: a majority of the replicas is always there."""
-        if self._down:
+        if len(self._down) >= self._max_down:
             return None
-        return self.random.choice(list(self.cluster.machines.values()))
+        choice = [each for each in self.cluster.machines.values() if each.number not in self._down]
+        return self.random.choice(choice)
 
     def _kill(self) -> None:
         victim = self._victim()
@@ -180,15 +200,20 @@ class World:
             self._say(f"kill {victim.number}")
             victim.kill()
 
-    def _restart(self) -> None:
-        for number in sorted(self._down):
-            machine = self.cluster.machines[number]
-            self._say(f"restart {number}")
-            if machine.process.is_paused:
-                machine.process.resume()
-            if not machine.process.is_alive:
-                machine.start()
-        self._down.clear()
+    def _power(self) -> None:
+        victim = self._victim()
+        if victim is None or not self._may_lose(victim.number):
+            return
+        self._down.add(victim.number)
+        self._say(f"power off {victim.number}")
+        victim.cut_power()
+
+    def _may_lose(self, number: int) -> bool:
+        """Whether every partition has somebody else who has everything."""
+        return all(
+            self.oracle.has_eligible(state, without=number)
+            for state in self.oracle.states().values()
+        )
 
     def _pause(self) -> None:
         victim = self._victim()
@@ -197,73 +222,158 @@ class World:
             self._say(f"pause {victim.number}")
             victim.process.pause()
 
-    def _cut(self) -> None:
+    def _roll(self) -> None:
+        victim = self._victim()
+        if victim is None or not victim.is_ready:
+            return
+        self._say(f"shut down {victim.number}")
+        self._down.add(victim.number)
+
+        async def shut_down() -> None:
+            await victim.shut_down()
+            self._say(f"{victim.number} is down")
+
+        victim.process.loop.create_task(shut_down())
+
+    def _restart(self) -> None:
+        for number in sorted(self._down):
+            machine = self.cluster.machines[number]
+            self._say(f"restart {number}")
+            if machine.process.is_paused:
+                machine.process.resume()
+            elif machine.process.is_alive:
+                machine.kill()
+            if not machine.process.is_alive:
+                machine.start()
+        self._down.clear()
+        self._supervise()
+
+    def _pair(self) -> tuple[str, str]:
         first, second = self.random.sample(sorted(self.cluster.machines), 2)
+        return f"broker-{first}", f"broker-{second}"
+
+    def _cut(self) -> None:
+        first, second = self._pair()
         self._say(f"cut {first} {second}")
-        self.cluster.network.cut(f"broker-{first}", f"broker-{second}")
+        self.cluster.network.cut(first, second)
 
     def _one_way(self) -> None:
-        first, second = self.random.sample(sorted(self.cluster.machines), 2)
+        first, second = self._pair_with_zookeeper()
         self._say(f"cut {first} -> {second}")
-        self.cluster.network.cut(f"broker-{first}", f"broker-{second}", both=False)
+        self.cluster.network.cut(first, second, both=False)
+
+    def _pair_with_zookeeper(self) -> tuple[str, str]:
+        first, second = self._pair()
+        match self.random.randrange(4):
+            case 0:
+                return first, ZOOKEEPER
+            case 1:
+                return ZOOKEEPER, first
+            case _:
+                return first, second
 
     def _cut_zk(self) -> None:
         number = self.random.choice(sorted(self.cluster.machines))
         self._say(f"cut {number} zookeeper")
-        self.cluster.network.cut(f"broker-{number}", "zookeeper")
+        self.cluster.network.cut(f"broker-{number}", ZOOKEEPER)
+
+    def _slow(self) -> None:
+        first, second = self._pair_with_zookeeper()
+        self._say(f"slow {first} -> {second}")
+        self.cluster.network.slow_down(first, second, self.random.choice([0.1, 0.4]))
+
+    def _reset(self) -> None:
+        first, second = self._pair_with_zookeeper()
+        if self.random.random() < 0.3:
+            second = "client"
+        self._say(f"reset {first} {second}")
+        self.cluster.network.reset(first, second)
 
     def _zookeeper(self) -> None:
         if self.cluster.zookeeper.process.is_alive:
-            self._say("zookeeper restarts")
+            self._say("zookeeper goes away")
             self.cluster.kill_zookeeper()
+        if self.random.random() < 0.7:
+            self._return_zookeeper()
+
+    def _return_zookeeper(self) -> None:
+        if not self.cluster.zookeeper.process.is_alive:
+            self._say("zookeeper returns")
             self.cluster.restart_zookeeper()
+
+    def _expire(self) -> None:
+        zookeeper = self.cluster.zookeeper
+        if zookeeper.process.is_alive and zookeeper.sessions:
+            session = self.random.choice(list(zookeeper.sessions.values()))
+            self._say(f"expire session {session.id}")
+            zookeeper.expire(session)
+
+    def _full(self) -> None:
+        machine = self.random.choice(list(self.cluster.machines.values()))
+        self._say(f"disk of {machine.number} is full")
+        machine.disk.fill(self.random.randrange(FULL_ROOM_BYTES))
 
     def _heal(self) -> None:
         self._say("heal")
         self.cluster.network.heal()
+        for machine in self.cluster.machines.values():
+            machine.disk.heal()
+        self._return_zookeeper()
         self._restart()
+
+    # --------------------------------------------------------------------------- for the clients
+
+    def draw_broker(self) -> int:
+        return self.random.choice(sorted(self.cluster.machines))
+
+    def shuffled_brokers(self) -> list[int]:
+        return self.random.sample(sorted(self.cluster.machines), BROKERS)
+
+    async def ask(self, node: int, api: Api, body: dict[str, Any], **options: Any) -> Any:
+        """None: no answer. Produce has a connection of its own: a broker serves the requests of a
+        connection one after another."""
+        key = (node, api == Api.PRODUCE)
+        try:
+            connection = self._connections.get(key)
+            if connection is None or not connection.is_open:
+                connection = await Connection.open(f"broker-{node}", BROKER_PORT, timeout_s=1.0)
+                self._connections[key] = connection
+            return await connection.request(api, body, 2.0, **options)
+        except ClientError:
+            return None
+
+    def leader(self, key: TopicPartition) -> int:
+        """As the newest of those sees it who take themselves for it; 0: none."""
+        found = self._leaders(key)
+        return max(found, key=lambda number: found[number].leader_epoch, default=0)
+
+    def leading(self, key: TopicPartition) -> Partition:
+        (found,) = self._leaders(key).values()
+        return found
+
+    def _leaders(self, key: TopicPartition) -> dict[int, Partition]:
+        return {
+            machine.number: partition
+            for machine in self.cluster.ready
+            if machine.broker is not None
+            and (partition := machine.broker.partitions.get(key)) is not None
+            and partition.is_leader
+        }
 
     # ------------------------------------------------------------------------------- invariants
 
-    def _check_records(self) -> None:
-        for writer in self.writers:
-            index = writer._partition
-            copies = self._copies(index)
-            assert copies, f"{TOPIC}-{index} is nowhere"
-            leaders = [number for number, each in copies.items() if each.is_leader]
-            assert len(leaders) == 1, f"{TOPIC}-{index} is led by {leaders}"
-            leader = copies[leaders[0]]
-            values = read_all(leader)
-            assert values[: len(writer.acked)] == writer.acked, (
-                f"{TOPIC}-{index}: {len(writer.acked)} acknowledged, leader has {values[-5:]}"
-            )
-            assert len(values) <= writer.sent + 1, f"{TOPIC}-{index} has records that nobody sent"
-            for number, copy in copies.items():
-                shared = min(copy.high_watermark, leader.high_watermark)
-                assert read_all(copy)[:shared] == values[:shared], f"{number} differs"
-
-    def _copies(self, index: int) -> dict[int, Partition]:
-        found = {}
-        for machine in self.cluster.ready:
-            assert machine.broker is not None
-            partition = machine.broker.partitions.get((TOPIC, index))
-            if partition is not None:
-                found[machine.number] = partition
-        return found
-
-
-def read_all(partition: Partition) -> list[int]:
-    log = partition.log
-    values: list[int] = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        found = log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True, wait=True)
-        for header in iter_headers(found.records):
-            values += [int(record.value or b"-1") for record in iter_records(found.records, header)]
-        if found.next_offset == offset:
-            break
-        offset = found.next_offset
-    return values
+    def _check_replicas(self) -> None:
+        """Everybody has all that is committed, and one leads."""
+        for topic, count in PARTITIONS.items():
+            for index in range(count):
+                key = TopicPartition(topic, index)
+                leaders = self._leaders(key)
+                assert len(leaders) == 1, f"{key} is led by {sorted(leaders)}"
+                history = self.oracle.history(key)
+                for machine in self.cluster.ready:
+                    assert machine.broker is not None
+                    log = machine.broker.partitions[key].log
+                    self.oracle.check_holds(key, log, history.end, f"{machine.number}, in the end,")
 
 
 def simulate(seed: int, faults: int = 12, **overrides: str) -> World:
@@ -272,5 +382,6 @@ def simulate(seed: int, faults: int = 12, **overrides: str) -> World:
         try:
             world.run(faults)
         except AssertionError as error:
-            raise AssertionError(f"seed {seed}: {error}\n" + "\n".join(world.story)) from error
+            story = "\n".join(world.story)
+            raise AssertionError(f"seed {seed}: {error}\n{story}") from error
     return world

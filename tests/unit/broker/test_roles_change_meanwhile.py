@@ -15,6 +15,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.forwarding import forwarding
 from ottla.broker.replica_fetcher import ReplicaFetcher, _Followed
 from ottla.broker.replication import Replication
+from ottla.broker.replication_throttle import ReplicationThrottle
 from ottla.broker.truncation import Truncations
 
 EPOCH = 3
@@ -91,7 +92,9 @@ class Followers:
             logs=logs, clock=clock, config=config, node_id=1, run_blocking=run_blocking
         )
         truncations = Truncations(broker, lambda _: self.over.append(self.log.is_truncating))
-        self.fetcher = ReplicaFetcher(broker, 2, lambda: 0, truncations)
+        self.fetcher = ReplicaFetcher(
+            broker, 2, lambda: 0, truncations, ReplicationThrottle(broker)
+        )
         self.followed = _Followed(self.partition, bytes(16))
         self.fetcher._followed[self.partition.key] = self.followed
 

@@ -333,6 +333,9 @@ class Fetch:
             body["diverging_epoch"] = diverging._asdict()
             return body, False
         if self._replica is not None:
+            replication = self._broker.replication
+            if replication and replication.throttle.holds_back(partition, self._replica.id):
+                return body, False
             limit = log.log_end_offset
         else:
             limit = stable if self._committed_only else partition.high_watermark
@@ -369,9 +372,14 @@ class Fetch:
 
     def _body(self, results: list[tuple[FetchPartition, Body]]) -> Body:
         session = self._session
+        replica, replication = self._replica, self._broker.replication
         topics: dict[tuple[str, bytes], list[Body]] = {}
         nodes: list[Body] = []
         for wanted, body in results:
+            if replica is not None and replication is not None and len(body["records"]):
+                partition = self._find(wanted)
+                if partition is not None:
+                    replication.throttle.sent(partition, replica.id, len(body["records"]))
             if not nodes and "current_leader" in body:
                 host, port = self._broker.endpoint_for(self._context.listener)
                 nodes = [{"node_id": self._broker.node_id, "host": host, "port": port}]

@@ -5,10 +5,13 @@ under read_committed); -2, -4: the beginning; -3: the record with the largest ti
 -5, -6: offsets in remote storage, which this broker has not, so -1. Other negative timestamps, and
 those that are newer than the request's version, are UNSUPPORTED_VERSION. A partition asked for
 twice is told once, with INVALID_REQUEST. Offsets that a consumer could not read yet are not told.
-Look-ups by timestamp may wait for the disk: they run in a thread."""
+Look-ups by timestamp may wait for the disk: they run in a thread. A follower that asks for the end
+is told where the log ends. A leader without a lease answers when its followers have shown that it
+still leads."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +27,8 @@ API_KEY = 2
 READ_COMMITTED = 1
 UNKNOWN = -1
 LATEST = -1
+MAX_WAIT_S = 5.0
+"""For followers' fetches, where this broker has no lease."""
 _FIRST_WITH = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamp -> the version that brought it."""
 
@@ -67,6 +72,9 @@ async def _answer(
     try:
         partition = broker.find_partition(TopicPartition(topic, index))
         partition.check_leader_epoch(asked.current_leader_epoch)
+        proof = None if is_replica else broker.proof_of_leading(partition)
+        if proof is not None:
+            await _wait(proof)
         if is_replica and asked.timestamp == LATEST:
             # A follower holds what is not confirmed yet, too: it asks where the log ends.
             timestamp, offset, epoch = UNKNOWN, partition.log.log_end_offset, partition.leader_epoch
@@ -82,6 +90,15 @@ async def _answer(
         "offset": offset,
         "leader_epoch": epoch,
     }
+
+
+async def _wait(proof: asyncio.Future[None]) -> None:
+    """Without a lease, what others have committed since might be missing."""
+    try:
+        async with asyncio.timeout(MAX_WAIT_S):
+            await proof
+    except TimeoutError:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from None
 
 
 async def _find(

@@ -36,6 +36,8 @@ class FollowerProgress:
     caught_up_at: float = NEVER
     """When it last had everything there was at some moment."""
     fetched_at: float = NEVER
+    followed_at: float = NEVER
+    """When the fetch before came: as it has had its answer since, it followed us after that."""
     leader_end_at_fetch: int = 0
     """Where the leader's log ended when it last fetched."""
 
@@ -166,9 +168,24 @@ class Leadership:
         elif offset >= known.leader_end_at_fetch and known.fetched_at > NEVER:
             known.caught_up_at = max(known.caught_up_at, known.fetched_at)
         known.log_end_offset = offset
-        known.fetched_at = now
+        known.followed_at, known.fetched_at = known.fetched_at, now
         known.leader_end_at_fetch = leader_end
         return True
+
+    def heard_since(self) -> float:
+        """At this moment all members of the ISR still followed us: they fetched, and after they
+        had the answer they fetched again. (One fetch proves nothing: it may have been long on its
+        way.) NEVER if one has not, or if there is nobody to tell."""
+        if self.is_alone:
+            return NEVER
+        heard = float("inf")
+        for member, incarnation in self._committed.items():
+            if member != self.broker_id:
+                known = self._followers.get(member)
+                if known is None or known.incarnation != incarnation:
+                    return NEVER
+                heard = min(heard, known.followed_at)
+        return heard
 
     def advance(self, leader_end: int) -> bool:
         """Bring the high watermark up to date; `leader_end` is how far the leader's own log counts

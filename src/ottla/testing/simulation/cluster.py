@@ -11,6 +11,7 @@ clock, disk, network, and the ZooKeeper server behind its real protocol.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +25,7 @@ from ottla.testing.simulation.disk import SimulatedDisk
 from ottla.testing.simulation.network import SimulatedNetwork
 from ottla.testing.simulation.scheduler import Process, ProcessClock, Scheduler
 from ottla.testing.simulation.zookeeper import PORT, SimulatedZooKeeper
+from ottla.testing.simulation.zookeeper_member import MemberConnection
 
 BROKER_PORT = 9092
 DATA = "/data"
@@ -51,9 +53,13 @@ class SimulatedCluster:
     ) -> None:
         self.scheduler = Scheduler(seed)
         self.network = SimulatedNetwork(self.scheduler)
-        self.zookeeper = SimulatedZooKeeper(self.process(ZOOKEEPER))
+        self.zookeeper = SimulatedZooKeeper(self.process(ZOOKEEPER), MemberConnection)
         self._overrides = {**QUICK, **(overrides or {})}
         self.machines = {number: Machine(self, number) for number in range(1, brokers + 1)}
+
+    def use(self, overrides: Mapping[str, str]) -> None:
+        """For brokers that are started from now on."""
+        self._overrides |= overrides
 
     def process(self, name: str) -> Process:
         process = self.scheduler.process(name)
@@ -104,20 +110,32 @@ class Machine:
         self.disk.sync_directory("/")
         self.broker: Broker | None = None
         self.is_ready = False
+        self.last_broker: Broker | None = None
+        """The one that ran last, for an observer: what it wrote is there unless power was cut."""
+        self.is_intact = True
+        """Whether everything is there that its last run wrote."""
+        self._starting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to start; `is_ready` tells when it has."""
         if not self.process.is_alive:
             self.process.restart()
             self._cluster.network.attach(self.process)
-        self.process.loop.create_task(self._run())
+        self._starting = self.process.loop.create_task(self._run())
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the broker has given up starting, as one does that finds no ZooKeeper or a full
+        disk; whoever supervises it kills and starts it again."""
+        return self._starting is not None and self._starting.done() and not self.is_ready
 
     async def _run(self) -> None:
         config = BrokerConfig.from_properties(self._cluster.properties(self.number))
         clock = ProcessClock(self.process)
         self.broker = Broker(config, self.disk, clock, bind=_bind, lock=_NoLock())
+        self.last_broker = self.broker
         await self.broker.start()
-        self.is_ready = True
+        self.is_ready = self.is_intact = True
 
     def kill(self) -> None:
         """The process ends; what it wrote is in the operating system's hands."""
@@ -128,6 +146,7 @@ class Machine:
         """The machine goes off: what was not synced may be lost."""
         self._end()
         self.disk = self.disk.power_cut()
+        self.is_intact = False
 
     def _end(self) -> None:
         self.process.kill()

@@ -118,6 +118,10 @@ class SimulatedDisk:
         """Raise PowerCut instead of doing the call that is `calls` calls away; None: never."""
         self._calls_until_cut = calls
 
+    def fill(self, room_bytes: int) -> None:
+        """Leave so much room, and no more."""
+        self.capacity = _total_size(self._root) + room_bytes
+
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         """Damage a byte on the platter, behind everyone's back."""
         file = self._file(path)

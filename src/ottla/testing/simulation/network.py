@@ -6,6 +6,8 @@ happen to it:
 
     a link is cut (`cut(a, b)`)   what is written is held back, and goes on when it is healed
                                   before the peer gives up, else the connection breaks
+    a link is slow (`slow_down`)  everything on it takes longer
+    a link is reset (`reset`)     its connections break now, with all that is on its way
     a process is killed           its peers see the connection reset, after a delay
     nobody listens                connection refused
     a link is cut at connecting   no answer: the connect hangs until the caller's own time is up
@@ -35,6 +37,8 @@ class SimulatedNetwork:
         self._listeners: dict[tuple[str, int], SimulatedServer] = {}
         self._cut: set[tuple[str, str]] = set()
         self._held: list[Stream] = []
+        self._slow: dict[tuple[str, str], float] = {}
+        self._connections: list[tuple[SimulatedTransport, SimulatedTransport]] = []
         self._next_port = FIRST_FREE_PORT
         self.max_delay_s = MAX_DELAY_S
 
@@ -53,11 +57,23 @@ class SimulatedNetwork:
         """All links, or both ways of one."""
         if sender is None or receiver is None:
             self._cut.clear()
+            self._slow.clear()
         else:
             self._cut -= {(sender, receiver), (receiver, sender)}
         held, self._held = self._held, []
         for stream in held:
             stream.deliver_later()
+
+    def slow_down(self, sender: str, receiver: str, max_delay_s: float) -> None:
+        """One way, until all links are healed."""
+        self._slow[sender, receiver] = max_delay_s
+
+    def reset(self, first: str, second: str) -> None:
+        self._connections = [pair for pair in self._connections if pair[0].is_open]
+        for near, far in self._connections:
+            if {near.process.name, far.process.name} == {first, second}:
+                near.tear()
+                far.tear()
 
     def is_cut(self, sender: str, receiver: str) -> bool:
         return (sender, receiver) in self._cut
@@ -65,8 +81,9 @@ class SimulatedNetwork:
     def hold(self, stream: Stream) -> None:
         self._held.append(stream)
 
-    def delay_s(self) -> float:
-        return self._scheduler.random.uniform(MIN_DELAY_S, self.max_delay_s)
+    def delay_s(self, sender: str, receiver: str) -> float:
+        most = self._slow.get((sender, receiver), self.max_delay_s) if self._slow else None
+        return self._scheduler.random.uniform(MIN_DELAY_S, most or self.max_delay_s)
 
     def splits(self) -> bool:
         return self._scheduler.random.random() < SPLIT_CHANCE
@@ -104,7 +121,7 @@ class SimulatedNetwork:
     async def create_connection(
         self, process: Process, factory: Callable[[], Any], host: str, port: int, **_options: Any
     ) -> tuple[SimulatedTransport, Any]:
-        await asyncio.sleep(self.delay_s())
+        await asyncio.sleep(self.delay_s(process.name, host))
         if self.is_cut(process.name, host) or self.is_cut(host, process.name):
             await asyncio.sleep(RESET_AFTER_S)
             raise TimeoutError(110, f"no answer from {host}")
@@ -125,6 +142,7 @@ class SimulatedNetwork:
         far = SimulatedTransport(self, server, (client.name, 0))
         near.connect_to(far)
         far.connect_to(near)
+        self._connections.append((near, far))
         return near, far
 
 
@@ -171,13 +189,17 @@ class Stream:
         self._waiting.clear()
         self.deliver_later()
 
+    def forget(self) -> None:
+        self._waiting.clear()
+        self.unsent = 0
+
     def deliver_later(self) -> None:
         if self._scheduled:
             return
         self._scheduled = True
         network, scheduler = self.sender.network, self.sender.process.scheduler
         receiver = self.receiver.process
-        due = scheduler.now + network.delay_s()
+        due = scheduler.now + network.delay_s(self.sender.process.name, receiver.name)
         loop = receiver.loop
         loop.call_at(due * receiver.clock_rate, self._deliver)
 
@@ -293,6 +315,15 @@ class SimulatedTransport(asyncio.Transport):
             self._closed = True
             if self._protocol is not None:
                 self.process.loop.call_soon(self._protocol.connection_lost, error)
+
+    @property
+    def is_open(self) -> bool:
+        return not self._closed or not self._peer._closed
+
+    def tear(self) -> None:
+        """Nothing that is on its way arrives."""
+        self._out.forget()
+        self.broken(ConnectionResetError(104, "connection reset by peer"))
 
     def _killed(self) -> None:
         if not self._closed:

@@ -41,8 +41,9 @@ class Scheduler:
         """Seconds since the beginning, for an observer outside."""
         self.steps = 0
         self.processes: list[Process] = []
-        self.after_step: list[Callable[[], None]] = []
-        """Called after each callback that ran: where invariants are checked."""
+        self.after_step: list[Callable[[Process], None]] = []
+        """Called after each callback that ran, with the process it ran in: where invariants are
+        checked."""
 
     def process(self, name: str) -> Process:
         created = Process(self, name)
@@ -60,36 +61,40 @@ class Scheduler:
     def run_for(self, seconds: float) -> None:
         """Let so much virtual time pass."""
         end = self.now + seconds
-        while (due := self._next_due()) is not None and due <= end:
-            self._step(due)
+        while self._step(end):
+            pass
         self.now = max(self.now, end)
 
     def run_until(self, condition: Callable[[], bool], max_steps: int = 10_000_000) -> None:
         for _ in range(max_steps):
             if condition():
                 return
-            due = self._next_due()
-            if due is None:
+            if not self._step():
                 raise NothingLeft(f"at {self.now:.6f} s, after {self.steps} steps")
-            self._step(due)
         raise AssertionError(f"not in {max_steps} steps")
 
-    def _next_due(self) -> float | None:
-        times = [due for process in self.processes if (due := process.loop.next_due()) is not None]
-        return max(self.now, min(times)) if times else None
-
-    def _step(self, due: float) -> None:
-        self.now = due
-        ready = []
+    def _step(self, end: float = float("inf")) -> bool:
+        """Run one callback of those that are due next; False if none is due until then."""
+        now, soonest = self.now, float("inf")
+        ready: list[Process] = []
         for process in self.processes:
-            process_due = process.loop.next_due()
-            if process_due is not None and process_due <= due:
+            due = process.loop.next_due()
+            if due is None:
+                continue
+            due = max(due, now)
+            if due < soonest:
+                soonest, ready = due, [process]
+            elif due == soonest:
                 ready.append(process)
+        if not ready or soonest > end:
+            return False
+        self.now = soonest
         chosen = ready[0] if len(ready) == 1 else self.random.choice(ready)
         self.steps += 1
         chosen.loop.run_one()
         for check in self.after_step:
-            check()
+            check(chosen)
+        return True
 
 
 class Process:

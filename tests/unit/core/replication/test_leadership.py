@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.cluster import PartitionState
-from ottla.core.replication.leadership import Leadership
+from ottla.core.replication.leadership import NEVER, Leadership
 
 MAX_LAG_S = 10.0
 
@@ -110,6 +110,17 @@ def test_an_older_incarnation_is_a_ghost_and_a_newer_one_proves_itself_anew() ->
     assert leadership.fetched(2, 5, 90, 130, 2.0)
     assert not leadership.advance(140), "the member that the store knows is gone"
     assert leadership.shrunk(2.0, MAX_LAG_S) == {1: 0}
+
+
+def test_followers_prove_by_their_second_fetch_that_they_followed_at_the_first() -> None:
+    leadership = leading({1: 0, 2: 0, 3: 0})
+    for now, expected in ((1.0, NEVER), (2.0, 1.0), (3.0, 2.0)):
+        leadership.fetched(2, 0, 100, 100, now)
+        leadership.fetched(3, 0, 100, 100, now)
+        assert leadership.heard_since() == expected
+    leadership.fetched(3, 1, 100, 100, 4.0)
+    assert leadership.heard_since() == NEVER, "the member that the store knows is gone"
+    assert leading({1: 0}).heard_since() == NEVER, "there is nobody to tell"
 
 
 def test_strangers_are_no_followers() -> None:

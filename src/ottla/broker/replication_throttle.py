@@ -1,0 +1,64 @@
+"""This broker's share of throttled replication: as a leader, and as a follower.
+
+    leader     a fetch of a throttled follower gets no records of that partition while the
+               allowance is used up; it waits like one that finds nothing new
+    follower   does not ask for a throttled partition while its own allowance is used up
+
+The rates are `leader.` and `follower.replication.throttled.rate`, the replicas those that the
+topic's `….replication.throttled.replicas` list (core/replication/throttle.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.partition import Partition
+from ottla.core.replication.throttle import Allowance, is_listed
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+class ReplicationThrottle:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._sending = Allowance()
+        self._taking = Allowance()
+
+    # ------------------------------------------------------------------------------ as a leader
+
+    def holds_back(self, partition: Partition, follower: int) -> bool:
+        """Whether this follower gets nothing of the partition now."""
+        if not self._throttles(partition, follower):
+            return False
+        rate = self._broker.config.leader_replication_throttled_rate
+        return self._sending.is_used_up(rate, self._broker.clock.monotonic())
+
+    def sent(self, partition: Partition, follower: int, size_bytes: int) -> None:
+        if self._throttles(partition, follower):
+            self._sending.use(size_bytes)
+
+    def _throttles(self, partition: Partition, follower: int) -> bool:
+        listed = partition.log.config.leader_replication_throttled_replicas
+        if not listed or not is_listed(listed, partition.key.partition, follower):
+            return False
+        return partition.leadership is None or follower not in partition.leadership.isr
+
+    # ---------------------------------------------------------------------------- as a follower
+
+    def is_throttled(self, partition: Partition) -> bool:
+        """Whether what this broker takes of the partition counts."""
+        listed = partition.log.config.follower_replication_throttled_replicas
+        key, me = partition.key, self._broker.node_id
+        if not listed or not is_listed(listed, key.partition, me):
+            return False
+        topic = self._broker.image.topics.get(key.topic)
+        if topic is None or key.partition >= len(topic.partitions):
+            return False
+        return me not in topic.partitions[key.partition].isr
+
+    def is_taking_too_much(self) -> bool:
+        rate = self._broker.config.follower_replication_throttled_rate
+        return self._taking.is_used_up(rate, self._broker.clock.monotonic())
+
+    def took(self, size_bytes: int) -> None:
+        self._taking.use(size_bytes)

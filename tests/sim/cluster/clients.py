@@ -1,0 +1,298 @@
+"""The clients of a simulated cluster. Each knows what it was promised, and says so when it is not
+kept: at once where that can be seen, else when the world ends (`check`)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tests.sim.cluster.oracle import Batch
+from tests.sim.cluster.transactional import Producer
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.broker.partition import Partition
+from ottla.wire.api import Api
+from ottla.wire.records.batch import iter_headers
+from ottla.wire.records.builder import ControlType, build_batch, control_type
+from ottla.wire.records.record import iter_records
+
+if TYPE_CHECKING:
+    from tests.sim.cluster.world import World
+
+PAUSE_S = 0.05
+TIMEOUT_S = 2.0
+GROUP = "g"
+ABORTABLE = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE})
+
+
+class Client:
+    """Does one thing after another until the world is over."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    async def run(self) -> None:
+        await self.begin()
+        while not self.world.is_over:
+            await self.act()
+            await asyncio.sleep(self.world.random.uniform(0, PAUSE_S))
+
+    async def begin(self) -> None:
+        """What comes before everything else."""
+
+    async def act(self) -> None:
+        raise AssertionError("it does nothing")
+
+    def check(self) -> None:
+        """In the end, when all is well."""
+
+    async def some_broker(self, api: Api, body: dict[str, Any], **options: Any) -> Any:
+        return await self.world.ask(self.world.draw_broker(), api, body, **options)
+
+
+class Writer(Client):
+    """Produces numbered records to one partition: one request at a time, repeated until it is
+    granted. With acks=all and idempotently, everything acknowledged is there in the end, once, in
+    order; with acks=1 nothing is promised."""
+
+    def __init__(self, world: World, key: TopicPartition, acks: int = -1) -> None:
+        super().__init__(world)
+        self.key = key
+        self._acks = acks
+        self._producer_id = -1
+        self.acked: list[int] = []
+        self.sent = 0
+
+    async def begin(self) -> None:
+        while self._producer_id < 0:
+            answer = await self.some_broker(
+                Api.INIT_PRODUCER_ID,
+                {"transactional_id": None, "producer_id": -1, "producer_epoch": -1},
+            )
+            if answer is not None and not answer.error_code:
+                self._producer_id = answer.producer_id
+                self.world.oracle.producer_id_given(answer.producer_id)
+
+    async def act(self) -> None:
+        number = self.sent
+        is_counted = self._acks == -1
+        batch = build_batch(
+            [(None, b"%d" % number, (), 0)],
+            producer_id=self._producer_id if is_counted else -1,
+            producer_epoch=0 if is_counted else -1,
+            base_sequence=number if is_counted else -1,
+        )
+        data = {"index": self.key.partition, "records": batch}
+        body = {
+            "transactional_id": None,
+            "acks": self._acks,
+            "timeout_ms": 1_000,
+            "topic_data": [{"name": self.key.topic, "partition_data": [data]}],
+        }
+        node = 1
+        self.sent += 1
+        while True:
+            answer = await self.world.ask(node, Api.PRODUCE, body, max_version=12)
+            if answer is not None:
+                told = answer.responses[0].partition_responses[0]
+                if told.error_code == 0:
+                    self._granted(number, told.base_offset)
+                    return
+            node = await self._leader(node)
+            await asyncio.sleep(PAUSE_S)
+
+    def _granted(self, number: int, offset: int) -> None:
+        self.acked.append(number)
+        if self._acks == -1:
+            history = self.world.oracle.history(self.key)
+            assert offset in history.committed, f"{self.key} {offset} is granted, not committed"
+
+    async def _leader(self, asked: int) -> int:
+        """As any broker tells; a broker's number otherwise."""
+        node = asked % len(self.world.cluster.machines) + 1
+        topics = [{"name": self.key.topic}]
+        answer = await self.world.ask(node, Api.METADATA, {"topics": topics})
+        if answer is not None and answer.topics:
+            for told in answer.topics[0].partitions:
+                if told.partition_index == self.key.partition and told.leader_id > 0:
+                    leader: int = told.leader_id
+                    return leader
+        return node
+
+    def check(self) -> None:
+        if self._acks != -1:
+            return
+        values = [int(value) for value in stored(self.world.leading(self.key))]
+        assert values[: len(self.acked)] == self.acked, (
+            f"{self.key}: {len(self.acked)} acknowledged, the leader has {values[-5:]}"
+        )
+        assert len(values) <= self.sent, f"{self.key} has records that nobody sent"
+
+
+class Reader(Client):
+    """Reads a partition from its beginning again and again, from whoever says that it leads:
+    whatever it is shown was committed, and stays what it is."""
+
+    def __init__(self, world: World, key: TopicPartition) -> None:
+        super().__init__(world)
+        self.key = key
+        self._offset = 0
+
+    async def act(self) -> None:
+        wanted = {
+            "partition": self.key.partition,
+            "fetch_offset": self._offset,
+            "partition_max_bytes": 2_000,
+            "current_leader_epoch": -1,
+        }
+        body = {
+            "max_wait_ms": 100,
+            "min_bytes": 1,
+            "topics": [{"topic": self.key.topic, "partitions": [wanted]}],
+        }
+        answer = await self.some_broker(Api.FETCH, body, max_version=12)
+        if answer is None or answer.error_code or not answer.responses:
+            return
+        told = answer.responses[0].partitions[0]
+        if told.error_code or not told.records:
+            self._offset = 0 if told.error_code else self._offset
+            return
+        committed = self.world.oracle.history(self.key).committed
+        for header in iter_headers(told.records):
+            seen = Batch(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
+            known = committed.get(header.base_offset)
+            assert known == seen, f"3: a consumer of {self.key} sees {seen}, committed is {known}"
+            self._offset = header.next_offset
+
+
+class Committer(Client):
+    """Commits growing offsets for its group, and asks for them: a commit that was acknowledged is
+    never forgotten, whichever broker takes itself for the coordinator."""
+
+    def __init__(self, world: World, key: TopicPartition) -> None:
+        super().__init__(world)
+        self.key = key
+        self._sent = 0
+        self.acked = 0
+
+    async def act(self) -> None:
+        if self.world.random.random() < 0.5:
+            await self._commit()
+        else:
+            await self._fetch()
+
+    async def _commit(self) -> None:
+        self._sent += 1
+        partition = {"partition_index": self.key.partition, "committed_offset": self._sent}
+        body = {
+            "group_id": GROUP,
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "topics": [{"name": self.key.topic, "partitions": [partition]}],
+        }
+        for node in self.world.shuffled_brokers():
+            answer = await self.world.ask(node, Api.OFFSET_COMMIT, body, max_version=8)
+            if answer is not None and not answer.topics[0].partitions[0].error_code:
+                self.acked = self._sent
+                return
+
+    async def _fetch(self) -> None:
+        before = self.acked
+        topics = [{"name": self.key.topic, "partition_indexes": [self.key.partition]}]
+        body = {"group_id": GROUP, "topics": topics}
+        answer = await self.some_broker(Api.OFFSET_FETCH, body, max_version=7)
+        if answer is None or answer.error_code or not answer.topics:
+            return
+        told = answer.topics[0].partitions[0]
+        if not told.error_code:
+            found = max(told.committed_offset, 0)
+            assert before <= found <= self._sent, (
+                f"offset {before} was committed, {self._sent} sent, and {found} is told"
+            )
+
+
+class EndAsker(Client):
+    """Asks where a partition ends: behind everything that was committed before it asked."""
+
+    def __init__(self, world: World, key: TopicPartition) -> None:
+        super().__init__(world)
+        self.key = key
+
+    async def act(self) -> None:
+        end = self.world.oracle.history(self.key).end
+        asked = {"partition_index": self.key.partition, "timestamp": -1}
+        body = {"replica_id": -1, "topics": [{"name": self.key.topic, "partitions": [asked]}]}
+        answer = await self.some_broker(Api.LIST_OFFSETS, body)
+        if answer is None or answer.topics[0].partitions[0].error_code:
+            return
+        told = answer.topics[0].partitions[0].offset
+        assert told >= end, f"{self.key} was committed to {end} and is said to end at {told}"
+
+
+class Transactor(Client):
+    """Writes each number to two partitions, in one transaction, and ends it one way or the other:
+    it is in both, once, or in neither."""
+
+    def __init__(self, world: World, topic: str, version: int) -> None:
+        super().__init__(world)
+        self._topic = topic
+        self._producer = Producer(world, f"id-{version}", version=version, topic=topic)
+        self._number = 0
+        self.committed: set[int] = set()
+        self.aborted: set[int] = set()
+
+    async def begin(self) -> None:
+        await self._producer.begin()
+        self.world.oracle.producer_id_given(self._producer.producer_id)
+
+    async def act(self) -> None:
+        number, producer = self._number, self._producer
+        self._number += 1
+        commits = self.world.random.random() < 0.6
+        code = ErrorCode.NONE
+        if producer.version == 1:
+            code = await producer.add(0, 1)
+        for index in (0, 1):
+            if code is ErrorCode.NONE:
+                code = await producer.produce(index, b"%d" % number)
+        assert code is ErrorCode.NONE or code in ABORTABLE, f"{number} is refused: {code.name}"
+        commits = commits and code is ErrorCode.NONE
+        code = await producer.end(commit=commits)
+        assert code is ErrorCode.NONE, f"{number} cannot be ended: {code.name}"
+        (self.committed if commits else self.aborted).add(number)
+
+    def check(self) -> None:
+        for index in (0, 1):
+            key = TopicPartition(self._topic, index)
+            numbers = [int(value) for value in stored(self.world.leading(key), committed=True)]
+            assert len(numbers) == len(set(numbers)), f"{key} has a number twice: {numbers}"
+            lost = self.committed - set(numbers)
+            assert not lost, f"{key} lacks {sorted(lost)[:5]}, which were committed"
+            undone = self.aborted & set(numbers)
+            assert not undone, f"{key} has {sorted(undone)[:5]}, which were aborted"
+
+
+def stored(partition: Partition, *, committed: bool = False) -> list[bytes]:
+    """All values of a log; with `committed`, those of transactions that were committed."""
+    log = partition.log
+    values: list[bytes] = []
+    open_values: dict[int, list[bytes]] = {}
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        found = log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True, wait=True)
+        for header in iter_headers(found.records):
+            if header.is_control:
+                ended = open_values.pop(header.producer_id, [])
+                marker = control_type(found.records[header.position : header.end])
+                values += ended if marker is ControlType.COMMIT else []
+                continue
+            told = [bytes(record.value or b"") for record in iter_records(found.records, header)]
+            if committed and header.is_transactional:
+                open_values.setdefault(header.producer_id, []).extend(told)
+            else:
+                values += told
+        if found.next_offset == offset:
+            break
+        offset = found.next_offset
+    return values

@@ -1,0 +1,283 @@
+"""What must always hold in a cluster, looked at from outside after every step of every broker.
+
+Of each partition that is watched, the oracle keeps what was ever committed: (first offset, epoch,
+checksum) of each batch below a leader's high watermark. Violations, by the numbers of the design:
+
+    1  a leader begins without something that was committed
+    2  two brokers, or two runs of one, lead in the same epoch
+    3  an offset is committed twice, with different contents
+    4  versions or epochs go back; a leader was not in the ISR before
+    5  a member of the ISR lacks something that was committed
+    6  a broker is judged dead that still trusts its lease
+    7  after quiet, an image is not what the tree is (`check_images`)
+    8  somebody else than the controller changes a leader
+    9  a producer id is given twice (`producer_id_given`)
+
+The tenth, that there is a leader again soon after everything is well, is the world's."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.base.cluster import NO_LEADER, PartitionState
+from ottla.base.metadata import Node
+from ottla.base.types import TopicPartition
+from ottla.broker.partition import Partition
+from ottla.core.replication.leadership import Leadership
+from ottla.metadata import tree as paths
+from ottla.storage.log import Log
+from ottla.testing.simulation.cluster import Machine, SimulatedCluster
+from ottla.testing.simulation.scheduler import Process
+from ottla.testing.simulation.zookeeper import Tree, ZNode
+from ottla.wire.records.batch import iter_headers
+
+ROOT = "/ottla/tree"
+TOPICS = f"{ROOT}{paths.TOPICS}"
+CONTROLLER = f"{ROOT}{paths.CONTROLLER_LEADER}"
+
+
+class Batch(NamedTuple):
+    base_offset: int
+    next_offset: int
+    epoch: int
+    crc: int
+
+
+def batches(log: Log, first: int, end: int) -> list[Batch]:
+    found: list[Batch] = []
+    offset = first
+    while offset < end:
+        read = log.read(offset, 1 << 20, end, at_least_one=True, wait=True)
+        if read.next_offset == offset:
+            break
+        found += [
+            Batch(each.base_offset, each.next_offset, each.leader_epoch, each.crc)
+            for each in iter_headers(read.records)
+        ]
+        offset = read.next_offset
+    return found
+
+
+class History:
+    """What was committed in one partition, and who led it."""
+
+    def __init__(self) -> None:
+        self.committed: dict[int, Batch] = {}
+        self.end = 0
+        self.last: Batch | None = None
+        self.leaders: dict[int, tuple[int, int]] = {}
+        """Leader epoch -> (broker, incarnation)."""
+
+
+class Oracle:
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._histories: dict[TopicPartition, History] = {}
+        self._machines = {each.process: each for each in cluster.machines.values()}
+        self._led: dict[tuple[int, TopicPartition], Leadership] = {}
+        self._watermarks: dict[tuple[int, TopicPartition], int] = {}
+        self._judged: dict[TopicPartition, tuple[int, int]] = {}
+        """The last leader that was taken to be dead, and its epoch."""
+        self._producer_ids: set[int] = set()
+        self._topic_paths: dict[str, str] = {}
+        cluster.scheduler.after_step.append(self._stepped)
+        cluster.zookeeper.on_commit.append(self._committed)
+
+    def watch(self, topic: str, partitions: int) -> None:
+        for index in range(partitions):
+            self._histories[TopicPartition(topic, index)] = History()
+
+    def history(self, key: TopicPartition) -> History:
+        return self._histories[key]
+
+    # -------------------------------------------------------------------------------- brokers
+
+    def _stepped(self, process: Process) -> None:
+        machine = self._machines.get(process)
+        if machine is None or machine.broker is None:
+            return
+        partitions = machine.broker.partitions
+        for key in self._histories:
+            partition = partitions.get(key)
+            if partition is None or partition.leadership is None:
+                continue
+            at, leadership = (machine.number, key), partition.leadership
+            if self._led.get(at) is not leadership:
+                self._led[at] = leadership
+                self._watermarks[at] = leadership.high_watermark
+                self._leader_began(machine, partition, leadership)
+            if leadership.high_watermark > self._watermarks[at]:
+                first, self._watermarks[at] = self._watermarks[at], leadership.high_watermark
+                self._watermark_moved(machine, partition, first, leadership.high_watermark)
+            judged = self._judged.get(key)
+            if judged == (machine.number, leadership.leader_epoch):
+                self._check_lease(key, machine, leadership.leader_epoch)
+
+    def _leader_began(self, machine: Machine, partition: Partition, leadership: Leadership) -> None:
+        key, epoch = partition.key, leadership.leader_epoch
+        history = self._histories[key]
+        me = (machine.number, leadership.incarnation)
+        assert history.leaders.setdefault(epoch, me) == me, (
+            f"2: {key}: {history.leaders[epoch]} and {me} lead in epoch {epoch}"
+        )
+        self.check_holds(key, partition.log, history.end, f"1: {machine.number}, leader {epoch}")
+
+    def check_holds(self, key: TopicPartition, log: Log, end: int, who: str) -> None:
+        """That everything committed below `end` is there."""
+        history = self._histories[key]
+        assert log.log_end_offset >= end, f"{who} of {key} ends at {log.log_end_offset}, not {end}"
+        for batch in batches(log, log.log_start_offset, end):
+            known = history.committed.get(batch.base_offset)
+            assert known is None or known == batch, f"{who} of {key} has {batch}, not {known}"
+
+    def _watermark_moved(
+        self, machine: Machine, partition: Partition, first: int, end: int
+    ) -> None:
+        history, key = self._histories[partition.key], partition.key
+        for batch in batches(partition.log, first, end):
+            known = history.committed.setdefault(batch.base_offset, batch)
+            assert known == batch, f"3: {key}: {machine.number} commits {batch}, known is {known}"
+            if history.last is None or batch.base_offset > history.last.base_offset:
+                history.last = batch
+        if end <= history.end:
+            return
+        history.end = end
+        state = self.state(key)
+        if state is not None:
+            self._check_isr(key, state)
+
+    def _check_isr(self, key: TopicPartition, state: PartitionState) -> None:
+        """A log that holds the last committed batch holds all before, by their epochs."""
+        history, last = self._histories[key], self._histories[key].last
+        for member, incarnation in zip(state.isr, state.isr_incarnations, strict=True):
+            machine = self._cluster.machines[member]
+            broker = machine.broker or machine.last_broker
+            partition = None if broker is None else broker.partitions.get(key)
+            if partition is None or not self._continues(machine, incarnation):
+                continue
+            log = partition.log
+            assert log.log_end_offset >= history.end, (
+                f"5: {member} is in the ISR of {key} and ends at {log.log_end_offset}, "
+                f"committed is {history.end}"
+            )
+            if last is not None and machine.broker is not None:
+                found = batches(log, last.base_offset, history.end)[:1]
+                assert found == [last], f"5: {member} in the ISR of {key} has {found}, not {last}"
+
+    def _continues(self, machine: Machine, incarnation: int) -> bool:
+        """Whether the machine holds what it held as this incarnation."""
+        if not machine.is_intact:
+            return False
+        node = self._cluster.zookeeper.tree.get(f"{ROOT}{paths.registration_path(machine.number)}")
+        if node is None:
+            return False
+        registration = paths.decode_registration(machine.number, as_node(node), fenced=False)
+        return registration.continues(incarnation)
+
+    def _check_lease(self, key: TopicPartition, machine: Machine, epoch: int) -> None:
+        cluster = None if machine.broker is None else machine.broker.cluster
+        assert cluster is None or not cluster.has_lease, (
+            f"6: {machine.number} was replaced as leader {epoch} of {key} and has a lease"
+        )
+
+    # ----------------------------------------------------------------------------------- the tree
+
+    def state(self, key: TopicPartition) -> PartitionState | None:
+        """As the tree has it."""
+        tree = self._cluster.zookeeper.tree
+        if key.topic not in self._topic_paths:
+            self._topic_paths |= {
+                paths.decode_topic(as_node(node)).name: path
+                for path, node in tree.items()
+                if path.startswith(TOPICS) and path.count("/") == TOPICS.count("/")
+            }
+        found = tree.get(f"{self._topic_paths.get(key.topic)}/{key.partition}")
+        return None if found is None else paths.decode_partition(as_node(found))
+
+    def states(self) -> dict[TopicPartition, PartitionState]:
+        """Of all partitions there are."""
+        tree = self._cluster.zookeeper.tree
+        found = {}
+        for path, node in tree.items():
+            topic_path, _, index = path.rpartition("/")
+            if path.startswith(TOPICS) and topic_path + "/" != TOPICS:
+                name = paths.decode_topic(as_node(tree[topic_path])).name
+                key = TopicPartition(name, int(index))
+                found[key] = paths.decode_partition(as_node(node))
+        return found
+
+    def has_eligible(self, state: PartitionState, without: int | None = None) -> bool:
+        """Whether somebody in the ISR has everything, and may lead when it is alive."""
+        return any(
+            member != without and self._continues(self._cluster.machines[member], incarnation)
+            for member, incarnation in zip(state.isr, state.isr_incarnations, strict=True)
+        )
+
+    def _committed(self, before: Tree, now: Tree, session_id: int) -> None:
+        for path, node in now.items():
+            old = before.get(path)
+            if old is node or not path.startswith(TOPICS):
+                continue
+            topic_path, _, index = path.rpartition("/")
+            if old is None or topic_path + "/" == TOPICS:
+                continue
+            name = paths.decode_topic(as_node(now[topic_path])).name
+            key = TopicPartition(name, int(index))
+            self._partition_changed(
+                key,
+                paths.decode_partition(as_node(old)),
+                paths.decode_partition(as_node(node)),
+                before,
+                session_id,
+            )
+
+    def _partition_changed(
+        self,
+        key: TopicPartition,
+        old: PartitionState,
+        new: PartitionState,
+        before: Tree,
+        session_id: int,
+    ) -> None:
+        assert new.partition_epoch > old.partition_epoch, f"4: {key} goes back to {new}"
+        assert new.leader_epoch >= old.leader_epoch, f"4: {key} goes back to {new}"
+        if new.leader_epoch > old.leader_epoch or new.leader != old.leader:
+            assert new.leader_epoch > old.leader_epoch, f"4: {key}: {old} and {new} in one epoch"
+            assert new.leader in (NO_LEADER, *old.isr), f"4: {key}: {new} was elected from {old}"
+            controller = before.get(CONTROLLER)
+            owner = None if controller is None else controller.owner
+            assert owner == session_id, (
+                f"8: {key} is changed to {new} by session {session_id}, the controller's is {owner}"
+            )
+            if old.leader != NO_LEADER and old.leader not in new.isr:
+                self._judged[key] = (old.leader, old.leader_epoch)
+                self._check_old_leader(key, old)
+        if key in self._histories and new.isr:
+            self._check_isr(key, new)
+
+    def _check_old_leader(self, key: TopicPartition, old: PartitionState) -> None:
+        machine = self._cluster.machines[old.leader]
+        partition = None if machine.broker is None else machine.broker.partitions.get(key)
+        leadership = None if partition is None else partition.leadership
+        if leadership is not None and leadership.leader_epoch == old.leader_epoch:
+            self._check_lease(key, machine, old.leader_epoch)
+
+    # --------------------------------------------------------------------------------- others
+
+    def producer_id_given(self, producer_id: int) -> None:
+        assert producer_id not in self._producer_ids, f"9: producer id {producer_id} given twice"
+        self._producer_ids.add(producer_id)
+
+    def check_images(self) -> None:
+        for machine in self._cluster.ready:
+            assert machine.broker is not None
+            for topic in machine.broker.image.topics.values():
+                for index, state in enumerate(topic.partitions):
+                    known = self.state(TopicPartition(topic.name, index))
+                    assert state == known, (
+                        f"7: {machine.number} knows {topic.name}-{index} as {state}, not {known}"
+                    )
+
+
+def as_node(node: ZNode) -> Node:
+    return Node(node.data, node.version)
