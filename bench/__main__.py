@@ -18,6 +18,7 @@ NAMES = (
     "client_consume",
     "transactions",
     "groups",
+    "cluster",
     "spark",
     "streams",
     "capture",

@@ -121,13 +121,14 @@ class ZooKeeperStore:
 
     async def txn(self, checks: Sequence[Check], ops: Sequence[Op]) -> int:
         async with self._lock:  # one at a time, so that the writer's number tells all
-            number = self._number + 1
+            # Taken for good: if the caller is cancelled, nobody learns whether it was committed.
+            self._number += 1
+            number = self._number
             zk_ops = self._zk_ops(checks, ops)
             while True:
                 await self._connected()
                 committed = await self._try(zk_ops, number)
                 if committed is not None:
-                    self._number = number
                     return committed
 
     async def put(self, path: str, value: bytes) -> None:

@@ -1,0 +1,172 @@
+"""Three brokers and a ZooKeeper on this machine: what replication costs, and how fast it reacts.
+
+All of it shares the machine's cores with the clients, so that a second and third copy cost more
+here than on machines of their own. What is told:
+
+- throughput and latency with acks=all, of one copy and of three;
+- the CPU time that following takes, for each gigabyte;
+- what three brokers hold in memory when nothing happens;
+- how long after its request a new topic is known to every broker;
+- with 3,000 partitions on each broker: from a kill -9 until others lead all that the dead one led."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+from confluent_kafka.admin import NewTopic
+from tests.integration.cluster.cluster_of_processes import (
+    ClusterOfProcesses,
+    start_zookeeper,
+    wait_for,
+)
+
+from bench import load
+from bench.measure import GB, Figure, cpu_seconds, resident_bytes
+from ottla.net.connection import Connection
+from ottla.wire.api import Api
+
+PARTITIONS = 3
+RECORDS = 100_000
+BATCH_BYTES = 100_000
+SENT = 2_000
+CHANGES = 100
+MANY = 3_000
+TIMEOUT_S = 120.0
+DEFAULT_TIMES = {
+    "broker_lease_ms": "2000",
+    "zookeeper_session_timeout_ms": "6000",
+    "replica_lag_time_max_ms": "30000",
+}
+
+
+def run() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
+        zookeeper = start_zookeeper(Path(directory) / "zookeeper")
+        try:
+            with _running(Path(directory), zookeeper.connect) as cluster:
+                yield from _idle(cluster)
+                yield from _copies(cluster)
+                yield from _visibility(cluster)
+                yield from _death(cluster)
+        finally:
+            zookeeper.kill()
+
+
+@contextmanager
+def _running(directory: Path, zookeeper: str) -> Iterator[ClusterOfProcesses]:
+    cluster = ClusterOfProcesses(directory, f"{zookeeper}/bench", **DEFAULT_TIMES)
+    try:
+        cluster.start()
+        cluster.heal()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def _idle(cluster: ClusterOfProcesses) -> Iterator[Figure]:
+    held = [resident_bytes(broker.pid) / 1_000_000 for broker in cluster.brokers.values()]
+    yield Figure("three idle brokers, resident together", sum(held), "MB")
+
+
+def _copies(cluster: ClusterOfProcesses) -> Iterator[Figure]:
+    rates = {}
+    for replicas in (1, 3):
+        topic = f"copies-{replicas}"
+        cluster.create_topic(topic, PARTITIONS, replicas, min_insync_replicas=str(min(replicas, 2)))
+        before = _cpu(cluster)
+        began = time.perf_counter()
+        load.produce_batches(cluster.bootstrap, topic, PARTITIONS, RECORDS, BATCH_BYTES)
+        seconds = time.perf_counter() - began
+        size = RECORDS * load.RECORD_BYTES
+        rates[replicas] = size / seconds / 1_000_000
+        used = (_cpu(cluster) - before) / (size / GB)
+        yield Figure(f"acks=all, {replicas} copies: throughput", rates[replicas], "MB/s")
+        yield Figure("… CPU time of all brokers", used, "s/GB")
+        times = load.latencies_ms(cluster.bootstrap, topic, PARTITIONS, SENT)
+        yield Figure("… produce p50", times[SENT // 2], "ms")
+        yield Figure("… produce p99", times[int(SENT * 0.99)], "ms")
+    yield Figure("three copies against one", rates[3] / rates[1], "×")
+    yield _following(cluster)
+
+
+def _cpu(cluster: ClusterOfProcesses) -> float:
+    return sum(cpu_seconds(broker.pid) for broker in cluster.brokers.values())
+
+
+def _following(cluster: ClusterOfProcesses) -> Figure:
+    """Of the two brokers that do nothing else."""
+    cluster.create_topic("followed", 1)
+    leader = cluster.leader("followed")
+    followers = [broker for id, broker in cluster.brokers.items() if id != leader]
+    before = sum(cpu_seconds(each.pid) for each in followers)
+    load.produce_batches(cluster.bootstrap, "followed", 1, RECORDS, BATCH_BYTES)
+    size = 2 * RECORDS * load.RECORD_BYTES
+    used = sum(cpu_seconds(each.pid) for each in followers) - before
+    return Figure("following: CPU time", used / (size / GB), "s/GB")
+
+
+def _visibility(cluster: ClusterOfProcesses) -> Iterator[Figure]:
+    times = sorted(asyncio.run(_changes_seen(cluster)))
+    yield Figure("a new topic known to every broker, p50", median(times), "ms")
+    yield Figure("… p99", times[int(len(times) * 0.99) - 1], "ms", 50.0)
+
+
+async def _changes_seen(cluster: ClusterOfProcesses) -> list[float]:
+    """Milliseconds from the request to create one until the last broker tells of it."""
+    connections = {
+        id: await Connection.open("127.0.0.1", broker.port)
+        for id, broker in cluster.brokers.items()
+    }
+    controller = connections[cluster.controller()]
+    times = []
+    for number in range(CHANGES):
+        name = f"seen-{number}"
+        topic = {"name": name, "num_partitions": 1, "replication_factor": 3}
+        asked = time.perf_counter()
+        await controller.request(
+            Api.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 10_000}, TIMEOUT_S
+        )
+        for connection in connections.values():
+            await _known(connection, name)
+        times.append((time.perf_counter() - asked) * 1000)
+    for connection in connections.values():
+        connection.close()
+    return times
+
+
+async def _known(connection: Connection, name: str) -> None:
+    body = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+    while True:
+        answer = await connection.request(Api.METADATA, body, TIMEOUT_S)
+        if not answer.topics[0].error_code:
+            return
+
+
+def _death(cluster: ClusterOfProcesses) -> Iterator[Figure]:
+    new = NewTopic("many", MANY, 3)
+    began = time.perf_counter()
+    for future in cluster.admin.create_topics([new], operation_timeout=TIMEOUT_S).values():
+        future.result(TIMEOUT_S)
+    wait_for(cluster.is_healthy, "every replica in sync", TIMEOUT_S)
+    yield Figure(f"creating {MANY} partitions of three copies", time.perf_counter() - began, "s")
+    victim = cluster.leader("many")
+    killed = time.perf_counter()
+    cluster.brokers[victim].kill()
+    wait_for(
+        lambda: all(
+            each.leader not in (victim, -1) for each in cluster.partitions("many").values()
+        ),
+        "leaders elsewhere",
+        TIMEOUT_S,
+    )
+    took = time.perf_counter() - killed
+    yield Figure(f"a broker's death with 3 × {MANY} partitions", took, "s", 10.0)
+    began = time.perf_counter()
+    cluster.heal()
+    yield Figure("… and its return, all in sync", time.perf_counter() - began, "s")

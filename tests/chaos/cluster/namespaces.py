@@ -1,0 +1,90 @@
+"""Brokers on machines of their own, as far as the network goes: each in a network namespace, on one
+bridge with the test and ZooKeeper. A link is cut by a route into nothing, so also in one direction
+alone. Needs root and `ip`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from ottla.testing.broker import BrokerProcess
+
+BRIDGE = "ottla-br"
+NETWORK = "10.213.77"
+HOST_ADDRESS = f"{NETWORK}.254"
+BROKER_PORT = 9092
+
+
+def are_available() -> bool:
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    probe = subprocess.run(["ip", "netns", "add", "ottla-probe"], capture_output=True, check=False)
+    subprocess.run(["ip", "netns", "del", "ottla-probe"], capture_output=True, check=False)
+    return probe.returncode == 0
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+class Namespaces:
+    """As many as there are brokers; number `n` has the address `10.213.77.n`."""
+
+    def __init__(self, count: int) -> None:
+        self._numbers = range(1, count + 1)
+        self.close()
+        ip("link", "add", BRIDGE, "type", "bridge")
+        ip("addr", "add", f"{HOST_ADDRESS}/24", "dev", BRIDGE)
+        ip("link", "set", BRIDGE, "up")
+        for number in self._numbers:
+            self._add(number)
+
+    def _add(self, number: int) -> None:
+        name, outer, inner = namespace(number), f"ottla-o{number}", f"ottla-i{number}"
+        ip("netns", "add", name)
+        ip("link", "add", outer, "type", "veth", "peer", "name", inner, "netns", name)
+        ip("link", "set", outer, "master", BRIDGE)
+        ip("link", "set", outer, "up")
+        ip("-n", name, "addr", "add", f"{address(number)}/24", "dev", inner)
+        ip("-n", name, "link", "set", inner, "up")
+        ip("-n", name, "link", "set", "lo", "up")
+
+    def cut(self, number: int, target: str) -> None:
+        """Nothing that this broker sends reaches that address any more."""
+        ip("-n", namespace(number), "route", "add", "blackhole", f"{target}/32")
+
+    def heal(self) -> None:
+        for number in self._numbers:
+            command = ["ip", "-n", namespace(number), "route", "flush", "type", "blackhole"]
+            subprocess.run(command, check=False, capture_output=True)
+
+    def close(self) -> None:
+        for number in self._numbers:
+            command = ["ip", "netns", "del", namespace(number)]
+            subprocess.run(command, check=False, capture_output=True)
+        subprocess.run(["ip", "link", "del", BRIDGE], check=False, capture_output=True)
+
+
+def namespace(number: int) -> str:
+    return f"ottla-{number}"
+
+
+def address(number: int) -> str:
+    return f"{NETWORK}.{number}"
+
+
+class NamespacedBroker(BrokerProcess):
+    def __init__(self, number: int, data_dir: Path, overrides: dict[str, str]) -> None:
+        super().__init__(data_dir, overrides=overrides, port=BROKER_PORT)
+        self._number = number
+
+    def command(self) -> list[str]:
+        words = super().command()
+        words[words.index("--listen") + 1] = f"{address(self._number)}:{BROKER_PORT}"
+        return ["ip", "netns", "exec", namespace(self._number), *words]
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{address(self._number)}:{BROKER_PORT}"

@@ -1,0 +1,206 @@
+"""The rules of replication, each taken away: what the simulator must notice.
+
+A mutation patches one rule out of the running code; its text has the number of the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from ottla.base.cluster import BrokerRegistration, PartitionState
+from ottla.base.metadata import Check, Op
+from ottla.broker.cluster import Cluster
+from ottla.broker.partition import Partition
+from ottla.broker.replica_fetcher import ReplicaFetcher
+from ottla.broker.replication import Replication
+from ottla.core.controller import elections
+from ottla.core.replication import lease
+from ottla.core.replication.leadership import FollowerProgress, Leadership
+from ottla.metadata import tree
+from ottla.metadata.zookeeper.store import ZooKeeperStore
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def lead_in_any_incarnation(patch: pytest.MonkeyPatch) -> None:
+    """1: a broker leads what the image says, though its ISR knows a former run of it."""
+
+    def leads(self: Replication, state: PartitionState) -> bool:
+        return state.leader == self._broker.node_id and self.incarnation >= 0
+
+    patch.setattr(Replication, "_leads", leads)
+
+
+def acknowledge_at_once(patch: pytest.MonkeyPatch) -> None:
+    """2: the high watermark is the leader's own end."""
+
+    def advance(self: Leadership, leader_end: int) -> bool:
+        moved = leader_end > self.high_watermark
+        self.high_watermark = max(self.high_watermark, leader_end)
+        return moved
+
+    patch.setattr(Leadership, "advance", advance)
+
+
+def forget_what_is_pending(patch: pytest.MonkeyPatch) -> None:
+    """2: only the committed ISR counts for the watermark."""
+    advance = Leadership.advance
+
+    def without_pending(self: Leadership, leader_end: int) -> bool:
+        pending, self._pending = self._pending, None
+        try:
+            return advance(self, leader_end)
+        finally:
+            self._pending = pending
+
+    patch.setattr(Leadership, "advance", without_pending)
+
+
+def shrink_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """2: who is to leave the ISR does not count any more, before the store knows."""
+    propose = Leadership.propose
+
+    def at_once(self: Leadership, isr: Mapping[int, int]) -> Any:
+        proposal = propose(self, isr)
+        if len(isr) < len(self._committed):
+            self._committed = dict(isr)
+        return proposal
+
+    patch.setattr(Leadership, "propose", at_once)
+
+
+def refuse_whatever_is_pending(patch: pytest.MonkeyPatch) -> None:
+    """2: the refusal of one change is taken for that of the next."""
+    commit = Replication._commit_isr
+
+    async def clumsy(self: Replication, partition: Partition, *rest: Any) -> None:
+        leadership = rest[0]
+        await commit(self, partition, *rest)
+        leadership._pending = None
+
+    patch.setattr(Replication, "_commit_isr", clumsy)
+
+
+def believe_ghosts(patch: pytest.MonkeyPatch) -> None:
+    """3: whatever run of a follower fetches, it is the member of the ISR."""
+
+    def fetched(
+        self: Leadership, follower: int, incarnation: int, offset: int, end: int, now: float
+    ) -> bool:
+        if follower not in self._replicas or follower == self.broker_id:
+            return False
+        member = self._committed.get(follower, incarnation)
+        known = self._followers.setdefault(follower, FollowerProgress(member))
+        known.incarnation = member
+        known.log_end_offset = max(known.log_end_offset, offset)
+        known.followed_at, known.fetched_at, known.caught_up_at = known.fetched_at, now, now
+        return True
+
+    patch.setattr(Leadership, "fetched", fetched)
+
+
+def never_cut(patch: pytest.MonkeyPatch) -> None:
+    """3: a follower keeps what its leader does not have."""
+
+    async def keep(self: ReplicaFetcher, *_: object) -> None:
+        return None
+
+    patch.setattr(ReplicaFetcher, "_truncate", keep)
+
+
+def never_diverge(patch: pytest.MonkeyPatch) -> None:
+    """3: a leader believes that every follower agrees with it."""
+    patch.setattr("ottla.broker.handlers.fetch.diverges", lambda *_: None)
+
+
+def fetch_in_any_epoch(patch: pytest.MonkeyPatch) -> None:
+    """3: leaders and followers do not compare their epochs."""
+    patch.setattr(Partition, "check_leader_epoch", lambda *_: None)
+    patch.setattr(ReplicaFetcher, "_still_follows", lambda *_: True)
+
+
+def join_too_early(patch: pytest.MonkeyPatch) -> None:
+    """4: a follower is in sync as soon as it fetches."""
+
+    def expanded(self: Leadership, follower: int) -> dict[int, int] | None:
+        known = self._followers.get(follower)
+        if self._pending is not None or known is None:
+            return None
+        if self._committed.get(follower) == known.incarnation:
+            return None
+        return {**self._committed, follower: known.incarnation}
+
+    patch.setattr(Leadership, "expanded", expanded)
+
+
+def let_anybody_lead(patch: pytest.MonkeyPatch) -> None:
+    """5: a replica that is alive leads, in sync or not."""
+
+    def elect(
+        state: PartitionState, brokers: elections.Brokers, unclean: Callable[[], bool]
+    ) -> PartitionState | None:
+        if elections._leads_on(state, brokers):
+            return elections._without_dead(state, brokers)
+        alive = [each for each in reversed(state.replicas) if each in brokers.alive]
+        return elections._led(state, alive[0], alive, brokers) if alive else None
+
+    patch.setattr(elections, "elect", elect)
+
+
+def trust_what_lost_power(patch: pytest.MonkeyPatch) -> None:
+    """5: a broker that returns has what it had, whatever happened to it."""
+    patch.setattr(BrokerRegistration, "continues", lambda self, incarnation: True)
+
+
+def commit_without_checks(patch: pytest.MonkeyPatch) -> None:
+    """Every transaction is carried out, whatever has changed since it was decided."""
+    txn = ZooKeeperStore.txn
+
+    async def unchecked(self: ZooKeeperStore, checks: Sequence[Check], ops: Sequence[Op]) -> int:
+        kept = [check for check in checks if check.version is None]
+        return await txn(self, kept, ops)
+
+    patch.setattr(ZooKeeperStore, "txn", unchecked)
+
+
+def give_producer_ids_unchecked(patch: pytest.MonkeyPatch) -> None:
+    """9: blocks of producer ids are taken without looking whether somebody else took them."""
+    txn = ZooKeeperStore.txn
+
+    async def unchecked(self: ZooKeeperStore, checks: Sequence[Check], ops: Sequence[Op]) -> int:
+        kept = [check for check in checks if check.path != tree.PRODUCER_IDS]
+        return await txn(self, kept, ops)
+
+    patch.setattr(ZooKeeperStore, "txn", unchecked)
+
+
+def judge_too_soon(patch: pytest.MonkeyPatch) -> None:
+    """6: a broker is replaced before its lease is over."""
+    patch.setattr(lease, "GRACE", 0.6)
+
+
+def trust_the_lease_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """6: a broker believes in its lease until it hears otherwise."""
+    patch.setattr(Cluster, "has_lease", True)
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    lead_in_any_incarnation,
+    acknowledge_at_once,
+    forget_what_is_pending,
+    shrink_before_the_commit,
+    refuse_whatever_is_pending,
+    believe_ghosts,
+    never_cut,
+    never_diverge,
+    fetch_in_any_epoch,
+    join_too_early,
+    let_anybody_lead,
+    trust_what_lost_power,
+    commit_without_checks,
+    give_producer_ids_unchecked,
+    judge_too_soon,
+    trust_the_lease_for_ever,
+)
