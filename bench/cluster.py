@@ -7,7 +7,7 @@ here than on machines of their own. What is told:
 - the CPU time that following takes, for each gigabyte;
 - what three brokers hold in memory when nothing happens;
 - how long after its request a new topic is known to every broker;
-- with 3,000 partitions on each broker: from a kill -9 until others lead all that the dead one led."""
+- with 3,000 partitions on each broker: from a kill -9 until others lead what the dead one led."""
 
 from __future__ import annotations
 
