@@ -1,0 +1,121 @@
+"""The ZooKeeper store, where an ensemble can be made to lose exactly the reply that matters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from ottla.base.metadata import Create
+from ottla.metadata.zookeeper.store import ZooKeeperStore
+from ottla.testing.simulation.cluster import ZOOKEEPER, SimulatedCluster, repeatable
+from ottla.testing.simulation.zookeeper import PORT
+
+CLIENT = "client"
+
+
+class Bed:
+    """An ensemble and a store, in a process of its own."""
+
+    def __init__(self) -> None:
+        self.cluster = SimulatedCluster(1, brokers=0)
+        self.process = self.cluster.process(CLIENT)
+        self.zookeeper = self.cluster.zookeeper
+        self.cluster.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self.cluster.scheduler.run(coroutine, self.process)
+
+    async def open(self) -> ZooKeeperStore:
+        return await ZooKeeperStore.open(
+            f"{ZOOKEEPER}:{PORT}/ottla", session_timeout_ms=6_000, connect_timeout_ms=10_000
+        )
+
+    def has(self, name: str) -> bool:
+        return f"/ottla/tree/topics/{name}" in self.zookeeper.tree
+
+    def lose_replies(self) -> None:
+        self.cluster.network.cut(ZOOKEEPER, CLIENT, both=False)
+
+    def lose_requests(self) -> None:
+        self.cluster.network.cut(CLIENT, ZOOKEEPER, both=False)
+
+    def break_connection(self) -> None:
+        self.cluster.network.reset(CLIENT, ZOOKEEPER)
+        self.cluster.network.heal()
+
+
+@pytest.fixture
+def bed() -> Any:
+    with repeatable(1):
+        yield Bed()
+
+
+def create(name: str) -> list[Create]:
+    return [Create(f"/topics/{name}", b"{}")]
+
+
+def test_a_lost_reply_is_found_out_and_the_change_made_once(bed: Bed) -> None:
+    async def scenario() -> None:
+        store = await bed.open()
+        bed.lose_replies()
+        change = asyncio.ensure_future(store.txn([], create("a")))
+        while not bed.has("a"):
+            await asyncio.sleep(0.01)
+        bed.break_connection()
+        assert await change > 0
+
+    bed.run(scenario())
+
+
+def test_a_lost_request_is_sent_again(bed: Bed) -> None:
+    async def scenario() -> None:
+        store = await bed.open()
+        bed.lose_requests()
+        change = asyncio.ensure_future(store.txn([], create("a")))
+        await asyncio.sleep(0.1)
+        assert not bed.has("a")
+        bed.break_connection()
+        assert await change > 0
+        assert bed.has("a")
+
+    bed.run(scenario())
+
+
+def test_what_became_of_a_cancelled_change_is_not_taken_for_the_next_ones_outcome(
+    bed: Bed,
+) -> None:
+    async def scenario() -> None:
+        store = await bed.open()
+        bed.lose_replies()
+        given_up = asyncio.ensure_future(store.txn([], create("a")))
+        while not bed.has("a"):
+            await asyncio.sleep(0.01)
+        given_up.cancel()
+        bed.lose_requests()
+        change = asyncio.ensure_future(store.txn([], create("b")))
+        await asyncio.sleep(0.1)
+        bed.break_connection()
+        await change
+        assert bed.has("b"), "it was said to be done"
+
+    bed.run(scenario())
+
+
+@pytest.mark.parametrize("lag_s", [0.0, 0.3])
+def test_a_member_that_lags_behind_shows_everything_in_the_end(bed: Bed, lag_s: float) -> None:
+    async def scenario() -> None:
+        bed.zookeeper.max_lag_s = lag_s
+        first, second = await bed.open(), await bed.open()
+        for number in range(20):
+            revision = await first.txn([], create(str(number)))
+            assert (await first.load("/topics/"))[1] >= revision, "a writer sees what it wrote"
+            if number == 10:
+                bed.break_connection()
+        await asyncio.sleep(2.0)
+        assert (await second.load("/topics/"))[0].keys() == (await first.load("/topics/"))[0].keys()
+        assert len((await second.load("/topics/"))[0]) == 20
+
+    bed.run(scenario())
