@@ -36,6 +36,13 @@ class Bed:
     def has(self, name: str) -> bool:
         return f"/ottla/tree/topics/{name}" in self.zookeeper.tree
 
+    async def committed(self, name: str) -> None:
+        for _ in range(1_000):
+            if self.has(name):
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"{name} was not created")
+
     def lose_replies(self) -> None:
         self.cluster.network.cut(ZOOKEEPER, CLIENT, both=False)
 
@@ -62,8 +69,7 @@ def test_a_lost_reply_is_found_out_and_the_change_made_once(bed: Bed) -> None:
         store = await bed.open()
         bed.lose_replies()
         change = asyncio.ensure_future(store.txn([], create("a")))
-        while not bed.has("a"):
-            await asyncio.sleep(0.01)
+        await bed.committed("a")
         bed.break_connection()
         assert await change > 0
 
@@ -91,8 +97,7 @@ def test_what_became_of_a_cancelled_change_is_not_taken_for_the_next_ones_outcom
         store = await bed.open()
         bed.lose_replies()
         given_up = asyncio.ensure_future(store.txn([], create("a")))
-        while not bed.has("a"):
-            await asyncio.sleep(0.01)
+        await bed.committed("a")
         given_up.cancel()
         bed.lose_requests()
         change = asyncio.ensure_future(store.txn([], create("b")))
