@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.1
+MAX_LOOK_S = 2.0
+"""How often it is looked for followers that lag behind, and disks that have failed, at least."""
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
@@ -52,6 +54,7 @@ class Replication:
         self._followed: dict[TopicPartition, int] = {}
         self._shrinking: asyncio.Task[None] | None = None
         self._changes: set[asyncio.Task[None]] = set()
+        self._resigning: set[TopicPartition] = set()
 
     # ------------------------------------------------------------------------ start and stop
 
@@ -83,27 +86,31 @@ class Replication:
     # ----------------------------------------------------------------------------------- roles
 
     def review(self) -> None:
-        for key, partition in self._broker.partitions.items():
-            topic = self._broker.image.topics.get(key[0])
-            if topic is not None and key[1] < len(topic.partitions):
-                self.take_role(partition, topic, topic.partitions[key[1]])
+        for partition in self._broker.partitions.values():
+            self._review(partition)
+
+    def _review(self, partition: Partition) -> None:
+        name, index = partition.key
+        topic = self._broker.image.topics.get(name)
+        if topic is not None and index < len(topic.partitions):
+            self.take_role(partition, topic, topic.partitions[index])
 
     def take_role(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
         """Make the partition what the image says that it is on this broker."""
         if partition.log.is_truncating:
             return  # `_truncation_over` looks again
-        if self._leads(state) and partition.offline_reason is None:
+        if not self._leads(state):
+            self._follow(partition, topic, state)
+        elif partition.offline_reason is None:
             self._lead(partition, state)
         else:
             self._follow(partition, topic, state)
+            self._resign(partition, topic, state)
 
     def _truncation_over(self, partition: Partition) -> None:
-        key = partition.key
-        topic = self._broker.image.topics.get(key.topic)
-        if self._broker.partitions.get(key) is not partition:
+        if self._broker.partitions.get(partition.key) is not partition:
             return
-        if topic is not None and key.partition < len(topic.partitions):
-            self.take_role(partition, topic, topic.partitions[key.partition])
+        self._review(partition)
         # Who waited for a sync of this log has waited for this, too.
         self._broker.flusher.request(partition)
 
@@ -154,6 +161,37 @@ class Replication:
         self._followed[partition.key] = leader
         self._fetcher(leader).follow(partition, topic.topic_id)
 
+    def _resign(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
+        """Leave the ISR of a partition whose disk has failed, so that another leads it. Where
+        nobody else is in sync, it has to wait for a restart."""
+        me, key = self._broker.node_id, partition.key
+        others = [index for index, member in enumerate(state.isr) if member != me]
+        if not others or key in self._resigning:
+            return
+        new = state._replace(
+            isr=tuple(state.isr[each] for each in others),
+            isr_incarnations=tuple(state.isr_incarnations[each] for each in others),
+        )
+        path = tree.partition_path(topic.topic_id, key.partition)
+        checks = [
+            Check(tree.registration_path(me), self.incarnation),
+            Check(path, state.partition_epoch),
+        ]
+
+        async def commit() -> None:
+            try:
+                await self._broker.store.txn(checks, [Replace(path, tree.encode_partition(new))])
+                logger.warning("%s: left to others, its disk has failed", key)
+            except (TxnConflict, KafkaError) as error:
+                logger.info("%s: leaving it to others is tried again: %s", key, error)
+            finally:
+                self._resigning.discard(key)
+
+        self._resigning.add(key)
+        task = asyncio.create_task(commit())
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+
     def _step_down(self, partition: Partition) -> None:
         self._broker.hosting = object()
         partition.follow(partition.leader_epoch)
@@ -202,9 +240,11 @@ class Replication:
     async def _shrink_for_ever(self) -> None:
         while True:
             max_lag_s = self._broker.config.replica_lag_time_max_ms / 1000
-            await asyncio.sleep(max_lag_s / 4)
+            await asyncio.sleep(min(max_lag_s / 4, MAX_LOOK_S))
             now = self._broker.clock.monotonic()
             for partition in list(self._broker.partitions.values()):
+                if partition.offline_reason is not None:
+                    self._review(partition)
                 leadership = partition.leadership
                 if leadership is None:
                     continue

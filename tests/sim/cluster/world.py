@@ -11,7 +11,7 @@ and there must be a leader for everything within a bound, and everything that wa
     reset           connections break, with what is on its way
     zookeeper       the ensemble is restarted, or is away for a while
     expire          a session ends though its holder is well
-    full            a disk is full
+    full, sick      a disk is full; a disk fails once to sync, and nobody knows what is on it
     roll            a broker is shut down in order, and started again
     restart, heal   what is down returns; all is well again for a while
 
@@ -43,6 +43,7 @@ from ottla.testing.simulation.cluster import (
     SimulatedCluster,
     repeatable,
 )
+from ottla.testing.simulation.disk import Fault
 from ottla.wire.api import Api
 
 TOPIC, HASTY, TXN = "t", "h", "x"
@@ -51,7 +52,7 @@ BROKERS = 3
 HEAL_S = 40.0
 KINDS = (
     "kill", "power", "pause", "cut", "one_way", "cut_zk", "slow", "reset", "zookeeper", "expire",
-    "full", "roll",
+    "full", "sick", "roll",
 )  # fmt: skip
 MAX_DRIFT = 0.08
 FULL_ROOM_BYTES = 2_000
@@ -83,6 +84,8 @@ class World:
         self.cluster.network.max_delay_s = draw.choice([0.002, 0.002, 0.02])
         self.cluster.zookeeper.max_lag_s = draw.choice([0.0, 0.0, 0.3])
         self.cluster.use({"replica.lag.time.max.ms": draw.choice(["1300", "2000"])})
+        if draw.random() < 0.3:
+            self.cluster.use({"log.flush.acks.all": "true"})
         if draw.random() < 0.5:
             for machine in self.cluster.machines.values():
                 machine.process.clock_rate = draw.uniform(1 - MAX_DRIFT, 1 + MAX_DRIFT)
@@ -313,11 +316,20 @@ class World:
         self._say(f"disk of {machine.number} is full")
         machine.disk.fill(self.random.randrange(FULL_ROOM_BYTES))
 
+    def _sick(self) -> None:
+        machine = self.random.choice(list(self.cluster.machines.values()))
+        topic = self.random.choice(list(PARTITIONS))
+        self._say(f"disk of {machine.number} fails to sync {topic}")
+        machine.disk.inject(Fault("sync", path=f"/{topic}-"))
+
     def _heal(self) -> None:
         self._say("heal")
         self.cluster.network.heal()
         for machine in self.cluster.machines.values():
             machine.disk.heal()
+            broker = machine.broker
+            if broker and any(each.offline_reason for each in broker.partitions.values()):
+                self._down.add(machine.number)
         self._return_zookeeper()
         self._restart()
 
