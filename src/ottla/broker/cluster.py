@@ -43,7 +43,7 @@ class Cluster:
     def __init__(self, broker: Broker, leases: LeaseStore) -> None:
         self._broker = broker
         lease_ms = broker.config.broker_lease_ms
-        self._lease = LeaseKeeper(leases, broker.clock, broker.node_id, lease_ms)
+        self._lease = LeaseKeeper(leases, broker.clock, broker.node_id, lease_ms, broker.applied)
         self.replication = Replication(broker)
         self.controller = ClusterController(broker, lease_ms, lambda: self._lease.is_held)
         self._lease.on_regained = self._lease_regained

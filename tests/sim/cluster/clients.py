@@ -20,7 +20,9 @@ from ottla.wire.records.record import iter_records
 if TYPE_CHECKING:
     from tests.sim.cluster.world import World
 
-PAUSE_S = 0.05
+PAUSE_S = 0.12
+"""At most, between two things that a client does."""
+RETRY_S = 0.05
 TIMEOUT_S = 2.0
 GROUP = "g"
 ABORTABLE = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE})
@@ -100,7 +102,7 @@ class Writer(Client):
                     self._granted(number, told.base_offset)
                     return
             node = await self._leader(node)
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(RETRY_S)
 
     def _granted(self, number: int, offset: int) -> None:
         self.acked.append(number)

@@ -104,7 +104,9 @@ class Oracle:
             at, leadership = (machine.number, key), partition.leadership
             if self._led.get(at) is not leadership:
                 self._led[at] = leadership
-                self._watermarks[at] = leadership.high_watermark
+                # It may have moved in the same step.
+                end = self._histories[key].end
+                self._watermarks[at] = min(end, leadership.high_watermark)
                 self._leader_began(machine, partition, leadership)
             if leadership.high_watermark > self._watermarks[at]:
                 first, self._watermarks[at] = self._watermarks[at], leadership.high_watermark

@@ -119,7 +119,7 @@ class World:
         is_stuck = self._wait_until_well(tasks)
         self.is_over = True
         self._wait_for_clients(tasks, is_stuck)
-        self._run_for(5.0, tasks)
+        self._run_for(3.0, tasks)
         if is_stuck:
             return
         self.oracle.check_images()
@@ -327,10 +327,12 @@ class World:
         self.cluster.network.heal()
         for machine in self.cluster.machines.values():
             machine.disk.heal()
+        self._return_zookeeper()
+        self._restart()
+        for machine in self.cluster.machines.values():
             broker = machine.broker
             if broker and any(each.offline_reason for each in broker.partitions.values()):
                 self._down.add(machine.number)
-        self._return_zookeeper()
         self._restart()
 
     # --------------------------------------------------------------------------- for the clients

@@ -7,7 +7,9 @@ those that are newer than the request's version, are UNSUPPORTED_VERSION. A part
 twice is told once, with INVALID_REQUEST. Offsets that a consumer could not read yet are not told.
 Look-ups by timestamp may wait for the disk: they run in a thread. A follower that asks for the end
 is told where the log ends. A leader without a lease answers when its followers have shown that it
-still leads."""
+still leads. A new leader does not know at once how far its predecessor had confirmed; until it has
+confirmed all that it began with, everything but the beginning is OFFSET_NOT_AVAILABLE, before
+version 5 LEADER_NOT_AVAILABLE (KIP-207): ends of logs do not go back."""
 
 from __future__ import annotations
 
@@ -27,6 +29,8 @@ API_KEY = 2
 READ_COMMITTED = 1
 UNKNOWN = -1
 LATEST = -1
+_BEGINNINGS = (-2, -4)
+_FIRST_WITH_NOT_AVAILABLE = 5
 MAX_WAIT_S = 5.0
 """For followers' fetches, where this broker has no lease."""
 _FIRST_WITH = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
@@ -35,6 +39,7 @@ _FIRST_WITH = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 
 async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
     committed_only = request.isolation_level == READ_COMMITTED
+    version = context.api_version
     counts = Counter(
         (topic.name, asked.partition_index)
         for topic in request.topics
@@ -47,11 +52,11 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
             index = asked.partition_index
             if counts[topic.name, index] > 1:
                 partitions[index] = _failure(index, ErrorCode.INVALID_REQUEST)
-            elif asked.timestamp < 0 and not _is_known(asked.timestamp, context.api_version):
+            elif asked.timestamp < 0 and not _is_known(asked.timestamp, version):
                 partitions[index] = _failure(index, ErrorCode.UNSUPPORTED_VERSION)
             else:
                 partitions[index] = await _answer(
-                    broker, topic.name, asked, committed_only, request.replica_id >= 0
+                    broker, topic.name, asked, committed_only, request.replica_id >= 0, version
                 )
         topics.append({"name": topic.name, "partitions": list(partitions.values())})
     return {"topics": topics}
@@ -66,7 +71,7 @@ def _failure(index: int, code: ErrorCode) -> Body:
 
 
 async def _answer(
-    broker: Broker, topic: str, asked: Any, committed_only: bool, is_replica: bool
+    broker: Broker, topic: str, asked: Any, committed_only: bool, is_replica: bool, version: int
 ) -> Body:
     index = asked.partition_index
     try:
@@ -79,6 +84,12 @@ async def _answer(
             # A follower holds what is not confirmed yet, too: it asks where the log ends.
             timestamp, offset, epoch = UNKNOWN, partition.log.log_end_offset, partition.leader_epoch
         else:
+            if asked.timestamp not in _BEGINNINGS and not _knows_its_end(partition):
+                raise KafkaError(
+                    ErrorCode.OFFSET_NOT_AVAILABLE
+                    if version >= _FIRST_WITH_NOT_AVAILABLE
+                    else ErrorCode.LEADER_NOT_AVAILABLE
+                )
             timestamp, offset, epoch = await _find(
                 broker, partition, asked.timestamp, committed_only
             )
@@ -90,6 +101,11 @@ async def _answer(
         "offset": offset,
         "leader_epoch": epoch,
     }
+
+
+def _knows_its_end(partition: Partition) -> bool:
+    leadership = partition.leadership
+    return leadership is None or leadership.high_watermark >= leadership.epoch_start_offset
 
 
 async def _wait(proof: asyncio.Future[None]) -> None:

@@ -131,22 +131,28 @@ class ZooKeeperStore:
                 if committed is not None:
                     return committed
 
-    async def put(self, path: str, value: bytes) -> None:
-        """Create or replace, in no order with transactions: a lease is not held up by them. Raises
-        KafkaError if it is not known to have been committed."""
+    async def put(self, path: str, value: bytes) -> int:
+        """Create or replace, in no order with transactions: a lease is not held up by them. Returns
+        the revision of the commit, and raises KafkaError if it is not known to have been one."""
         await self._connected()
         full = self._full(path)
         try:
             body = jute.op_body(ZkOp(OpCode.SET_DATA, full, value), self._acl)
-            await self._session.request(OpCode.SET_DATA, body)
+            reply = await self._session.request(OpCode.SET_DATA, body)
         except ZkError as error:
             if error.code != ZkCode.NO_NODE:
                 raise _unavailable(error) from None
             create = jute.op_body(ZkOp(OpCode.CREATE, full, value), self._acl)
             try:
-                await self._session.request(OpCode.CREATE, create)
+                reply = await self._session.request(OpCode.CREATE, create)
             except ZkError as failure:
                 raise _unavailable(failure) from None
+        return reply.zxid
+
+    def expect(self, revision: int) -> None:
+        """Tell watchers of this revision, which a `put` returned, once they have been told of
+        everything before it."""
+        self._tree.committed(revision)
 
     async def close(self) -> None:
         self._closed = True
