@@ -70,6 +70,8 @@ from ottla.metadata.image import ClusterImage
 
 logger = logging.getLogger(__name__)
 
+ALLOCATION_TRIES = 50
+ALLOCATION_RETRY_S = 0.05
 PRODUCER_ID_BLOCK = 1000
 
 T = TypeVar("T")
@@ -265,16 +267,23 @@ class Controller:
         """A block of producer ids that nobody was or will be given but the caller."""
 
         async def change() -> range:
-            nodes, _ = await self._broker.store.load(tree.PRODUCER_IDS)
-            node = nodes.get(tree.PRODUCER_IDS)
-            first = 0 if node is None else tree.decode(node)["next"]
-            value = tree.encode({"next": first + count})
-            op: Op = Create(tree.PRODUCER_IDS, value)
-            if node is not None:
-                op = Replace(tree.PRODUCER_IDS, value)
-            check = Check(tree.PRODUCER_IDS, None if node is None else node.version)
-            await self.commit([op], [check])
-            return range(first, first + count)
+            store, path = self._broker.store, tree.PRODUCER_IDS
+            for _ in range(ALLOCATION_TRIES):
+                nodes, _ = await store.load(path)
+                node = nodes.get(path)
+                first = 0 if node is None else tree.decode(node)["next"]
+                value = tree.encode({"next": first + count})
+                op: Op = Create(path, value) if node is None else Replace(path, value)
+                try:
+                    await store.txn([Check(path, None if node is None else node.version)], [op])
+                except TxnConflict:
+                    # Another broker was faster: it will be seen soon how far it went.
+                    await asyncio.sleep(ALLOCATION_RETRY_S)
+                else:
+                    return range(first, first + count)
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Other brokers take producer ids, too."
+            )
 
         return await self._serialised(change, by_anyone=True)
 

@@ -143,6 +143,8 @@ class Replication:
                 now=now,
             )
         )
+        if partition.waits_for_sync and log.recovery_point < log.log_end_offset:
+            self._broker.flusher.request(partition)  # nothing may be appended for long
         self._broker.leader_changed(partition)
 
     def _follow(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:

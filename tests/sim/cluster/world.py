@@ -119,9 +119,9 @@ class World:
         is_stuck = self._wait_until_well(tasks)
         self.is_over = True
         self._wait_for_clients(tasks, is_stuck)
-        self._run_for(3.0, tasks)
         if is_stuck:
             return
+        self._wait_until_in_sync()
         self.oracle.check_images()
         self._check_replicas()
         for client in self.clients:
@@ -160,6 +160,14 @@ class World:
         assert self._is_lost(), f"10: no leader {HEAL_S} s after all is well"
         return True
 
+    def _wait_until_in_sync(self) -> None:
+        scheduler = self.cluster.scheduler
+        deadline = scheduler.now + HEAL_S
+        while any(len(state.isr) < BROKERS for state in self.oracle.states().values()):
+            assert scheduler.now < deadline, f"10: not in sync {HEAL_S} s after all is well"
+            scheduler.run_for(0.5)
+        scheduler.run_for(2.0)
+
     def _is_lost(self) -> bool:
         return any(not self.oracle.has_eligible(state) for state in self.oracle.states().values())
 
@@ -170,7 +178,12 @@ class World:
                 break
             self._run_for(0.5, tasks)
         else:
-            assert is_stuck, f"10: a client waits {HEAL_S} s after all is well"
+            waiting = [
+                type(client).__name__
+                for client, task in zip(self.clients, tasks, strict=True)
+                if not task.done()
+            ]
+            assert is_stuck, f"10: {waiting} wait {HEAL_S} s after all is well"
         for task in tasks:
             if task.done():
                 task.result()
