@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.sim.cluster.world import simulate
+from tests.sim.cluster.oracle import Batch
+from tests.sim.cluster.world import TOPIC, simulate
+
+from ottla.base.types import TopicPartition
 
 SEEDS_PER_BLOCK = 25
 
@@ -16,10 +19,11 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
 
 
 def test_a_seed_gives_the_same_run_again() -> None:
-    def run() -> tuple[int, float, list[list[int]]]:
+    def run() -> tuple[int, float, list[str], dict[int, Batch]]:
         world = simulate(3, faults=4)
         scheduler = world.cluster.scheduler
-        return scheduler.steps, scheduler.now, [writer.acked for writer in world.writers]
+        history = world.oracle.history(TopicPartition(TOPIC, 0))
+        return scheduler.steps, scheduler.now, world.story, history.committed
 
     assert run() == run()
 

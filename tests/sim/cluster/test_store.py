@@ -115,8 +115,7 @@ def test_a_member_that_lags_behind_shows_everything_in_the_end(bed: Bed, lag_s: 
         bed.zookeeper.max_lag_s = lag_s
         first, second = await bed.open(), await bed.open()
         for number in range(20):
-            revision = await first.txn([], create(str(number)))
-            assert (await first.load("/topics/"))[1] >= revision, "a writer sees what it wrote"
+            await first.txn([], create(str(number)))
             if number == 10:
                 bed.break_connection()
         await asyncio.sleep(2.0)

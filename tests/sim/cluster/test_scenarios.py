@@ -1,0 +1,279 @@
+"""What went wrong once, or would: exact courses of events in a cluster of three brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.broker.broker import Broker
+from ottla.broker.partition import Partition
+from ottla.net.connection import Connection
+from ottla.net.errors import ClientError
+from ottla.testing.simulation.cluster import BROKER_PORT, ZOOKEEPER, SimulatedCluster, repeatable
+from ottla.testing.simulation.disk import Fault
+from ottla.wire.api import Api
+from ottla.wire.records.builder import build_batch
+
+T = TypeVar("T")
+E = ErrorCode
+KEY = TopicPartition("t", 0)
+NOBODY = 0
+
+
+class Bed:
+    def __init__(self, **overrides: str) -> None:
+        named = {name.replace("_", "."): value for name, value in overrides.items()}
+        self.cluster = SimulatedCluster(1, 3, named)
+        self.client = self.cluster.process("client")
+        self.cluster.start()
+        self.run(self._create())
+        self.until(lambda: self.leader() != NOBODY)
+
+    async def _create(self) -> None:
+        topic = {"name": KEY.topic, "num_partitions": 1, "replication_factor": 3}
+        await self.ask(1, Api.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 5_000})
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        result: T = self.cluster.scheduler.run(coroutine, self.client)
+        return result
+
+    def until(self, look: Callable[[], bool], timeout_s: float = 20.0) -> None:
+        scheduler = self.cluster.scheduler
+        deadline = scheduler.now + timeout_s
+        while scheduler.now < deadline and not look():
+            scheduler.run_for(0.01)
+        assert look(), f"not in {timeout_s} s"
+
+    def wait(self, seconds: float) -> None:
+        self.cluster.scheduler.run_for(seconds)
+
+    def broker(self, number: int) -> Broker:
+        broker = self.cluster.machines[number].broker
+        assert broker is not None
+        return broker
+
+    def partition(self, number: int) -> Partition:
+        return self.broker(number).partitions[KEY]
+
+    def leader(self) -> int:
+        """The newest of those who take themselves for it."""
+        found = {
+            machine.number: machine.broker.partitions[KEY]
+            for machine in self.cluster.ready
+            if machine.broker is not None and KEY in machine.broker.partitions
+        }
+        leading = [number for number, each in found.items() if each.is_leader]
+        return max(leading, key=lambda number: found[number].leader_epoch, default=NOBODY)
+
+    def followers(self) -> list[int]:
+        return [number for number in self.cluster.machines if number != self.leader()]
+
+    def isr(self) -> set[int]:
+        leadership = self.partition(self.leader()).leadership
+        return set() if leadership is None else set(leadership.isr)
+
+    def isolate_from_zookeeper(self, number: int) -> None:
+        self.cluster.network.cut(f"broker-{number}", ZOOKEEPER)
+
+    async def ask(self, node: int, api: Api, body: dict[str, Any], **options: Any) -> Any:
+        try:
+            connection = await Connection.open(f"broker-{node}", BROKER_PORT, timeout_s=1.0)
+            answer = await connection.request(api, body, 3.0, **options)
+        except ClientError:
+            return None
+        connection.close()
+        return answer
+
+    def produce(self, node: int, acks: int = -1, timeout_ms: int = 1_000) -> ErrorCode:
+        data = {"index": 0, "records": build_batch([(None, b"v", (), 0)])}
+        body = {
+            "transactional_id": None,
+            "acks": acks,
+            "timeout_ms": timeout_ms,
+            "topic_data": [{"name": KEY.topic, "partition_data": [data]}],
+        }
+        answer = self.run(self.ask(node, Api.PRODUCE, body, max_version=12))
+        if answer is None:
+            return E.NETWORK_EXCEPTION
+        return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+    def end(self, node: int, version: int = 7) -> tuple[ErrorCode, int]:
+        """As ListOffsets tells it."""
+        asked = {"partition_index": 0, "timestamp": -1}
+        body = {"replica_id": -1, "topics": [{"name": KEY.topic, "partitions": [asked]}]}
+        answer = self.run(
+            self.ask(node, Api.LIST_OFFSETS, body, min_version=version, max_version=version)
+        )
+        if answer is None:
+            return E.NETWORK_EXCEPTION, -1
+        told = answer.topics[0].partitions[0]
+        return ErrorCode(told.error_code), told.offset
+
+
+@contextmanager
+def bed(**overrides: str) -> Iterator[Bed]:
+    with repeatable(1):
+        yield Bed(**overrides)
+
+
+def test_a_lease_that_returns_counts_only_when_the_image_has_caught_up() -> None:
+    with bed() as world:
+        old = world.leader()
+        cluster = world.broker(old).cluster
+        assert cluster is not None
+        machine = world.cluster.machines[old]
+        machine.process.pause()
+        machine.is_ready = False
+        world.until(lambda: world.leader() not in (old, NOBODY))
+        machine.process.resume()
+        machine.is_ready = True
+        world.until(lambda: not cluster.has_lease, timeout_s=1.0)
+        for _ in range(10_000):
+            world.wait(0.000_5)
+            if cluster.has_lease:
+                break
+        assert cluster.has_lease
+        assert not world.partition(old).is_leader, "it was elected away before"
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_sole_member_of_the_isr_takes_nothing_without_a_lease(acks: int) -> None:
+    with bed(min_insync_replicas="1") as world:
+        leader = world.leader()
+        for follower in world.followers():
+            world.cluster.machines[follower].kill()
+        world.until(lambda: world.isr() == {leader})
+        assert world.produce(leader, acks) is E.NONE
+        world.isolate_from_zookeeper(leader)
+        world.wait(1.0)
+        assert world.produce(leader, acks) is E.NOT_ENOUGH_REPLICAS
+        world.cluster.network.heal()
+        world.until(lambda: world.produce(leader, acks) is E.NONE)
+
+
+def test_without_a_lease_acks_1_waits_for_the_followers() -> None:
+    with bed() as world:
+        leader = world.leader()
+        world.cluster.kill_zookeeper()
+        world.wait(1.0)
+        assert world.produce(leader, acks=1) is E.NONE
+        for follower in world.followers():
+            world.cluster.network.cut(f"broker-{leader}", f"broker-{follower}")
+        assert world.produce(leader, acks=1, timeout_ms=300) is not E.NONE
+
+
+def test_a_leader_that_was_replaced_does_not_tell_where_the_log_ends() -> None:
+    """It knows nothing of its replacement, and its own lease is over."""
+    with bed() as world:
+        old = world.leader()
+        world.isolate_from_zookeeper(old)
+        for follower in world.followers():
+            world.cluster.network.cut(f"broker-{old}", f"broker-{follower}")
+        world.until(lambda: world.leader() != old)
+        assert world.produce(world.leader()) is E.NONE
+        assert world.partition(old).is_leader
+        assert world.end(old)[0] is not E.NONE
+        assert world.end(world.leader()) == (E.NONE, 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, E.LEADER_NOT_AVAILABLE), (5, E.OFFSET_NOT_AVAILABLE)]
+)
+def test_a_new_leader_tells_no_end_before_it_has_confirmed_what_it_began_with(
+    version: int, code: ErrorCode
+) -> None:
+    with bed() as world:
+        leader = world.leader()
+        assert world.produce(leader) is E.NONE
+        partition = world.partition(leader)
+        assert partition.leadership is not None
+        assert world.end(leader, version) == (E.NONE, 1)
+        partition.leadership.epoch_start_offset = 2
+        assert world.end(leader, version)[0] is code
+
+
+def test_followers_are_told_where_the_log_ends_not_what_is_confirmed() -> None:
+    with bed() as world:
+        leader = world.leader()
+        for follower in world.followers():
+            world.cluster.network.cut(f"broker-{leader}", f"broker-{follower}")
+        assert world.produce(leader, acks=1) is E.NONE
+        asked = {"partition_index": 0, "timestamp": -1}
+        ends = {}
+        for replica in (-1, world.followers()[0]):
+            body = {"replica_id": replica, "topics": [{"name": "t", "partitions": [asked]}]}
+            answer = world.run(world.ask(leader, Api.LIST_OFFSETS, body))
+            ends[replica] = answer.topics[0].partitions[0].offset
+        assert list(ends.values()) == [0, 1]
+
+
+def test_a_new_leader_syncs_what_it_began_with() -> None:
+    with bed(log_flush_acks_all="true") as world:
+        assert world.produce(world.leader()) is E.NONE
+        for machine in world.cluster.machines.values():
+            machine.kill()
+        for machine in world.cluster.machines.values():
+            machine.start()
+        world.until(lambda: world.leader() != NOBODY)
+        world.until(lambda: world.partition(world.leader()).high_watermark == 1)
+
+
+def test_a_leader_whose_disk_fails_leaves_it_to_others() -> None:
+    with bed(log_flush_acks_all="true") as world:
+        old = world.leader()
+        assert world.produce(old) is E.NONE
+        world.cluster.machines[old].disk.inject(Fault("sync", path="/t-0/"))
+        assert world.produce(old) is E.KAFKA_STORAGE_ERROR
+        world.until(lambda: world.leader() not in (old, NOBODY))
+        world.until(lambda: world.produce(world.leader()) is E.NONE)
+        assert old not in world.isr()
+
+
+def test_a_follower_with_a_full_disk_leaves_the_isr_and_returns() -> None:
+    with bed(replica_lag_time_max_ms="1000") as world:
+        leader, full = world.leader(), world.followers()[0]
+        assert world.produce(leader) is E.NONE
+        disk = world.cluster.machines[full].disk
+        disk.fill(0)
+        world.until(lambda: world.produce(leader) is E.NONE and full not in world.isr())
+        assert world.partition(full).offline_reason is None
+        disk.heal()
+        world.until(lambda: full in world.isr())
+        end = world.partition(leader).log.log_end_offset
+        world.until(lambda: world.partition(full).log.log_end_offset == end)
+
+
+def test_brokers_that_take_producer_ids_at_once_do_not_fail() -> None:
+    with bed() as world:
+        body = {"transactional_id": None, "producer_id": -1, "producer_epoch": -1}
+        tasks = [
+            world.client.loop.create_task(world.ask(node, Api.INIT_PRODUCER_ID, body))
+            for node in world.cluster.machines
+        ]
+        world.until(lambda: all(task.done() for task in tasks))
+        answers = [task.result() for task in tasks]
+        assert [each.error_code for each in answers] == [0, 0, 0]
+        assert len({each.producer_id for each in answers}) == 3
+
+
+def test_clients_are_not_told_of_a_broker_whose_lease_is_over() -> None:
+    with bed() as world:
+        dead = world.followers()[0]
+        other = world.followers()[1]
+        world.cluster.machines[dead].kill()
+        session_s = 2.0
+
+        def told() -> set[int]:
+            answer = world.run(world.ask(other, Api.METADATA, {"topics": []}))
+            return {each.node_id for each in answer.brokers}
+
+        began = world.cluster.scheduler.now
+        world.until(lambda: dead not in told())
+        assert world.cluster.scheduler.now - began < session_s
+        world.cluster.machines[dead].start()
+        world.until(lambda: dead in told())
