@@ -137,8 +137,6 @@ def test_what_cannot_end_is_listed_and_cancelled(
     assert run(TOOL, "--list").out == "No partition reassignments found.\n"
     assert cluster.partitions(topic)[0].replicas == (leader,)
     assert "None of the specified" in plan("cancel")[1]
-    code, said = plan("execute", "--throttle", "1000")
-    assert (code, "not supported" in said) == (1, True)
 
 
 def test_an_assignment_is_proposed_for_the_brokers_named(

@@ -22,6 +22,7 @@ import random
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
+from math import inf, nextafter
 from typing import Any, TypeVar
 
 from ottla.testing.simulation.clock import START_MS
@@ -140,8 +141,12 @@ class Process:
         return START_MS + int((self.scheduler.now * self.clock_rate + self.clock_offset_s) * 1000)
 
     def at(self, monotonic: float) -> float:
-        """The scheduler's time at which this process's clock shows `monotonic`."""
-        return monotonic / self.clock_rate
+        """The scheduler's time at which this process's clock shows `monotonic`, or more: one that
+        shows less, be it by a rounding error, would let a timer fire again and again."""
+        time = monotonic / self.clock_rate
+        while time * self.clock_rate < monotonic:
+            time = nextafter(time, inf)
+        return time
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
