@@ -251,7 +251,14 @@ class Partition:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._proofs.append((now, future))
         self.followers_fetched()
+        for waiter in tuple(self.replica_waiters):
+            waiter.wake()
         return future
+
+    @property
+    def wants_proof(self) -> bool:
+        """Whether followers' fetches are to be answered at once, so that they come again."""
+        return bool(self._proofs)
 
     def followers_fetched(self) -> None:
         if self._proofs:

@@ -99,6 +99,7 @@ class Fetch:
         "_context",
         "_incremental",
         "_is_scheduled",
+        "_is_urgent",
         "_max_bytes",
         "_max_wait_ms",
         "_min_bytes",
@@ -132,6 +133,7 @@ class Fetch:
         self._replica = _replica(request)
         self._bytes = 0
         self._is_scheduled = False
+        self._is_urgent = False
         self._answer: asyncio.Future[Body | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -262,7 +264,7 @@ class Fetch:
             is_final = is_final or "diverging_epoch" in body or "preferred_read_replica" in body
             results.append((wanted, body))
         self._bytes = readable
-        return results, is_final or readable >= self._min_bytes
+        return results, is_final or self._is_urgent or readable >= self._min_bytes
 
     def _failure(self, wanted: FetchPartition, error: KafkaError) -> Body:
         code, version = error.code, self._context.api_version
@@ -333,6 +335,7 @@ class Fetch:
             body["diverging_epoch"] = diverging._asdict()
             return body, False
         if self._replica is not None:
+            self._is_urgent = self._is_urgent or partition.wants_proof
             replication = self._broker.replication
             if replication and replication.throttle.holds_back(partition, self._replica.id):
                 return body, False
