@@ -32,12 +32,13 @@ from ottla.base.errors import ErrorCode, UserError
 from ottla.base.types import TopicPartition
 from ottla.client.admin.partitions import IsolationLevel, OffsetSpec, list_offsets
 from ottla.client.admin.topics import NewTopic, create_topics
-from ottla.client.admin.transactions import describe_transactions, list_transactions
+from ottla.client.admin.transactions import describe_transactions
 from ottla.client.cluster import Cluster
 from ottla.client.errors import UnknownTopic
 from ottla.client.producer.config import ProducerConfig
 from ottla.spark.decisions import Decision, DecisionLog, Staged
 from ottla.spark.fetch import fetch_partition
+from ottla.spark.open_transactions import open_transactions
 from ottla.spark.options import SinkOptions
 from ottla.spark.record_writer import Outgoing, RecordWriter
 from ottla.spark.shared_client import SharedClient, shared_client
@@ -56,7 +57,6 @@ TOPIC_CONFIGS = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 """Small segments: only closed ones are compacted, and a driver that starts reads all there is."""
-ONGOING = "Ongoing"
 
 _logs: dict[tuple[int, str, str], DecisionLog] = {}
 
@@ -162,14 +162,7 @@ async def _abort_leftovers(
 ) -> None:
     """Abort what tasks of the query left open, but for what is decided."""
     ours = re.compile(rf"{re.escape(_name(options))}/\d+/\d+")
-    listed = await list_transactions(
-        cluster,
-        list(cluster.metadata.nodes),
-        states=[ONGOING],
-        producer_ids=(),
-        longer_than_ms=None,
-        pattern=None,
-    )
+    listed = await open_transactions(cluster)
     open_ids = [name for name in listed if ours.fullmatch(name)]
     decided = {} if decision is None else {
         each.producer.transactional_id: each.producer for each in decision.transactions
