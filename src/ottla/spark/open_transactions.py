@@ -1,9 +1,10 @@
 """The open transactions of a cluster, as its coordinators know them.
 
 A transaction is known to the broker that leads its partition of `__transaction_state`, and to
-nobody while that partition changes hands. So a list counts only if every partition had a leader, all
-of them were asked, and none moved meanwhile; else it is made again, as when a broker dies that was
-asked. Where the topic may not be seen, all brokers are asked, and what moves meanwhile is missed."""
+nobody while that partition changes hands. So a list counts only if every partition had a leader,
+all of them were asked, and none moved meanwhile; else it is made again, as when a broker dies that
+was asked. Where the topic may not be seen, all brokers are asked, and what moves meanwhile is
+missed."""
 
 from __future__ import annotations
 
