@@ -10,10 +10,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 RUN = ("python", "console", "sh")
 """Languages that are run. `properties` are read; `text` is for what only a person can do."""
-OF_SPARK = ("ottla.spark", "ottla.streams", "ottla sql", "connect-standalone", "ottla.connect")
+OF_SPARK = ("ottla.spark", "ottla.streams", "ottla sql")
+SPARK_PAGES = ("docs/spark.md", "docs/streams.md")
 ELSEWHERE = ("docs/connectors-own.md",)
-"""tests/unit/connect/test_own_connectors.py runs it: its classes must be of a module."""
-SPARK_PAGES = ("docs/spark.md", "docs/streams.md", "docs/connect.md")
+"""tests/unit/connect/test_own_connectors.py runs it, with its pytest functions as such."""
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -83,12 +83,17 @@ class Page:
             each.close()
 
     def _test(self, function: Any) -> None:
-        """As pytest would: with the broker that its mark asks for."""
+        """As pytest would, with the fixtures it names and the broker that its mark asks for."""
+        wanted = inspect.signature(function).parameters
+        given: dict[str, Any] = {"tmp_path": self.folder} if "tmp_path" in wanted else {}
+        if "ottla_broker" not in wanted:
+            function(**given)
+            return
         overrides: dict[str, Any] = {}
         for mark in getattr(function, "pytestmark", []):
             overrides.update(mark.kwargs.get("overrides", {}))
         with BrokerThread(overrides=overrides) as broker:
-            function(broker)
+            function(ottla_broker=broker, **given)
 
     def _here(self, text: str) -> str:
         for address in ADDRESSES:

@@ -24,6 +24,11 @@ NOT_RUN = {
     "ottla cluster": "several brokers: see test_cluster_page",
     "kafka-reassign-partitions": "several brokers: see test_cluster_page",
     "kafka-leader-election": "several brokers: see test_cluster_page",
+    "connect-standalone": "tests/connect/test_standalone.py runs these files",
+    "connect-distributed": "tests/connect runs distributed workers",
+    "cd examples/connect": "for connect-standalone",
+    "printf 'foo": "for connect-standalone",
+    "curl": "tests/connect and tests/unit/connect ask workers over REST",
     "kafka-server-start -daemon": "leaves a process behind; tests/unit/cli/test_daemon.py has it",
     "kafka-server-stop": "stops every broker of this user; tests/unit/cli/test_stop.py has it",
 }

@@ -15,7 +15,7 @@ from ottla.base.config.broker import BrokerConfig
 from ottla.base.config.properties import load_properties
 from ottla.testing.broker_thread import BrokerThread
 
-LANGUAGES = (*RUN, "properties", "text", "json", "sql")
+LANGUAGES = (*RUN, "properties", "text", "json", "sql", "toml")
 
 
 def of(page: str) -> list[Block]:

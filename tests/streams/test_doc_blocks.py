@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
 TOPICS = ("lines", "counts", "totals", "loud-orders", "greetings")
 NOT_RUN = {
-    "connect-standalone": "tests/connect/test_standalone.py runs these files",
-    "connect-distributed": "tests/connect runs workers",
-    "cd examples/connect": "the same",
-    "printf 'foo": "the same",
-    "curl": "tests/unit/connect has the REST contract",
     "ottla sql": "stops its session; tests/spark/test_session_and_tables.py has it",
 }
 

@@ -34,7 +34,7 @@ FIRST_LINES = 10
 LINES_PER_S = 20
 LOOK_EVERY_S = 0.1
 FIRST_TIMEOUT_S = 400.0
-"""On a busy machine: two Spark sessions start."""
+"""On a very busy machine: a Spark session starts."""
 QUIET_TIMEOUT_S = 180.0
 """Nothing came out for so long although there is something on its way."""
 

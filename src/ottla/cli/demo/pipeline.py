@@ -38,8 +38,6 @@ value.converter=org.apache.kafka.connect.storage.StringConverter
 offset.storage.file.filename={folder}/connect/offsets.json
 offset.flush.interval.ms=2000
 listeners=http://{host}:{rest_port}
-spark.master=local[2]
-spark.driver.memory=512m
 """
 _SOURCE = """\
 name=lines-source
