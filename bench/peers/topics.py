@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 TIMEOUT_S = 120.0
 POLL_S = 0.05
+MOST_PROBED = 16
 Address = tuple[str, int]
 
 
@@ -25,10 +26,26 @@ def create(bootstrap: str, name: str, partitions: int, replicas: int = 1) -> dic
     while True:
         found = leaders(bootstrap, name)
         if len(found) == partitions:
+            _wait_until_led(bootstrap, name, min(partitions, MOST_PROBED))
             return found
         if time.monotonic() > deadline:
             raise TimeoutError(f"{name} has leaders for {len(found)} of {partitions} partitions")
         time.sleep(POLL_S)
+
+
+def _wait_until_led(bootstrap: str, name: str, partitions: int) -> None:
+    """Metadata tells of leaders that do not know yet that they lead."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "log_level": 2})
+    deadline, partition = time.monotonic() + TIMEOUT_S, 0
+    while partition < partitions:
+        try:
+            consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=60)
+            partition += 1
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
+    consumer.close()
 
 
 def leaders(bootstrap: str, name: str) -> dict[int, Address]:
