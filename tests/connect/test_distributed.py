@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -181,13 +182,16 @@ def test_one_killed_and_one_asleep_lose_and_double_nothing(group: Group) -> None
     count, take_overs = 3, []
     group.files(count)
     wait_for(lambda: len(group.workers[0].owners()) == 2 * count, "all tasks run")
-    for turn in range(4):
+    pool = ThreadPoolExecutor(1)
+    for turn in range(6):
         asleep, dying, awake = chance.sample(group.workers, 3)
         began = time.monotonic()
         asleep.send_signal(signal.SIGSTOP)
         dying.send_signal(signal.SIGKILL)
         dying.process.wait()  # type: ignore[union-attr]
         waiting = set(range(count))
+        # A change meanwhile: it is answered when there is a leader again.
+        changing = pool.submit(awake.ask, "PUT", f"/connectors/source-{turn % count}/resume")
         for step in range(60):
             for n in range(count):
                 group.append(n, f"{turn} {step} {n} {chance.random()}\n")
@@ -199,6 +203,7 @@ def test_one_killed_and_one_asleep_lose_and_double_nothing(group: Group) -> None
                 take_overs.append(time.monotonic() - began)
             time.sleep(0.25)
         assert not waiting, f"not taken over: {waiting}"
+        assert changing.result(60) == (202, None)
         asleep.send_signal(signal.SIGCONT)
         dying.start()
         status, told = awake.ask("PUT", f"/connectors/sink-{turn % count}/pause")
