@@ -139,7 +139,8 @@ class Member:
                 logger.info("group %s: %s", self._group_id, error)
                 await asyncio.sleep(backoff.next_s())
             except KafkaError as error:
-                log = logger.info if error.retriable else logger.error
+                is_passing = error.retriable or error.code is ErrorCode.REBALANCE_IN_PROGRESS
+                log = logger.info if is_passing else logger.error
                 log("group %s: %s", self._group_id, error)
                 await asyncio.sleep(backoff.next_s())
             except Exception:
