@@ -136,7 +136,8 @@ def _reset(
     groups = _groups(admin, name, sinks)
     for group in groups:
         _check_members(admin, group, force=given["force"], is_dry=is_dry)
-    internal = _internal(name, there, (*inputs, *between), _listed(given["internal_topics"]))
+    internal = streams_reset.internal_topics(name, there, (*inputs, *between), sinks)
+    internal = _chosen(name, internal, _listed(given["internal_topics"]))
     plans = {}
     for group in groups:
         plans[group] = _plan(
@@ -187,17 +188,14 @@ def _check_members(admin: Admin, group: str, *, force: bool, is_dry: bool) -> No
         )
 
 
-def _internal(name: str, there: Any, besides: tuple[str, ...], chosen: list[str]) -> list[str]:
-    from ottla.streams.reset import internal_topics
-
-    found = internal_topics(name, there, besides)
-    wrong = [topic for topic in chosen if topic not in found]
+def _chosen(name: str, internal: list[str], chosen: list[str]) -> list[str]:
+    wrong = [topic for topic in chosen if topic not in internal]
     if wrong:
         raise UserError(
             f"--internal-topics: {wrong[0]} is no internal topic of {name}; there are "
-            f"{', '.join(found) or 'none'}."
+            f"{', '.join(internal) or 'none'}."
         )
-    return chosen or found
+    return chosen or internal
 
 
 def _plan(admin: Admin, group: str, topics: list[str], target: Target, output: Output) -> Plan:

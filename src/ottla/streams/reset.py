@@ -2,7 +2,8 @@
 
     groups     offsets of input topics forgotten or set; of topics that the application writes and
                reads again (`through`) set to the end: their old records are the old run's
-    topics     internal ones deleted: named APP-…-changelog, APP-…-repartition, as in Kafka Streams
+    topics     internal ones deleted: those of its own, and, for the tool, by their names as in
+               Kafka Streams (APP-…-changelog, APP-…-repartition)
     files      checkpoints with their state, and stores, deleted
 
 Offsets first, files last: until the checkpoints are gone, a reset that was cut short has changed
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from ottla.client.admin import Admin
     from ottla.streams.app import App
 
+OURS = ("-changes", "-subscriptions")
+"""How names of internal topics end that `ottla.streams` makes."""
 _INTERNAL = re.compile(
     r".+-(?:changelog|repartition|subscription-registration-topic|subscription-response-topic"
     r"|KTABLE-FK-JOIN-SUBSCRIPTION-(?:REGISTRATION|RESPONSE)-\d+-topic)"
@@ -56,7 +59,9 @@ def reset(app: App) -> None:
         with Admin(app.bootstrap, profile=app.client) as admin:
             groups = {group_of(app, sink): sink for sink in sinks}
             forget_groups(admin, groups)
-            internal = internal_topics(app.name, admin.list_topics())
+            topics = admin.list_topics()
+            internal = internal_topics(app.name, topics)
+            internal += [each.topic for each in sinks if each.is_internal and each.topic in topics]
             for group, sink in groups.items():
                 again = [each for each in _read_again(sinks, sink) if each not in internal]
                 pass_over(admin, group, again)
@@ -118,13 +123,18 @@ def end_offsets(admin: Admin, topics: Sequence[str]) -> dict[TopicPartition, int
     return {tp: each.offset or 0 for tp, each in listed.items()}
 
 
-def internal_topics(app_name: str, topics: Iterable[str], besides: Iterable[str] = ()) -> list[str]:
-    """Those that belong to an application, by their names; `besides` are a user's own."""
-    kept = set(besides)
+def internal_topics(
+    app_name: str, topics: Iterable[str], besides: Iterable[str] = (), written: Iterable[str] = ()
+) -> list[str]:
+    """Those that belong to an application, by their names; `besides` are a user's own. Names of
+    ours count only for topics that it is known to have `written`."""
+    kept, known = set(besides), set(written)
     return sorted(
         topic
         for topic in topics
-        if topic.startswith(f"{app_name}-") and _INTERNAL.fullmatch(topic) and topic not in kept
+        if topic.startswith(f"{app_name}-")
+        and (_INTERNAL.fullmatch(topic) or (topic in known and topic.endswith(OURS)))
+        and topic not in kept
     )
 
 

@@ -85,6 +85,9 @@ def test_internal_topics_are_known_by_their_names() -> None:
         "shop-changelog",
         "shop-totals-changelog",
     ]
+    ours = ["shop-items-changes", "shop-a-b-subscriptions"]
+    assert internal_topics("shop", ours) == []
+    assert internal_topics("shop", ours, written=[*ours, "orders"]) == sorted(ours)
     assert internal_topics("shop", topics, besides=topics[:2]) == [
         "shop-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000012-topic",
         "shop-changelog",
