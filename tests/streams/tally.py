@@ -12,7 +12,7 @@ WINDOW_MS = 60_000
 GRACE_MS = 3_600_000
 
 
-def build(bootstrap: str, state_dir: str, source: str = "entries", limit: str = "400") -> st.App:
+def build(bootstrap: str, state_dir: str, source: str = "entries", limit: str = "300") -> st.App:
     app = st.App(
         "tally",
         bootstrap=bootstrap,
