@@ -1,6 +1,6 @@
 """An application that tests kill: two tables with state, one by changes, one when windows close.
 
-python -m tests.streams.tally BOOTSTRAP STATE_DIR [SOURCE [RECORDS A BATCH]]"""
+python -m tests.streams.tally BOOTSTRAP STATE_DIR [RECORDS A BATCH [TABLES]]"""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ WINDOW_MS = 60_000
 GRACE_MS = 3_600_000
 
 
-def build(bootstrap: str, state_dir: str, source: str = "entries", limit: str = "300") -> st.App:
+def build(
+    bootstrap: str,
+    state_dir: str,
+    limit: str = "300",
+    tables: str = "by-key,by-minute",
+) -> st.App:
     app = st.App(
         "tally",
         bootstrap=bootstrap,
@@ -21,10 +26,12 @@ def build(bootstrap: str, state_dir: str, source: str = "entries", limit: str = 
         spark={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"},
         max_records_per_batch=int(limit),
     )
-    entries = app.stream(source, value=st.Json("n bigint"))
-    entries.group_by_key().aggregate(n=st.count(), total=st.sum("n")).to("by-key")
-    windows = entries.group_by_key().windowed(st.tumbling("1 minute", grace="1 hour"))
-    windows.aggregate(n=st.count(), total=st.sum("n")).suppress().to("by-minute")
+    entries = app.stream("entries", value=st.Json("n bigint"))
+    if "by-key" in tables:
+        entries.group_by_key().aggregate(n=st.count(), total=st.sum("n")).to("by-key")
+    if "by-minute" in tables:
+        windows = entries.group_by_key().windowed(st.tumbling("1 minute", grace="1 hour"))
+        windows.aggregate(n=st.count(), total=st.sum("n")).suppress().to("by-minute")
     return app
 
 
