@@ -28,6 +28,7 @@ from ottla.streams.checkpoint import (
     checkpoint,
     is_remote,
 )
+from ottla.streams.failures import QueryFailed
 from ottla.streams.internal_topics import create_internal_topics
 from ottla.streams.plan.explain import words
 from ottla.streams.plan.nodes import Node, Printed, Sink, Source, ancestors
@@ -89,7 +90,8 @@ def run(app: App, *, http: str | None = None) -> None:
     with _told_to_stop(asked):
         _say(f"{app.name}: starting Spark")
         running = start(app, http=http)
-        with _told_to_stop(asked):  # again: Spark has set a handler of its own meanwhile
+        with _told_to_stop(asked), _spark_alive(app):
+            # Signals again: Spark has set a handler of its own meanwhile.
             try:
                 _watch(app, running, asked)
             finally:
@@ -97,6 +99,20 @@ def run(app: App, *, http: str | None = None) -> None:
                 if running.owns_session:
                     running.spark.stop()
     _say(f"{app.name}: stopped")
+
+
+@contextmanager
+def _spark_alive(app: App) -> Iterator[None]:
+    """Without its JVM a program can only be started again."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    try:
+        yield
+    except (Py4JError, ConnectionError) as error:
+        raise QueryFailed(
+            f"App {app.name!r}: Spark's own process ended ({type(error).__name__}). Start the "
+            "application again: it goes on where it was."
+        ) from None
 
 
 def _watch(app: App, running: Running, asked: threading.Event) -> None:

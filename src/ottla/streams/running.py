@@ -101,10 +101,12 @@ class Running:
         if self.server is not None:
             self.server.close()
             self.server = None
-        for query in self._queries:
-            query.spark.stop()
-        self._app.close_stores()
-        self._lock.free()
+        try:
+            for query in self._queries:
+                query.spark.stop()
+        finally:
+            self._app.close_stores()
+            self._lock.free()
 
     # ---------------------------------------------------------------------------- looking after
 
