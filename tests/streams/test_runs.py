@@ -349,6 +349,7 @@ def counts_after(shop: Shop, process: subprocess.Popen[bytes], log: Path, total:
 
 
 @pytest.mark.chaos
+@pytest.mark.timeout(900)
 def test_stopped_by_ctrl_c_and_started_otherwise_it_neither_loses_nor_repeats(
     shop: Shop, tmp_path: Path
 ) -> None:
