@@ -1,5 +1,5 @@
 """Change capture while the worker, the broker and the database are killed: replaying the topics
-gives the tables, to the last value."""
+gives the tables, to the last value, and so does a sink into another database."""
 
 from __future__ import annotations
 
@@ -37,6 +37,30 @@ def source(postgres: Postgres) -> dict[str, str]:
         "table.include.list": "public\\..*",
         "heartbeat.interval.ms": "1000",
     }
+
+
+def copy_to(postgres: Postgres) -> dict[str, str]:
+    return {
+        "name": "copy",
+        "connector.class": "JdbcSink",
+        "connection.url": postgres.url("copy"),
+        "connection.user": "postgres",
+        "connection.password": postgres.password,
+        "topics.regex": "shop\\.public\\..*",
+        "table.name.format": "${table}",
+        "insert.mode": "upsert",
+        "pk.mode": "record_key",
+        "delete.enabled": "true",
+        "auto.create": "true",
+        "auto.evolve": "true",
+    }
+
+
+def is_copied(postgres: Postgres, wanted: dict[str, list[Any]]) -> bool:
+    there = postgres.run("SELECT tablename FROM pg_tables", database="copy")
+    if not set(wanted) <= {name for (name,) in there}:
+        return False
+    return tables_of(postgres, "copy") == wanted
 
 
 def replayed(records: list[Any]) -> dict[str, list[Any]]:
@@ -99,7 +123,8 @@ def test_replaying_the_topics_gives_the_tables_after_any_kills(tmp_path: Path) -
         postgres.run("ALTER SYSTEM SET timezone = 'UTC'", "SELECT pg_reload_conf()", *SETUP)
         workload = Workload(postgres, seed=10)
         workload.start()
-        worker = Worker(tmp_path, f"127.0.0.1:{broker.port}", source(postgres))
+        postgres.run("CREATE DATABASE copy", "ALTER DATABASE copy SET timezone = 'UTC'")
+        worker = Worker(tmp_path, f"127.0.0.1:{broker.port}", source(postgres), copy_to(postgres))
         worker.start()
         try:
             worker.wait_for("capture", "RUNNING")
@@ -134,6 +159,10 @@ def test_replaying_the_topics_gives_the_tables_after_any_kills(tmp_path: Path) -
             wanted, found = tables_of(postgres), replayed(records)
             for name, rows in wanted.items():
                 assert found[name] == rows, name
+            wait_for(
+                lambda: is_copied(postgres, wanted),
+                lambda: f"{worker.task('copy')} {worker.log()}",
+            )
         finally:
             worker.kill()
             workload.stop()

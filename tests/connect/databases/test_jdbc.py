@@ -301,7 +301,7 @@ def test_a_batch_that_comes_again_is_not_written_again(target: Target) -> None:
     sink.give(*first, *second)
     sink.give(*second)
     assert target.run("SELECT id FROM people ORDER BY id") == [(1,), (2,), (3,)]
-    offsets = target.run("SELECT * FROM ottla_sink_offsets")
+    offsets = target.run("SELECT * FROM ottla_sink_offsets WHERE topic <> ''")
     assert offsets == [("people-sink", "people", 0, 3)]
     sink.task.stop()
 

@@ -71,6 +71,9 @@ class JdbcSinkTask(SinkTask):
         connection = self._open()
         with told(self._engine), connection.begin():
             connection.exec_driver_sql(self._language.create_offsets(self._offsets_table))
+            # Something to lock, before there is any offset.
+            first = self._language.first_offset(self._offsets_table)
+            connection.exec_driver_sql(first, (self._name, "", -1, 0))
 
     def stop(self) -> None:
         self._close()

@@ -23,7 +23,7 @@ from ottla.connect.connectors.jdbc.columns import Mapped, TypeMapping, inferred,
 from ottla.connect.connectors.jdbc.database import RowError, make_engine, place_of, told
 from ottla.connect.connectors.jdbc.modes import BULK, Mode, Question, write_moment
 from ottla.connect.connectors.jdbc.url import parse_url
-from ottla.connect.data import Field, Record, Schema, Type
+from ottla.connect.data import DataError, FailedRecord, Field, Record, Schema, Type
 from ottla.connect.definition import Settings
 
 logger = logging.getLogger(__name__)
@@ -308,7 +308,7 @@ class JdbcSourceTask(SourceTask):
         if asked.schema is None:
             fields = tuple(Field(name, each.schema) for name, each in asked.mapping.items())
             asked.schema = Schema(Type.STRUCT, name=asked.name, fields=fields)
-        return [Record(asked.topic, self._value(asked, row), asked.schema) for row in rows]
+        return [self._record(asked, row, asked.schema) for row in rows]
 
     def _infer(self, asked: Asked, rows: list[dict[str, Any]]) -> None:
         """A query's columns, by what is in them; one with nothing but nulls so far is a text."""
@@ -323,17 +323,16 @@ class JdbcSourceTask(SourceTask):
         }:
             asked.mapping, asked.schema = found, None
 
-    def _value(self, asked: Asked, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _record(self, asked: Asked, row: Mapping[str, Any], schema: Schema) -> Record:
         made = {}
         for name, each in asked.mapping.items():
             value = row[name]
             try:
                 made[name] = None if value is None else each.encode(value)
-            except (ValueError, TypeError, ArithmeticError) as error:
-                raise UserError(
-                    f"The column {name} of {asked.name} has {value!r}: {error}."
-                ) from None
-        return made
+            except (DataError, ValueError, TypeError, ArithmeticError) as error:
+                said = f"the column {name} of {asked.name} has {value!r}: {error}"
+                return FailedRecord(asked.topic, None, error=said, source="JdbcSource")
+        return Record(asked.topic, made, schema)
 
 
 def _without_binds(statement: str) -> str:

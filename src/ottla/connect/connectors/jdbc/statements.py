@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from ottla.connect.connectors.jdbc.values import MYSQL, SQLITE
 
+OFFSET_COLUMNS = ("connector", "topic", "partition_number", "next_offset")
+
 
 @dataclass(frozen=True)
 class Language:
@@ -116,5 +118,8 @@ class Language:
         )
 
     def write_offsets(self, table: Sequence[str]) -> str:
-        columns = ("connector", "topic", "partition_number", "next_offset")
-        return self.upsert(table, columns, columns[:3])
+        return self.upsert(table, OFFSET_COLUMNS, OFFSET_COLUMNS[:3])
+
+    def first_offset(self, table: Sequence[str]) -> str:
+        """A row that is there is left as it is."""
+        return self.upsert(table, OFFSET_COLUMNS, OFFSET_COLUMNS[:3], OFFSET_COLUMNS[3:])

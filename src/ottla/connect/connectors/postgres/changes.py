@@ -30,7 +30,7 @@ from ottla.connect.connectors.postgres.pgoutput import (
     WalData,
 )
 from ottla.connect.connectors.postgres.tables import Shape
-from ottla.connect.data import Record
+from ottla.connect.data import DataError, Record
 
 _CHANGES = (Insert, Update, Delete, Truncate)
 ShapeOf = Callable[[Relation], Shape | None]
@@ -169,10 +169,13 @@ class Changes:
         now_ms: int,
     ) -> list[Record]:
         envelopes = self._envelopes
-        if isinstance(message, Insert):
-            return envelopes.inserted(shape, message, where, lsn, now_ms)
-        if isinstance(message, Update):
-            return envelopes.updated(shape, message, where, lsn, now_ms)
-        if isinstance(message, Delete):
-            return envelopes.deleted(shape, message, where, lsn, now_ms)
-        return envelopes.truncated(shape, where, lsn, now_ms)
+        try:
+            if isinstance(message, Insert):
+                return envelopes.inserted(shape, message, where, lsn, now_ms)
+            if isinstance(message, Update):
+                return envelopes.updated(shape, message, where, lsn, now_ms)
+            if isinstance(message, Delete):
+                return envelopes.deleted(shape, message, where, lsn, now_ms)
+            return envelopes.truncated(shape, where, lsn, now_ms)
+        except DataError as error:
+            return [envelopes.failed(shape, error)]

@@ -19,7 +19,17 @@ from typing import Any, NamedTuple
 
 from ottla.connect.connectors.postgres.pgoutput import Delete, Insert, Row, Update
 from ottla.connect.connectors.postgres.tables import Shape
-from ottla.connect.data import INT64, STRING, Header, Record, Schema, Type, struct_schema
+from ottla.connect.data import (
+    INT64,
+    STRING,
+    DataError,
+    FailedRecord,
+    Header,
+    Record,
+    Schema,
+    Type,
+    struct_schema,
+)
 from ottla.connect.debezium import UNCHANGED_HEADER
 
 NEW_KEY_HEADER, OLD_KEY_HEADER = "__debezium.newkey", "__debezium.oldkey"
@@ -120,8 +130,15 @@ class Envelopes:
         return self._record(shape, "t", None, None, where, lsn, now_ms)
 
     def read(self, shape: Shape, row: Row, where: Where, lsn: int, now_ms: int) -> list[Record]:
-        after, _ = shape.decode(row)
+        try:
+            after, _ = shape.decode(row)
+        except DataError as error:
+            return [self.failed(shape, error)]
         return self._record(shape, "r", None, after, where, lsn, now_ms)
+
+    def failed(self, shape: Shape, error: DataError) -> Record:
+        """A row with a value that fits no schema: `errors.tolerance` says what becomes of it."""
+        return FailedRecord(self.topic(shape), None, error=str(error), source="PostgresSource")
 
     # ------------------------------------------------------------------------ others' records
 

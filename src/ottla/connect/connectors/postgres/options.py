@@ -44,7 +44,7 @@ DEFINITION = Definition(
         key("plugin.name", STRING, "pgoutput", "PostgreSQL's own decoder.", OneOf(("pgoutput",))),
         key("slot.name", STRING, "ottla", "The replication slot; each connector has its own.",
             NonEmpty(), HIGH),
-        key("publication.name", STRING, "ottla", "The publication.", NonEmpty()),
+        key("publication.name", STRING, "", "The publication; else it is called as the slot."),
         key("publication.autocreate.mode", STRING, "filtered",
             "filtered: of the captured tables; all_tables: of all; disabled: somebody else makes "
             "it.", OneOf(("filtered", "all_tables", "disabled"))),
@@ -131,7 +131,7 @@ class Options:
             selection=Selection.of(settings),
             key_columns=KeyColumns.of(settings["message.key.columns"]),
             slot_name=_slot_name(settings["slot.name"]),
-            publication_name=settings["publication.name"],
+            publication_name=settings["publication.name"] or settings["slot.name"],
             publication_mode=settings["publication.autocreate.mode"],
             takes_snapshot=mode in ("initial", "when_needed"),
             begins_anew=mode == "when_needed",
