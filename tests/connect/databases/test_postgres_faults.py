@@ -169,3 +169,23 @@ def test_a_value_that_fits_no_schema_is_told_with_its_column(
         assert fine.key == {"id": 2}
     finally:
         capturing.crash()
+
+
+def test_what_was_kept_back_while_nobody_ran_is_seen_at_once(
+    postgres: Postgres, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    postgres.run(ORDERS, database=database)
+    capturing = Capture(connector(postgres, database, slot_lag_warn_bytes="1000000")).start()
+    capturing.poll()
+    capturing.crash()
+    postgres.run(
+        "INSERT INTO orders SELECT i, repeat('x', 500) FROM generate_series(1, 5000) i",
+        database=database,
+    )
+    capturing.start()
+    try:
+        capturing.until(5000)
+        assert capturing.offset["slot_lag_bytes"] > 1_000_000
+        assert "makes PostgreSQL keep" in caplog.text
+    finally:
+        capturing.crash()
