@@ -156,7 +156,7 @@ class JsonConverter(Converter):
             return None, None
         told = self._loaded(data)
         if not self._schemas:
-            return None, _floats(told)
+            return None, _floats(told) if self._numeric else told
         if not isinstance(told, dict) or told.keys() != {"schema", "payload"}:
             raise DataError(
                 'JsonConverter with schemas.enable requires "schema" and "payload" fields and may '
@@ -172,7 +172,9 @@ class JsonConverter(Converter):
 
     def _loaded(self, data: bytes) -> Any:
         try:
-            return json.loads(data, parse_float=decimal.Decimal if self._numeric else None)
+            # As text: json would look for other encodings first.
+            text = data.decode()
+            return json.loads(text, parse_float=decimal.Decimal if self._numeric else None)
         except (ValueError, RecursionError) as error:
             raise DataError(f"a record is no JSON: {error}") from None
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.base.config.properties import load_properties
 from ottla.base.errors import UserError
 from ottla.connect.config import ConnectorConfig, InvalidConnector, validate
 from ottla.connect.connectors.file import FileStreamSink, FileStreamSource
@@ -21,6 +23,7 @@ from ottla.connect.plugins import (
 )
 from ottla.connect.worker_config import WorkerConfig
 
+EXAMPLES = Path(__file__).parents[3] / "examples" / "connect"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 WORKER = {
     "bootstrap.servers": "a:1,b:2",
@@ -196,3 +199,13 @@ def test_a_connector_without_its_package_is_told_and_not_listed(
     listed = {each.name for each in connector_plugins()}
     assert "FileStreamSource" in listed
     assert "PostgresSource" not in listed
+
+
+@pytest.mark.parametrize(
+    "path", sorted(EXAMPLES.glob("connect-*-*.properties")), ids=lambda p: p.stem
+)
+def test_the_examples_are_right(path: Path) -> None:
+    given = load_properties(str(path))
+    config = ConnectorConfig.of(given, WORKER)
+    assert config.name
+    assert validate(given, WORKER).unknown() == []

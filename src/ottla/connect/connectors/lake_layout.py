@@ -56,6 +56,9 @@ class Layout:
         self._settings = settings
         self._now_ms = now_ms
         kind = settings["partitioner.class"].removeprefix(_JAVA)
+        self._topics: dict[str, str] = {}
+        """Their folders."""
+        self._is_plain = kind == "DefaultPartitioner"
         self.fields: tuple[str, ...] = ()
         """Those that are in folders' names, and not in files."""
         self._pattern: JavaDatePattern | None = None
@@ -73,7 +76,12 @@ class Layout:
 
     def folder(self, record: Record, value: Mapping[str, Any]) -> str:
         """Below the lake's path. Raises DataError for a record that has not what it takes."""
-        parts = [escaped(record.topic)]
+        topic = self._topics.get(record.topic)
+        if topic is None:
+            topic = self._topics[record.topic] = escaped(record.topic)
+        if self._is_plain:
+            return topic
+        parts = [topic]
         for name in self.fields:
             if name not in value:
                 raise DataError(f"a value has no field {name}, which names its folder")
