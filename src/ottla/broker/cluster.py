@@ -39,6 +39,10 @@ MIN_PATIENCE_S = 5.0
 DRAIN_POLL_S = 0.05
 
 
+class SessionLostAgain(Exception):
+    """The session in which this broker has just registered is no more."""
+
+
 class Cluster:
     def __init__(self, broker: Broker, leases: LeaseStore) -> None:
         self._broker = broker
@@ -54,6 +58,10 @@ class Cluster:
         self._endpoints: Mapping[str, tuple[str, int]] = {}
         self._is_draining = False
         self._checkpoints: asyncio.Task[None] | None = None
+        self._is_joining = False
+        self._lost_sessions = 0
+        self._has_everything = True
+        """Whether the next incarnation has what the last registered one had."""
         self._rejoining: asyncio.Task[None] | None = None
 
     # ----------------------------------------------------------------------------------- state
@@ -90,9 +98,17 @@ class Cluster:
 
     async def join(self, endpoints: Mapping[str, tuple[str, int]], *, clean_shutdown: bool) -> None:
         self._endpoints = endpoints
+        self._has_everything = clean_shutdown
+        self._is_joining = True
         self._broker.store.on_session_lost(self._session_lost)
         self.controller.observe()
-        await self._register(clean_shutdown)
+        while self._is_joining:
+            try:
+                await self._register()
+            except SessionLostAgain:
+                logger.warning("the session with ZooKeeper was lost while joining")
+            else:
+                self._is_joining = False
         await self._lease.start()
         self.replication.start()
         self.controller.start()
@@ -112,15 +128,20 @@ class Cluster:
         partition = self._broker.partitions.get(key)
         return None if partition is None else partition.high_watermark
 
-    async def _register(self, clean: bool) -> BrokerRegistration:
-        registration, revision = await self._new_incarnation(clean)
+    async def _register(self) -> None:
+        lost_sessions = self._lost_sessions
+        registration, revision = await self._new_incarnation()
+        # Nothing is lost with a session but the session: the log is all there.
+        self._has_everything = True
         await self._broker.applied(revision)
+        if lost_sessions != self._lost_sessions:
+            raise SessionLostAgain
         self.replication.registered(registration.incarnation)
         self.controller.image_changed()
-        return registration
 
-    async def _new_incarnation(self, clean: bool) -> tuple[BrokerRegistration, int]:
+    async def _new_incarnation(self) -> tuple[BrokerRegistration, int]:
         """Where a former session of ours is still there, wait until it is gone or surely dead."""
+        clean = self._has_everything
         dead_lease: int | None = None
         while True:
             try:
@@ -149,16 +170,16 @@ class Cluster:
 
     def _session_lost(self) -> None:
         logger.warning("the session with ZooKeeper is lost: leading nothing until it is back")
+        self._lost_sessions += 1
         self.replication.session_lost()
-        if self._rejoining is None or self._rejoining.done():
+        if not self._is_joining and (self._rejoining is None or self._rejoining.done()):
             self._rejoining = asyncio.create_task(self._rejoin(), name="rejoin")
 
     async def _rejoin(self) -> None:
         while True:
             try:
-                # Nothing was lost with the session but the session: the log is all there.
-                await self._register(clean=True)
-            except (TxnConflict, KafkaError, UserError) as error:
+                await self._register()
+            except (SessionLostAgain, TxnConflict, KafkaError, UserError) as error:
                 logger.warning("registering anew failed, and is tried again: %s", error)
                 await asyncio.sleep(RETRY_S)
             else:

@@ -8,14 +8,19 @@ from typing import Any, TypeVar
 
 import pytest
 
+from ottla.base.cluster import BrokerRegistration
 from ottla.base.errors import ErrorCode
+from ottla.base.metadata import Node
 from ottla.base.types import TopicPartition
+from ottla.broker import cluster as cluster_module
 from ottla.broker.broker import Broker
 from ottla.broker.partition import Partition
+from ottla.metadata import tree
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
 from ottla.testing.simulation.cluster import BROKER_PORT, ZOOKEEPER, SimulatedCluster, repeatable
 from ottla.testing.simulation.disk import Fault
+from ottla.testing.simulation.zookeeper import Tree
 from ottla.wire.api import Api
 from ottla.wire.records.builder import build_batch
 
@@ -277,3 +282,61 @@ def test_clients_are_not_told_of_a_broker_whose_lease_is_over() -> None:
         assert world.cluster.scheduler.now - began < session_s
         world.cluster.machines[dead].start()
         world.until(lambda: dead in told())
+
+
+def live_path(number: int) -> str:
+    return f"/ottla/tree/live/{number}"
+
+
+def registration(world: Bed, number: int) -> BrokerRegistration:
+    node = world.cluster.zookeeper.tree[f"/ottla/tree{tree.registration_path(number)}"]
+    return tree.decode_registration(number, Node(node.data, node.version), fenced=False)
+
+
+def test_a_session_that_is_lost_while_its_broker_registers_is_followed_by_another() -> None:
+    with bed() as world:
+        zookeeper = world.cluster.zookeeper
+        victim = world.followers()[0]
+        expired: list[int] = []
+
+        def expire_again(before: Tree, now: Tree, session_id: int) -> None:
+            path = live_path(victim)
+            if not expired and path in now and path not in before:
+                expired.append(session_id)
+                session = zookeeper.sessions[session_id]
+                zookeeper.process.loop.call_soon(zookeeper.expire, session)
+
+        zookeeper.on_commit.append(expire_again)
+        zookeeper.expire(zookeeper.sessions[zookeeper.tree[live_path(victim)].owner])
+        world.until(lambda: bool(expired))
+        world.until(lambda: live_path(victim) not in zookeeper.tree)
+        world.until(lambda: live_path(victim) in zookeeper.tree)
+        world.until(lambda: victim in world.isr())
+
+
+def test_a_machine_that_lost_power_says_so_even_if_it_loses_its_session_while_it_joins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with bed() as world:
+        zookeeper = world.cluster.zookeeper
+        victim = world.followers()[0]
+        before = registration(world, victim).incarnation
+        machine = world.cluster.machines[victim]
+        machine.cut_power()
+        world.wait(3.0)
+        register, attempts = cluster_module.register, []
+
+        async def register_without_a_session(*args: Any) -> Any:
+            attempts.append(args)
+            if len(attempts) == 1:
+                joined = {node.owner for path, node in zookeeper.tree.items() if node.owner}
+                for session in list(zookeeper.sessions.values()):
+                    if session.id not in joined:
+                        zookeeper.expire(session)
+            return await register(*args)
+
+        monkeypatch.setattr(cluster_module, "register", register_without_a_session)
+        machine.start()
+        world.until(lambda: machine.is_ready)
+        assert not registration(world, victim).continues(before)
+        world.until(lambda: victim in world.isr())
