@@ -66,6 +66,8 @@ def table_of(schema: Schema, values: Sequence[Mapping[str, Any]]) -> Any:
     import pyarrow as pa
 
     wanted = arrow_schema(schema)
+    if not schema.fields:
+        raise DataError("a value has no fields")
     try:
         columns = [
             pa.array([_for_arrow(each.schema, _get(value, each)) for value in values], kind.type)
@@ -107,11 +109,14 @@ def _for_arrow(schema: Schema, value: Any) -> Any:
 
 
 def inferred(values: Sequence[Mapping[str, Any]]) -> Any:
-    """A table of values without schemas. A field that is nowhere set is left out. Raises DataError
-    where one field has values that have no type in common."""
+    """A table of values without schemas. A field that is nowhere set is left out, unless all are.
+    Raises DataError where one field has values that have no type in common, or where there is no
+    field at all."""
     import pyarrow as pa
 
     names = dict.fromkeys(name for value in values for name in value)
+    if not all(values):
+        raise DataError("a value has no fields")
     columns = {}
     for name in names:
         try:
@@ -120,6 +125,8 @@ def inferred(values: Sequence[Mapping[str, Any]]) -> Any:
             raise DataError(f"values of the field {name} have no type in common") from None
         if not _is_empty(column.type):
             columns[name] = column
+    if not columns:
+        columns = {name: pa.nulls(len(values), pa.string()) for name in names}
     return pa.table(columns)
 
 

@@ -179,6 +179,18 @@ def test_values_without_a_schema_have_one_in_common(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_no_record_vanishes_for_want_of_columns(tmp_path: Path) -> None:
+    kit = sink(tmp_path, tolerates=True, partitioner_class="FieldPartitioner",
+               partition_field_name="country")  # fmt: skip
+    kit.put({"country": "a", "n": None}, {"country": "b"}, {"country": "a", "n": None})
+    only = struct_schema(("country", data.STRING))
+    kit.put(Record("t", {"country": "c"}, only))
+    kit.stop()
+    assert rows(tmp_path) == [{"n": None, "country": "a"}] * 2
+    assert [record.value["country"] for record, _ in kit.reported] == ["b", "c"]
+    assert {str(error) for _, error in kit.reported} == {"a value has no fields"}
+
+
 def test_records_that_cannot_be_placed_are_reported(tmp_path: Path) -> None:
     kit = sink(tmp_path, tolerates=True, partitioner_class="FieldPartitioner",
                partition_field_name="country")  # fmt: skip

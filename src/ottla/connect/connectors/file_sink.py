@@ -55,7 +55,7 @@ class FileSink(SinkConnector):
         super().__init__(settings)
         if bool(settings["file"]) == bool(settings["directory"]):
             raise ValueError("set file or directory, one of them")
-        check_format({**settings, "csv.fields": settings["csv.fields"] or ["any"]})
+        check_format(settings)
 
     def make_task(self, settings: Settings) -> SinkTask:
         return RowsToFiles(settings)

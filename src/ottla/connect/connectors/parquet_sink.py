@@ -207,17 +207,18 @@ class Lake(SinkTask):
             return [inferred(values) if schema is None else table_of(schema, values)]
         except DataError:
             pass
-        if schema is None:
-            # Fields without a type in common: each row by itself, and files apart.
-            return [inferred([value]) for value in values]
-        good = []
+        good, apart = [], []
         for record, value, _ in rows:
             try:
-                check_row(schema, value)
-                good.append(value)
+                if schema is None:
+                    # Fields without a type in common: each row by itself, and files apart.
+                    apart.append(inferred([value]))
+                else:
+                    check_row(schema, value)
+                    good.append(value)
             except DataError as error:
                 self.report(record, error)
-        return [table_of(schema, good)] if good else []
+        return [table_of(schema, good)] if schema is not None and good else apart
 
     # ------------------------------------------------------------------------------ committing
 
