@@ -162,17 +162,22 @@ def _throughput() -> Iterator[Figure]:
             yield Figure("connect: memory, file to topic", worker.resident_mb(), "MB")
         finally:
             worker.close()
-        sink = {"name": "parquet", "connector.class": "ParquetSink", "topics": "bulk",
-                "path": str(folder / "lake"), "flush.size": str(count // 4),
-                "value.converter": "JsonConverter",
-                "value.converter.schemas.enable": "false"}  # fmt: skip
-        worker = _Worker(folder, bootstrap, _free_port(), sink)
-        try:
-            rate = _rate(lambda: _offset(worker, "parquet", "kafka_offset"), count)
-            yield Figure("connect: topic to Parquet", rate * LINE_BYTES / 1e6, "MB/s")
-            yield Figure("connect: memory, topic to Parquet", worker.resident_mb(), "MB")
-        finally:
-            worker.close()
+        json_values = {"topics": "bulk", "value.converter": "JsonConverter",
+                       "value.converter.schemas.enable": "false"}  # fmt: skip
+        lake = {"name": "lake", "connector.class": "ParquetSink", "path": str(folder / "lake"),
+                "flush.size": str(count // 4)}  # fmt: skip
+        table = {"name": "table", "connector.class": "SparkSink", "format": "parquet",
+                 "path": str(folder / "table"),
+                 "consumer.override.max.poll.records": "100000"}  # fmt: skip
+        for title, sink in (("ParquetSink", lake), ("SparkSink on local[2]", table)):
+            worker = _Worker(folder, bootstrap, _free_port(), sink | json_values)
+            try:
+                rate = _rate(lambda: _offset(worker, sink["name"], "kafka_offset"), count)  # noqa: B023
+                mb_s = rate * LINE_BYTES / 1e6
+                yield Figure(f"connect: topic to Parquet, {title}", mb_s, "MB/s")
+                yield Figure(f"connect: memory, {title}", worker.resident_mb(), "MB")
+            finally:
+                worker.close()
 
 
 def _ten() -> Iterator[Figure]:

@@ -103,6 +103,10 @@ class WorkerConfig:
             raise UserError("\n".join(problems.values()))
         made = cls(definition.settings(given), dict(given), definition)
         made.listeners  # noqa: B018 - raises for those that cannot be
+        if definition is DISTRIBUTED:
+            heartbeat, session = "heartbeat.interval.ms", "session.timeout.ms"
+            if made.settings[heartbeat] >= made.settings[session]:
+                raise UserError(f"{heartbeat} must be less than {session}.")
         return made
 
     def notices(self) -> list[str]:
