@@ -72,10 +72,16 @@ def test_a_function_over_dataframes_must_return_rows(drive: Drive) -> None:
         driver.read("out")
 
 
-def test_a_dataframe_is_a_stream(drive: Drive, spark: Any) -> None:
+def test_a_dataframe_is_a_stream(drive: Drive, spark: Any, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    times = pa.array([1_000_000, 2_000_000], pa.timestamp("us", "UTC"))
+    table = pa.table({"value": pa.array([1, 2]), "timestamp": times})
+    pq.write_table(table, tmp_path / "numbers.parquet")
     app = st.App("from-df")
-    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
-    rows = rate.selectExpr("cast(value as string) as id", "value * 2 as twice", "timestamp")
+    files = spark.readStream.schema("value bigint, timestamp timestamp").parquet(str(tmp_path))
+    rows = files.selectExpr("cast(value as string) as id", "value * 2 as twice", "timestamp")
     numbers = st.from_df(app, rows, key="id")
     assert numbers.columns == ("twice",)
     numbers.map_values(lambda v: {"four": v.twice * 2}).to("out")
@@ -86,6 +92,10 @@ def test_a_dataframe_is_a_stream(drive: Drive, spark: Any) -> None:
         st.from_df(app, rows)
     with pytest.raises(st.TopologyError, match="must be a stream"):
         st.from_df(app, spark.range(1))
+    assert drive(app).read("out") == [
+        Record("1", {"four": 4}, 1000),
+        Record("2", {"four": 8}, 2000),
+    ]
 
 
 def test_a_filter_deletes_from_a_table_and_a_map_leaves_deleted_what_is(drive: Drive) -> None:
