@@ -35,6 +35,7 @@ from ottla.connect.data import (
     encode_logical,
     infer_schema,
     scale_of,
+    unscaled_bytes,
 )
 from ottla.connect.definition import Definition, Settings, key
 from ottla.connect.json_writer import Unusual, Write, make_writer
@@ -101,6 +102,8 @@ class JsonConverter(Converter):
     def _inside(self, schema: Schema, value: Any) -> Any:
         """A value inside another; where it is, only the slow way knows."""
         try:
+            if value.__class__ is decimal.Decimal and schema.name == DECIMAL and not self._numeric:
+                return base64.b64encode(unscaled_bytes(value, scale_of(schema))).decode()
             return self._slowly(schema, value)
         except DataError:
             raise Unusual from None
@@ -237,9 +240,12 @@ class JsonConverter(Converter):
             raise DataError(f"{where} must be an object, or an array of pairs") from None
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
 def _text(value: Any) -> str:
     try:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        return _encode(value)
     except (TypeError, ValueError) as error:
         raise DataError(f"a value cannot be written as JSON: {error}") from None
 
