@@ -19,8 +19,9 @@ _PACKAGES = {
     "delta": "io.delta:delta-spark_2.13:VERSION",
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:VERSION",
 }
-_NOT_FOUND = ("DATA_SOURCE_NOT_FOUND", "Failed to find data source", "ClassNotFoundException",
-              "Failed to find the data source")  # fmt: skip
+_NOT_FOUND = (
+    "DATA_SOURCE_NOT_FOUND", "Failed to find data source", "Failed to find the data source",
+)  # fmt: skip
 
 
 def options_of(settings: Settings) -> dict[str, str]:
