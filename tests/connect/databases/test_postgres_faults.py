@@ -73,6 +73,25 @@ def test_a_slot_that_is_in_use_is_told(
         first.crash()
 
 
+def test_a_worker_that_is_asleep_loses_the_slot_to_the_next(
+    postgres: Postgres, database: str
+) -> None:
+    postgres.run(ORDERS, database=database)
+    given = {"snapshot_mode": "no_data", "status_update_interval_ms": "200"}
+    asleep = Capture(connector(postgres, database, **given)).start()
+    awake = Capture(connector(postgres, database, **given))
+    try:
+        asleep.poll()
+        awake.offsets = asleep.offsets
+        # Nobody polls the first any more.
+        awake.start()
+        postgres.run("INSERT INTO orders VALUES (1, 'a')", database=database)
+        awake.until(1)
+    finally:
+        awake.crash()
+        asleep.crash()
+
+
 def test_settings_that_cannot_be_are_told_before_anything_is_done(postgres: Postgres) -> None:
     with pytest.raises(ValueError, match="no regular expression"):
         connector(postgres, "x", table_include_list="(")

@@ -49,6 +49,13 @@ SELECT plugin, active_pid, (restart_lsn - '0/0')::bigint, (confirmed_flush_lsn -
 FROM pg_replication_slots WHERE slot_name = {name}"""
 
 
+_SILENT = """
+SELECT pg_terminate_backend(r.pid)
+FROM pg_replication_slots s JOIN pg_stat_replication r ON r.pid = s.active_pid
+WHERE s.slot_name = {name} AND r.usename = current_user
+  AND now() - COALESCE(r.reply_time, r.backend_start) > {seconds} * interval '1 second'"""
+
+
 @dataclass(frozen=True, slots=True)
 class FoundTable:
     oid: int
@@ -194,6 +201,12 @@ class Catalog:
                 if error.code != IN_USE or turn == DROP_TURNS - 1:
                     raise
                 time.sleep(DROP_PAUSE_S)
+
+    def end_silent(self, name: str, silent_s: float) -> bool:
+        """Ends whoever has the slot, if nothing was heard of him for so long: a worker that is
+        asleep, or cut off. What he still writes to topics is refused."""
+        statement = _SILENT.format(name=literal(name), seconds=float(silent_s))
+        return bool(self.ask(statement))
 
     # ---------------------------------------------------------------------------- publications
 

@@ -71,8 +71,8 @@ DEFINITION = Definition(
             "either way.", AtLeast(0)),
         key("heartbeat.action.query", STRING, "", "A statement to run with each."),
         key("topic.heartbeat.prefix", STRING, "__debezium-heartbeat", "Of that topic's name."),
-        key("status.update.interval.ms", INT, 10_000, "How often PostgreSQL is told where we are.",
-            AtLeast(1)),
+        key("status.update.interval.ms", INT, 2_000, "How often PostgreSQL is told where we are; "
+            "after three of them without a word another worker may take over.", AtLeast(1)),
         key("slot.lag.check.interval.ms", INT, 10_000, "How often it is seen what the slot keeps.",
             AtLeast(10)),
         key("slot.lag.warn.bytes", LONG, 1024 * MiB, "More WAL kept back is warned of; 0: never.",

@@ -38,6 +38,8 @@ from ottla.connect.data import DataError, Record
 
 logger = logging.getLogger(__name__)
 
+SILENT_INTERVALS = 3
+"""Of `status.update.interval.ms`: whoever has told nothing for so long does not live."""
 BUSY_TURNS, BUSY_PAUSE_S = 60, 0.25
 """How long a slot may still be in the hands of a worker that has just died."""
 
@@ -204,9 +206,12 @@ class PostgresTask(SourceTask):
                 )
                 break
             except PostgresError as error:
-                # The worker before us has just died, and PostgreSQL does not know yet.
+                # The worker before us has just died, and PostgreSQL does not know yet; or sleeps.
                 if error.code != IN_USE or turn == BUSY_TURNS - 1:
                     raise
+                silent_s = self._options.status_s * SILENT_INTERVALS
+                if self._catalog.end_silent(self._options.slot_name, silent_s):
+                    logger.warning("whoever read from the slot before was silent, and is cut off")
                 time.sleep(BUSY_PAUSE_S)
         self._changes = Changes(self._envelopes, self._shape_of, self._position)
         self._status_at = time.monotonic()
