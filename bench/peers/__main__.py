@@ -50,8 +50,7 @@ def _measure(part: str, scale: object, about: dict[str, str], *, write: bool) ->
     except Exception as error:
         print(f"FAILED: {type(error).__name__}: {error}", flush=True)
         return False
-    for line in report.table(rows):
-        print(line)
+    print("\n".join(report.table(rows)))
     print(f"({time.monotonic() - began:.0f} s)", flush=True)
     if write:
         date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")

@@ -27,8 +27,8 @@ def run(scale: Scale) -> list[Row]:
     with both() as peers:
         for rate in RATES:
             for number, peer in in_turn(peers, scale.rounds):
-                with topics.topic(peer.bootstrap, f"latency-{rate}", 1):
-                    found = end_to_end_ms(peer.bootstrap, f"latency-{rate}", rate, scale.latency_s)
+                with topics.topic(peer.bootstrap, "latency", 1) as (name, _):
+                    found = end_to_end_ms(peer.bootstrap, name, rate, scale.latency_s)
                 if number:
                     add_quantiles(rows, peer, f"end to end, 1 KB, {rate:,}/s", found)
         for number, peer in in_turn(peers, scale.rounds):
@@ -94,9 +94,9 @@ def _feed(bootstrap: str, topic: str, rate: int, total: int) -> None:
 
 def _requests(rows: Rows, peer: Peer, seconds: float) -> None:
     batch, _ = wire_load.batch_of(100, 1, "none")
-    with topics.topic(peer.bootstrap, "one-record", CONNECTIONS) as leaders:
+    with topics.topic(peer.bootstrap, "one-record", CONNECTIONS) as (name, leaders):
         before = cpu_of(peer)
-        rate = wire_load.requests_per_s(leaders, "one-record", batch, seconds)
+        rate = wire_load.requests_per_s(leaders, name, batch, seconds)
         spent = cpu_of(peer) - before
     what = f"one-record requests, {CONNECTIONS} connections"
     rows.add(what, "requests/s", rate, is_ours=peer.is_ours)

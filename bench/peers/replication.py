@@ -26,8 +26,8 @@ def run(scale: Scale) -> list[Row]:
         for number, peer in in_turn(peers, scale.rounds):
             _throughput(rows if number else Rows(""), peer, scale.load_bytes)
         for number, peer in in_turn(peers, scale.rounds):
-            with topics.topic(peer.bootstrap, "latency", 1, REPLICAS):
-                found = end_to_end_ms(peer.bootstrap, "latency", RATE, scale.latency_s)
+            with topics.topic(peer.bootstrap, "latency", 1, REPLICAS) as (name, _):
+                found = end_to_end_ms(peer.bootstrap, name, RATE, scale.latency_s)
             if number:
                 add_quantiles(rows, peer, f"end to end, RF 3, acks=all, 1 KB, {RATE:,}/s", found)
         for peer in peers:
@@ -50,10 +50,10 @@ def _throughput(rows: Rows, peer: Peer, load_bytes: int) -> None:
     batch, records = wire_load.batch_of(SIZE_BYTES, BATCH_BYTES, "none")
     batches = max(1, load_bytes // (records * SIZE_BYTES * PARTITIONS))
     total_bytes = batches * records * SIZE_BYTES * PARTITIONS
-    with topics.topic(peer.bootstrap, "replicated", PARTITIONS, REPLICAS) as leaders:
-        topics.wait_until_in_sync(peer.bootstrap, "replicated", REPLICAS)
+    with topics.topic(peer.bootstrap, "replicated", PARTITIONS, REPLICAS) as (name, leaders):
+        topics.wait_until_in_sync(peer.bootstrap, name, REPLICAS)
         before = cpu_of(peer)
-        seconds = wire_load.produce(leaders, "replicated", batch, batches)
+        seconds = wire_load.produce(leaders, name, batch, batches)
         spent = cpu_of(peer) - before
     what = "produce, sockets, RF 3, acks=all, 1000 B"
     rows.add(what, "MB/s", total_bytes / MB / seconds, is_ours=peer.is_ours)

@@ -73,9 +73,9 @@ def memory(rows: Rows, peer: Peer, what: str) -> None:
 def _load(rows: Rows, peer: Peer, load_bytes: int) -> None:
     batch, records = wire_load.batch_of(LOAD_SIZE, 65_536, "none")
     batches = load_bytes // (len(batch) * LOAD_PARTITIONS)
-    with topics.topic(peer.bootstrap, "load", LOAD_PARTITIONS) as leaders:
-        wire_load.produce(leaders, "load", batch, batches)
-        wire_load.consume(leaders, "load", dict.fromkeys(leaders, batches * records))
+    with topics.topic(peer.bootstrap, "load", LOAD_PARTITIONS) as (name, leaders):
+        wire_load.produce(leaders, name, batch, batches)
+        wire_load.consume(leaders, name, dict.fromkeys(leaders, batches * records))
         peak = sum(map(_peak_bytes, peer.pids())) / 1_000_000
     rows.add("memory, most under load", "MB", peak, is_ours=peer.is_ours, higher_is_better=False)
 

@@ -42,8 +42,7 @@ def _sockets(rows: Rows, peer: Peer, size: int, codec: str, load_bytes: int) -> 
     batches = max(1, load_bytes // (records * size * PARTITIONS))
     total_bytes = batches * records * size * PARTITIONS
     what = f"{size} B, {codec}"
-    with topics.topic(peer.bootstrap, f"sockets-{size}-{codec}", PARTITIONS) as leaders:
-        name = f"sockets-{size}-{codec}"
+    with topics.topic(peer.bootstrap, "sockets", PARTITIONS) as (name, leaders):
         before = cpu_of(peer)
         seconds = wire_load.produce(leaders, name, batch, batches)
         spent = cpu_of(peer) - before
@@ -67,9 +66,8 @@ def _add(rows: Rows, peer: Peer, what: str, total_bytes: int, seconds: float, cp
 
 
 def _librdkafka(rows: Rows, peer: Peer, size: int, codec: str, wanted: dict[int, int]) -> None:
-    name, records = f"librdkafka-{size}-{codec}", wanted[size]
-    what = f"{size} B, {codec}"
-    with topics.topic(peer.bootstrap, name, PARTITIONS):
+    what, records = f"{size} B, {codec}", wanted[size]
+    with topics.topic(peer.bootstrap, "librdkafka", PARTITIONS) as (name, _):
         produce = partial(_produce, peer.bootstrap, name, size, codec, records)
         consume = partial(_consume, peer.bootstrap, name, records)
         for verb, work in (("produce", produce), ("consume", consume)):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -12,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 TIMEOUT_S = 120.0
 POLL_S = 0.05
 MOST_PROBED = 16
+_numbers = count()
 Address = tuple[str, int]
 
 
@@ -84,12 +87,17 @@ def delete(bootstrap: str, *names: str) -> None:
         future.result(TIMEOUT_S)
 
 
+class Topic(NamedTuple):
+    name: str
+    leaders: dict[int, Address]
+
+
 @contextmanager
-def topic(
-    bootstrap: str, name: str, partitions: int, replicas: int = 1
-) -> Iterator[dict[int, Address]]:
+def topic(bootstrap: str, kind: str, partitions: int, replicas: int = 1) -> Iterator[Topic]:
+    """For one measurement. No two have the same name: deleting takes its time."""
+    name = f"{kind}-{next(_numbers)}"
     found = create(bootstrap, name, partitions, replicas)
     try:
-        yield found
+        yield Topic(name, found)
     finally:
         delete(bootstrap, name)
