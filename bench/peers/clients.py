@@ -26,7 +26,8 @@ OURS = {
 
 def run(scale: Scale) -> list[Row]:
     rows = Rows("clients")
-    client_produce.RECORDS = client_consume.RECORDS = scale.client_records
+    client_produce.RECORDS = scale.client_records
+    client_consume.RECORDS = scale.consumed_records
     client_produce.TABLE_RECORDS = scale.table_records
     with both(start=False) as (_, kafka):
         kafka.start()

@@ -20,6 +20,8 @@ class Scale:
     partitions: int
     failovers: int
     client_records: int
+    consumed_records: int
+    """More than one poll of the largest kind brings."""
     table_records: int
     spark_rows: dict[int, int]
 
@@ -36,6 +38,7 @@ FULL = Scale(
     partitions=10_000,
     failovers=3,
     client_records=200_000,
+    consumed_records=500_000,
     table_records=2_000_000,
     spark_rows={100: 2_000_000, 1_000: 400_000},
 )
@@ -51,6 +54,7 @@ QUICK = Scale(
     partitions=1_000,
     failovers=1,
     client_records=50_000,
+    consumed_records=500_000,
     table_records=500_000,
     spark_rows={100: 200_000, 1_000: 50_000},
 )
