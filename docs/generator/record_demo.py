@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -19,8 +20,10 @@ from typing import NamedTuple
 
 COLUMNS, ROWS = 100, 38
 CHARACTER, LINE = 7.8, 17
-LONGEST_PAUSE_S, SHORTEST_S, LAST_S = 0.7, 0.12, 8.0
-TIMEOUT_S = 600
+LONGEST_PAUSE_S, SHORTEST_S, LAST_S = 0.7, 0.25, 8.0
+TIMEOUT_S = 900
+_SPINNER = re.compile("[\u2801-\u28ff]")
+"""Turns all the time; as frames of its own it would be most of the film."""
 TARGET = Path(__file__).resolve().parents[1] / "images" / "demo.svg"
 COLORS = {
     "default": "#d7dde2", "red": "#f07178", "green": "#6bd49a", "brown": "#e6b450",
@@ -60,9 +63,12 @@ def record(command: list[str]) -> list[Frame]:
             if not data:
                 break
             stream.feed(data)
+        at_s = time.monotonic() - began
         lines = tuple(_line(screen, row) for row in range(ROWS))
         if not frames or frames[-1].lines != lines:
-            frames.append(Frame(time.monotonic() - began, lines))
+            if frames and at_s - frames[-1].at_s < SHORTEST_S:
+                frames.pop()  # nobody would have seen it
+            frames.append(Frame(at_s, lines))
     code = process.wait(30)
     if code:
         raise SystemExit(f"{' '.join(command)} ended with exit code {code}")
@@ -82,6 +88,7 @@ def _line(screen: object, row: int) -> str:
             runs[-1] = (start, text + cell.data, style)
         else:
             runs.append((column, cell.data, style))
+    runs = [(start, _SPINNER.sub("⠿", text), style) for start, text, style in runs]
     return "".join(
         f'<tspan x="{start * CHARACTER:.1f}" {style}>{escape(text.rstrip())}</tspan>'
         for start, text, style in runs

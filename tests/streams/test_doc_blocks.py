@@ -3,6 +3,8 @@ are run by tests/docs. An application runs until all that is there is processed.
 
 from __future__ import annotations
 
+import datetime
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TOPICS = ("lines", "counts", "totals", "loud-orders", "greetings")
+NAMES = {
+    "start": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+    "statistics": statistics,
+    "DAY_MS": 86_400_000,
+}
+"""What pages take for granted."""
 NOT_RUN = {
     "ottla sql": "stops its session; tests/spark/test_session_and_tables.py has it",
 }
@@ -44,7 +52,7 @@ def test_the_code_of_a_page_runs_on_spark(
             admin.create_topics(*(NewTopic(topic, 1) for topic in TOPICS))
         with Producer(broker.bootstrap) as producer:
             producer.send("lines", b"tea or coffee")
-        page.names["spark"] = spark
+        page.names.update(spark=spark, **NAMES)
         for block in of(name):
             if block.language != "python":
                 for command, typed in commands(block.text):
