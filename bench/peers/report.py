@@ -60,6 +60,8 @@ def keep(
 
 def write_page(kept: Mapping[str, Any], docs: Path = DOCS) -> None:
     sections = [HEAD]
+    if not kept:
+        sections.append("No run has been kept yet.\n")
     for part, title in TITLES.items():
         if part not in kept:
             continue
