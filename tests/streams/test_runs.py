@@ -157,6 +157,7 @@ def test_a_running_application_answers_over_http(shop: Shop, spark: SparkSession
         assert status["lag"] == 0
         assert [(each["operator"], each["rows"]) for each in status["operators"]] == [
             ("stream", 3), ("filter", 2), ("select_key", 2), ("aggregate", 1),
+            ("to", 1),
         ]  # fmt: skip
         (source,), (state,) = status["sources"], status["state"]
         assert (source["topic"], source["rows"]) == ("web-words", 3)

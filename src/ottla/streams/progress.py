@@ -1,11 +1,12 @@
 """What Spark tells of a query's batches, as figures per operator and as lines for a console. Pure.
 
     source    rows read, rows/s, and the lag: what is in the topics and not read yet
-    operator  rows that came out of it (`observe` in `run` counts them)
+    operator  rows that came out of it (`observed` in `run` counts them, but for steps that give
+              one row for each)
     state     keys that are kept, changed and dropped as late, memory, time to commit
     sink      the topic that is written
 
-The figures are those of the last batch that had any rows."""
+The figures are those of the last batch."""
 
 from __future__ import annotations
 
@@ -15,6 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.spark.offsets import from_json
+from ottla.streams.plan.explain import words
+from ottla.streams.plan.nodes import MapValues, Node, Repartitioned, SelectKey, Sink, ancestors
+from ottla.streams.plan.tracing import Traced
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,28 @@ def query_status(
 def observed_name(number: int, operator: str) -> str:
     """What an operator's rows are counted under."""
     return f"{number} {operator}"
+
+
+def is_one_to_one(node: Node) -> bool:
+    """Whether a row comes out of it for each that goes in. (One whose Python function raises may
+    go elsewhere.)"""
+    if isinstance(node, MapValues | SelectKey):
+        return isinstance(node.function, Traced)
+    return isinstance(node, Repartitioned | Sink)
+
+
+def with_uncounted(sink: Sink, counted: Sequence[OperatorMetrics]) -> tuple[OperatorMetrics, ...]:
+    """Those of steps that are one to one are their parents'."""
+    rows = {each.number: each.rows for each in counted}
+    names = {each.number: each.operator for each in counted}
+    numbers: dict[int, int] = {}
+    for number, node in enumerate(ancestors(sink), 1):
+        numbers[id(node)] = number
+        if number not in rows and is_one_to_one(node):
+            parent = rows.get(numbers[id(node.parents[0])])
+            if parent is not None:
+                rows[number], names[number] = parent, words(node)[0]
+    return tuple(OperatorMetrics(each, names[each], rows[each]) for each in sorted(rows))
 
 
 def _operators(observed: Mapping[str, Any]) -> tuple[OperatorMetrics, ...]:

@@ -32,7 +32,7 @@ from ottla.streams.failures import QueryFailed
 from ottla.streams.internal_topics import create_internal_topics
 from ottla.streams.plan.explain import words
 from ottla.streams.plan.nodes import Node, Printed, Sink, Source, ancestors
-from ottla.streams.progress import line, observed_name
+from ottla.streams.progress import is_one_to_one, line, observed_name
 from ottla.streams.rest import Resources
 from ottla.streams.rest_server import RestServer
 from ottla.streams.running import Running
@@ -259,7 +259,7 @@ class ClusterTopics:
         """Count the rows that come out of an operator, for `status()`."""
         # Once: a stream that is read twice is two of them to Spark, and names must differ.
         number = self._numbers.pop(id(node), None)
-        if not self._counts or number is None or not rows.isStreaming:
+        if not self._counts or number is None or is_one_to_one(node) or not rows.isStreaming:
             return rows
         from pyspark.sql import functions as f
 

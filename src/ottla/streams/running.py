@@ -13,13 +13,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ottla.streams.checkpoint import AppLock
 from ottla.streams.failures import QueryFailed, cause_of, is_passing, pause_s
 from ottla.streams.plan.nodes import Sink
-from ottla.streams.progress import QueryStatus, query_status
+from ottla.streams.progress import QueryStatus, query_status, with_uncounted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,10 +171,11 @@ def _last_batch(query: StreamingQuery) -> int | None:
 def _status(query: _Query) -> QueryStatus:
     told = query.spark.lastProgress
     progress: dict[str, Any] | None = None if told is None else json.loads(told.json)
-    return query_status(
+    status = query_status(
         query.sink.topic,
         progress,
         is_active=query.spark.isActive,
         message=str(query.spark.status["message"]),
         restarts=query.restarts,
     )
+    return replace(status, operators=with_uncounted(query.sink, status.operators))

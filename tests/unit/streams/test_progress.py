@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.streams.progress import OperatorMetrics, line, observed_name, prometheus, query_status
+import ottla.streams as st
+from ottla.streams.progress import (
+    OperatorMetrics,
+    line,
+    observed_name,
+    prometheus,
+    query_status,
+    with_uncounted,
+)
 
 PROGRESS: dict[str, Any] = {
     "batchId": 12,
@@ -52,6 +60,20 @@ def test_operators_come_in_the_order_of_explain() -> None:
     assert status().operators == (
         OperatorMetrics(2, "inner join", 9),
         OperatorMetrics(3, "aggregate", 3),
+    )
+
+
+def test_steps_that_are_one_to_one_have_the_rows_of_their_parents() -> None:
+    app = st.App("shop")
+    orders = app.stream("orders", value=st.Json("n bigint"))
+    big = orders.filter(lambda o: o.n > 1).map_values(lambda o: {"m": o.n})
+    big.map_values(lambda o: f"{o.m}", schema="string").to("big")
+    counted = [OperatorMetrics(2, "filter", 7), OperatorMetrics(4, "map_values", 6)]
+    assert with_uncounted(app.sinks[0], counted) == (
+        OperatorMetrics(2, "filter", 7),
+        OperatorMetrics(3, "map_values", 7),
+        OperatorMetrics(4, "map_values", 6),
+        OperatorMetrics(5, "to", 6),
     )
 
 
