@@ -32,7 +32,7 @@ from compat.java import Java  # noqa: E402
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition  # noqa: E402
 
 HERE = Path(__file__).parent
-WAIT_S = 300.0
+WAIT_S = 900.0
 BASE_MS = 1_767_225_600_000
 ITEMS = ("tea", "jam", "milk")
 BENCH_ROWS = 2_000_000

@@ -66,7 +66,7 @@ class Driver:
         self.process.wait()
 
     def kill_worker(self, chance: random.Random) -> bool:
-        workers = [pid for pid in self.pids() if b"pyspark" in command(pid)]
+        workers = [pid for pid in self.pids() if is_worker(command(pid))]
         if not workers:
             return False
         try:
@@ -94,6 +94,14 @@ class Driver:
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")[-6000:]
+
+
+def is_worker(words: bytes) -> bool:
+    """One of Spark's Pythons: of tasks, of their daemon, of a source's planner. The JVM is not, for
+    all that it has pyspark in its class path."""
+    return b"python" in words.partition(b"\0")[0] and (
+        b"pyspark" in words or b"quiet_daemon" in words
+    )
 
 
 def command(pid: int) -> bytes:
