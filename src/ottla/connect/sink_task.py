@@ -35,6 +35,10 @@ logger = logging.getLogger(__name__)
 
 MAX_BATCH_RECORDS = 10_000
 """Unless consumer.override.max.poll.records says otherwise."""
+MAX_BATCH_BYTES = 32 * 1024 * 1024
+"""About: a batch is not added to when it is larger."""
+MANY_RECORDS = 500
+"""A batch of so many is worth waiting a moment for more."""
 PUT_RECORDS = 5_000
 """The most that `put` is handed at once."""
 IDLE_POLL_S = 0.2
@@ -138,7 +142,7 @@ class SinkRun:
     def _turn(
         self, producer: Any, consumer: Any, task: SinkTask, stopping: threading.Event
     ) -> None:
-        records = consumer.poll(IDLE_POLL_S if self._is_done else DONE_POLL_S)
+        records = self._polled(consumer)
         if not records:
             self._note_rest(producer, consumer)
             if time.monotonic() >= self._look_at:
@@ -157,6 +161,20 @@ class SinkRun:
         self._next |= end
         self._is_done = False
         self._give(task, records, stopping)
+
+    def _polled(self, consumer: Any) -> list[Any]:
+        """What is there, up to `max.poll.records`: one fetch is not all that waits."""
+        records: list[Any] = consumer.poll(IDLE_POLL_S if self._is_done else DONE_POLL_S)
+        limit, size_bytes = consumer.config.max_poll_records, 0
+        more = records
+        while more and len(records) < limit:
+            size_bytes += sum(len(each.value or b"") for each in more)
+            if size_bytes > MAX_BATCH_BYTES:
+                break
+            wait_s = DONE_POLL_S if len(records) >= MANY_RECORDS else 0.0
+            more = consumer.poll(wait_s, limit - len(records))
+            records += more
+        return records
 
     def _again(
         self, producer: Any, consumer: Any, task: SinkTask, stopping: threading.Event
