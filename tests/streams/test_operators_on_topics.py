@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from ottla.testing.broker_thread import BrokerThread
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SLOWEST_S = 120
 ORDER = st.Json("item string, amount double")
 
 
@@ -33,10 +35,13 @@ class Surroundings:
     def app(self, name: str) -> st.App:
         return st.App(name, bootstrap=self.bootstrap, state_dir=self._state_dir)
 
+    def start(self, app: st.App) -> Running:
+        self.running.append(start(app, self._spark))
+        return self.running[-1]
+
     def run_all(self, app: st.App) -> None:
         """Start, process what is there, stop."""
-        running = start(app, self._spark)
-        self.running.append(running)
+        running = self.start(app)
         running.process_all_available()
         running.stop()
 
@@ -52,15 +57,17 @@ class Surroundings:
                 producer.send(topic, data, key=key.encode(), timestamp=at_s * 1000)
             producer.flush()
 
-    def records(self, topic: str) -> list[tuple[bytes, Any]]:
-        """Committed ones, of partition 0."""
+    def records(self, topic: str, count: int) -> list[tuple[bytes, Any]]:
+        """Committed ones, of partition 0, once there are so many: a transaction that is decided is
+        visible a moment later."""
         found: list[tuple[bytes, Any]] = []
+        deadline_s = time.monotonic() + SLOWEST_S
         with Consumer(self.bootstrap, isolation_level="read_committed") as consumer:
             tp = TopicPartition(topic, 0)
             consumer.assign([tp])
             consumer.seek_to_beginning()
-            end = consumer.end_offsets(tp)[tp]
-            while consumer.position(tp) < end:
+            while len(found) < count or consumer.position(tp) < consumer.end_offsets(tp)[tp]:
+                assert time.monotonic() < deadline_s, found
                 found += [
                     (each.key or b"", each.value and json.loads(each.value))
                     for each in consumer.poll(timeout_s=1)
@@ -96,16 +103,16 @@ def test_python_state_goes_on_after_a_stop_and_late_records_have_their_topic(
     tea = {"item": "tea", "amount": 1.0}
     around.send("py-orders", ("a", tea, 1), ("a", {**tea, "amount": 2.0}, 2))
     around.run_all(app())
-    assert around.records("py-totals") == [(b"tea", [1.0, 2.0])]
+    assert around.records("py-totals", 1) == [(b"tea", [1.0, 2.0])]
     jam = {"item": "jam", "amount": 8.0}
     around.send("py-orders", ("a", {**tea, "amount": 4.0}, 3), ("b", jam, 60))
     around.run_all(app())
     changes = [(b"jam", [8.0]), (b"tea", [1.0, 2.0, 4.0])]
-    assert sorted(around.records("py-totals")[1:]) == changes
+    assert sorted(around.records("py-totals", 3)[1:]) == changes
     around.send("py-orders", ("a", {**tea, "amount": 16.0}, 4))
     around.run_all(app())
-    assert len(around.records("py-totals")) == 3
-    assert around.records("py-late") == [(b"tea", {"item": "tea", "amount": 16.0})]
+    assert around.records("py-late", 1) == [(b"tea", {"item": "tea", "amount": 16.0})]
+    assert len(around.records("py-totals", 3)) == 3
 
 
 def test_a_foreign_key_join_makes_its_own_topic_and_prints_go_to_standard_output(
@@ -118,19 +125,16 @@ def test_a_foreign_key_join_makes_its_own_topic_and_prints_go_to_standard_output
     app.stream("customers", value=st.Json("name string")).print("new")
     around.send("orders", ("o", {"customer": "c", "item": "tea"}, 1))
     around.send("customers", ("c", {"name": "Ada"}, 2))
-    around.run_all(app)
+    running = around.start(app)
+    joined = (b"o", {"item": "tea", "name": "Ada"})
+    assert around.records("orders-with-customers", 1) == [joined]
     with Admin(around.bootstrap) as admin:
         topic = "fk-orders-customers-subscriptions"
         assert len(admin.describe_topics(topic)[topic].partitions) == 3
+    running.process_all_available()
     assert '[new]: c, {"name":"Ada"}' in capsys.readouterr().out.splitlines()
     around.send("customers", ("c", None, 3))
-    app = around.app("fk")
-    foreign_key_join.build(app)
-    around.run_all(app)
-    assert around.records("orders-with-customers") == [
-        (b"o", {"item": "tea", "name": "Ada"}),
-        (b"o", None),
-    ]
+    assert around.records("orders-with-customers", 2) == [joined, (b"o", None)]
 
 
 def test_a_stream_is_a_dataframe_of_sparks_for_queries_of_ones_own(around: Surroundings) -> None:
