@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-COLUMNS, ROWS = 100, 38
+COLUMNS, ROWS = 100, 42
 CHARACTER, LINE = 7.8, 17
 LONGEST_PAUSE_S, SHORTEST_S, LAST_S = 0.7, 0.25, 8.0
 TIMEOUT_S = 900
@@ -67,7 +67,7 @@ def record(command: list[str]) -> list[Frame]:
         lines = tuple(_line(screen, row) for row in range(ROWS))
         if not frames or frames[-1].lines != lines:
             if frames and at_s - frames[-1].at_s < SHORTEST_S:
-                frames.pop()  # nobody would have seen it
+                at_s = frames.pop().at_s  # nobody would have seen it
             frames.append(Frame(at_s, lines))
     code = process.wait(30)
     if code:
@@ -90,10 +90,15 @@ def _line(screen: object, row: int) -> str:
             runs.append((column, cell.data, style))
     runs = [(start, _SPINNER.sub("⠿", text), style) for start, text, style in runs]
     return "".join(
-        f'<tspan x="{start * CHARACTER:.1f}" {style}>{escape(text.rstrip())}</tspan>'
+        f'<tspan x="{start * CHARACTER:.1f}" {style}>{_kept(text)}</tspan>'
         for start, text, style in runs
         if text.strip()
     )
+
+
+def _kept(text: str) -> str:
+    """With its spaces, which a browser would draw as one."""
+    return escape(text.rstrip()).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def draw(frames: list[Frame], title: str) -> str:
@@ -116,10 +121,11 @@ def draw(frames: list[Frame], title: str) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height + 34}" '
         "font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace\" "
-        'font-size="13" xml:space="preserve">',
+        'font-size="13">',
         f"<title>{escape(title)}</title>",
         f"<style>@keyframes play{{{''.join(steps)}}}"
-        f".film{{animation:play {total:.1f}s step-end infinite}}</style>",
+        f".film{{transform:translateY({-(len(frames) - 1) * height}px);"
+        f"animation:play {total:.1f}s step-end infinite}}</style>",
         f'<rect width="{width:.0f}" height="{height + 34}" rx="8" fill="#1b2229"/>',
         '<circle cx="18" cy="17" r="5" fill="#f07178"/><circle cx="36" cy="17" r="5" '
         'fill="#e6b450"/><circle cx="54" cy="17" r="5" fill="#6bd49a"/>',
