@@ -79,6 +79,8 @@ def test_values_that_do_not_fit_are_reported(spark: Any, tmp_path: Path) -> None
 def test_a_source_of_files_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     spark.range(3).selectExpr("id", "cast(id AS STRING) AS name").write.parquet(str(folder))
+    foreign = tmp_path / "checkpoint" / "of somebody else"
+    foreign.mkdir(parents=True)
     given = {
         "format": "parquet",
         "path": str(folder),
@@ -101,6 +103,7 @@ def test_a_source_of_files_goes_on_where_it_was(spark: Any, tmp_path: Path) -> N
     kit.stop()
     spool = tmp_path / "checkpoint" / "spool"
     assert not list(spool.iterdir()), "what is in topics is not kept"
+    assert foreign.exists()
 
 
 def _polled(kit: SourceKit) -> list[Record]:

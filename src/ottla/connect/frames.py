@@ -86,6 +86,7 @@ class FrameTask(SourceTask):
         self._connector = connector
         self._topic = settings["topic"]
         self._location = Path(settings["checkpoint.location"])
+        self._checkpoint = self._location / "checkpoint"
         self._partition = {"checkpoint.location": settings["checkpoint.location"]}
         self._batch = self._rows = 0
         """What is given out next."""
@@ -98,7 +99,8 @@ class FrameTask(SourceTask):
         if known:
             self._batch, self._rows = known[-1]["batch"], known[-1]["rows"]
         else:
-            shutil.rmtree(self._location, ignore_errors=True)
+            for ours in (self._checkpoint, self._spool(0).parent):
+                shutil.rmtree(ours, ignore_errors=True)
         try:
             self._spool(0).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -107,10 +109,9 @@ class FrameTask(SourceTask):
         frame = self._connector.frame(spark_session())
         if not getattr(frame, "isStreaming", False):
             raise UserError("the source must be a streaming DataFrame, of spark.readStream")
-        checkpoint = (self._location / "checkpoint").absolute().as_uri()
         self._query = (
             frame.writeStream.foreachBatch(self._write_down)
-            .option("checkpointLocation", checkpoint)
+            .option("checkpointLocation", self._checkpoint.absolute().as_uri())
             .start()
         )
 
