@@ -14,11 +14,9 @@ import itertools
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import click
@@ -40,9 +38,7 @@ class Page:
     def __init__(self, broker: BrokerThread, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.broker = broker
         self.folder = folder
-        module = ModuleType("page")
-        patch.setitem(sys.modules, "page", module)  # its classes can be found by name
-        self.names: dict[str, Any] = module.__dict__
+        self.names: dict[str, Any] = {"__name__": "__page__"}
         self.makers: dict[str, Callable[[], Any]] = {}
         """Of clients that blocks use without saying where they come from: a new one for each."""
         self._made: list[Any] = []
