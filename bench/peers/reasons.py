@@ -16,13 +16,12 @@ REASONS = (
     (
         "throughput",
         r"librdkafka",
-        "The client takes most of both cores here; the rest is noise of scheduling.",
+        "The client takes most of both cores here, and the broker what is left.",
     ),
     (
         "latency",
         r"one-record requests, \d+ connections$",
-        "Python needs some 40 µs of one core for a request, and one broker has one thread for "
-        "requests; Kafka's threads share both cores.",
+        "One broker has one thread for requests, in Python; Kafka's threads share both cores.",
     ),
     (
         "latency",
@@ -39,8 +38,8 @@ REASONS = (
     (
         "clients",
         r"record by record",
-        "confluent-kafka makes and reads records in C; ours does so in Python. Tables are the way "
-        "around: no Python object per record.",
+        "Others make and read records in C; ours does so in Python. Tables are the way around: no "
+        "Python object per record.",
     ),
     (
         "spark",
@@ -48,8 +47,8 @@ REASONS = (
         "Rows cross between the JVM and Python workers by Arrow; Spark's own connector stays in "
         "the JVM. No jar, predicate pushdown and group offsets are what one gets for it.",
     ),
-    ("partitions", r".", "Files are opened and listed one by one from Python."),
-    ("restart", r".", "Logs are verified batch by batch, by one thread per directory."),
+    ("partitions", r".", "One Python process does it; Kafka's threads share both cores."),
+    ("restart", r".", "One Python process does it; Kafka's threads share both cores."),
 )
 
 
