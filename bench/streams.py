@@ -92,8 +92,8 @@ class _Bench:
         frame.write.format("ottla").mode("append").options(**given).save()
 
     def figures(self) -> Iterator[Figure]:
-        self._rate("warm-up", 200_000, stateless, "warm-up")
-        self._rate("warm-up", 200_000, windowed_count, "warm-up-windows")
+        self._rate("warm-up", 200_000, stateless, "warmed")
+        self._rate("warm-up", 200_000, windowed_count, "warmed-windows")
         for name, topic, rows, build, budget in (
             ("stateless (JSON filter, map)", "orders-1000", ROWS, stateless, None),
             ("windowed count, 1,000 keys", "orders-1000", ROWS, windowed_count, 500_000),
