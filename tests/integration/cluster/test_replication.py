@@ -95,7 +95,11 @@ def test_a_follower_refuses_writers(cluster: ClusterOfProcesses, topic: str) -> 
     leader = cluster.leader(topic)
     follower = next(id for id in cluster.brokers if id != leader)
     with RawClient(cluster.brokers[follower].port) as client:
-        assert produced(client, topic, acks=1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        # It may hear of the topic a moment later than its leader.
+        wait_for(
+            lambda: produced(client, topic, acks=1) == ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            "refusal by a follower",
+        )
 
 
 def test_more_replicas_than_brokers_are_refused(cluster: ClusterOfProcesses, topic: str) -> None:

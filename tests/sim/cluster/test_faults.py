@@ -13,7 +13,7 @@ from ottla.base.types import TopicPartition
 SEEDS_PER_BLOCK = 25
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(16))
 def test_nothing_acknowledged_is_lost(seed: int) -> None:
     simulate(seed, faults=6)
 
@@ -34,7 +34,7 @@ def test_replay() -> None:
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("block", range(40))
+@pytest.mark.parametrize("block", range(80))
 def test_nothing_acknowledged_is_lost_in_many_worlds(block: int) -> None:
     for seed in range(1_000 + block * SEEDS_PER_BLOCK, 1_000 + (block + 1) * SEEDS_PER_BLOCK):
         simulate(seed)
