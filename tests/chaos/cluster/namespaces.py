@@ -42,11 +42,11 @@ class Namespaces:
             self._add(number)
 
     def _add(self, number: int) -> None:
-        name, outer, inner = namespace(number), f"ottla-o{number}", f"ottla-i{number}"
+        name, inner = namespace(number), f"ottla-i{number}"
         ip("netns", "add", name)
-        ip("link", "add", outer, "type", "veth", "peer", "name", inner, "netns", name)
-        ip("link", "set", outer, "master", BRIDGE)
-        ip("link", "set", outer, "up")
+        ip("link", "add", outer(number), "type", "veth", "peer", "name", inner, "netns", name)
+        ip("link", "set", outer(number), "master", BRIDGE)
+        ip("link", "set", outer(number), "up")
         ip("-n", name, "addr", "add", f"{address(number)}/24", "dev", inner)
         ip("-n", name, "link", "set", inner, "up")
         ip("-n", name, "link", "set", "lo", "up")
@@ -62,13 +62,18 @@ class Namespaces:
 
     def close(self) -> None:
         for number in self._numbers:
-            command = ["ip", "netns", "del", namespace(number)]
-            subprocess.run(command, check=False, capture_output=True)
+            # The link by its name: with its namespace it would go a while later.
+            for words in (["link", "del", outer(number)], ["netns", "del", namespace(number)]):
+                subprocess.run(["ip", *words], check=False, capture_output=True)
         subprocess.run(["ip", "link", "del", BRIDGE], check=False, capture_output=True)
 
 
 def namespace(number: int) -> str:
     return f"ottla-{number}"
+
+
+def outer(number: int) -> str:
+    return f"ottla-o{number}"
 
 
 def address(number: int) -> str:

@@ -30,6 +30,8 @@ from ottla.testing.broker import BrokerProcess
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800)]
 
 BROKERS = (1, 2, 3)
+NO_LEADER_BUT_IT = ("the leader from its followers", "the leader from its followers, one way")
+"""It keeps its lease, so nobody takes its place; alone it is too few for acks=all."""
 HELD_S = 8.0
 """How long a link stays cut: several sessions of these brokers."""
 
@@ -97,11 +99,13 @@ def test_nothing_is_lost_when_links_are_cut(
         cut_at = time.monotonic()
         for number, target in cuts(leader)[what]:
             namespaces.cut(number, target)
-        waited = load.next_acknowledgement(0, cut_at + 0.5, 60.0)
+        if what not in NO_LEADER_BUT_IT:
+            # What was acknowledged before may be on its way to us yet.
+            waited = load.next_acknowledgement(0, cut_at + 0.5, 60.0)
+            print(f"\n{what}: {waited + 0.5:.2f} s to an acknowledgement")
         time.sleep(max(0.0, cut_at + HELD_S - time.monotonic()))
         namespaces.heal()
         wait_for(cluster.is_healthy, "a healthy cluster", 60.0)
-        load.next_acknowledgement(0, time.monotonic())
-    print(f"\n{what}: {waited + 0.5:.2f} s to an acknowledgement, longest stall "
-          f"{load.longest_stall_s():.2f} s")  # fmt: skip
+        load.next_acknowledgement(0, time.monotonic(), 60.0)
+    print(f"\n{what}: longest stall {load.longest_stall_s():.2f} s")
     load.assert_all_there(cluster.read_all(topic))
