@@ -50,6 +50,7 @@ TOPIC, HASTY, TXN = "t", "h", "x"
 PARTITIONS = {TOPIC: 2, HASTY: 1, TXN: 2}
 BROKERS = 3
 HEAL_S = 40.0
+QUIET_S = 10.0
 KINDS = (
     "kill", "power", "pause", "cut", "one_way", "cut_zk", "slow", "reset", "zookeeper", "expire",
     "full", "sick", "roll",
@@ -126,7 +127,7 @@ class World:
         if is_stuck:
             return
         self._wait_until_in_sync()
-        self.oracle.check_images()
+        self._wait_for_images()
         self._check_replicas()
         for client in self.clients:
             client.check()
@@ -171,6 +172,13 @@ class World:
             assert scheduler.now < deadline, f"10: not in sync {HEAL_S} s after all is well"
             scheduler.run_for(0.5)
         scheduler.run_for(2.0)
+
+    def _wait_for_images(self) -> None:
+        """Leaders may be given back to the preferred ones just now; the images follow."""
+        deadline = self.cluster.scheduler.now + QUIET_S
+        while (wrong := self.oracle.wrong_image()) is not None:
+            assert self.cluster.scheduler.now < deadline, wrong
+            self.cluster.scheduler.run_for(0.2)
 
     def _is_lost(self) -> bool:
         return any(not self.oracle.has_eligible(state) for state in self.oracle.states().values())
