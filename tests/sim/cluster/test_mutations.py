@@ -1,14 +1,22 @@
-"""The simulator can fail: with one rule of replication taken away, some world breaks."""
+"""The simulator can fail: with one rule of replication taken away, some world breaks. Where that
+takes a course of events that is rare, the course is given."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from tests.sim.cluster.mutations import MUTATIONS, Mutation
+from tests.sim.cluster.mutations import (
+    MUTATIONS,
+    Mutation,
+    join_too_early,
+    trust_what_lost_power,
+)
+from tests.sim.cluster.oracle import Oracle
+from tests.sim.cluster.test_scenarios import KEY, NOBODY, E, bed
 from tests.sim.cluster.world import simulate
 
 SEEDS = 200
-QUICK: dict[str, int] = {}
-"""Mutation -> a seed that notices it, for those whose world is short."""
 
 
 @pytest.mark.chaos
@@ -22,3 +30,46 @@ def test_a_rule_taken_away_is_noticed(mutation: Mutation, monkeypatch: pytest.Mo
             print(f"{mutation.__name__}: seed {seed}: {str(error).splitlines()[0]}")
             return
     pytest.fail(f"{SEEDS} worlds did not notice")
+
+
+def fall_behind_and_return() -> None:
+    """A follower returns, far behind, and catches up a batch at a time."""
+    with bed(replica_fetch_max_bytes="1", replica_lag_time_max_ms="1000") as world:
+        Oracle(world.cluster).watch(KEY.topic, 1)
+        behind, leader = world.followers()[0], world.leader()
+        world.cluster.machines[behind].kill()
+        world.until(lambda: behind not in world.isr())
+        for _ in range(20):
+            assert world.produce(leader) is E.NONE
+        world.cluster.machines[behind].start()
+        world.until(lambda: behind in world.isr())
+        world.wait(1.0)
+
+
+def lose_power_everywhere() -> None:
+    """All machines go off at once: what was not synced may be gone from all of them."""
+    for attempt in range(8):
+        with bed(auto_leader_rebalance_enable=str(attempt % 2 == 0).lower()) as world:
+            Oracle(world.cluster).watch(KEY.topic, 1)
+            for _ in range(3 + attempt):
+                assert world.produce(world.leader()) is E.NONE
+            for machine in world.cluster.machines.values():
+                machine.cut_power()
+            for machine in world.cluster.machines.values():
+                machine.start()
+            world.wait(6.0)
+            assert world.leader() == NOBODY, "it is not known who has the most"
+
+
+@pytest.mark.parametrize(
+    ("course", "mutation"),
+    [(fall_behind_and_return, join_too_early), (lose_power_everywhere, trust_what_lost_power)],
+    ids=["join_too_early", "trust_what_lost_power"],
+)
+def test_a_course_of_events_shows_what_its_rule_is_for(
+    course: Callable[[], None], mutation: Mutation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course()
+    mutation(monkeypatch)
+    with pytest.raises(AssertionError):
+        course()
