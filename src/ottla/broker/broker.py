@@ -340,7 +340,7 @@ class Broker:
         for topic in delta.topic_configs_changed:
             self._use_topic_config(topic)
         if self.cluster is not None:
-            self.cluster.controller.image_changed()
+            self.cluster.image_changed()
 
     async def _open_topics(self, topics: list[TopicImage]) -> None:
         for topic in topics:

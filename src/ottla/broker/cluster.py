@@ -59,7 +59,6 @@ class Cluster:
         self._is_draining = False
         self._checkpoints: asyncio.Task[None] | None = None
         self._is_joining = False
-        self._lost_sessions = 0
         self._has_everything = True
         """Whether the next incarnation has what the last registered one had."""
         self._rejoining: asyncio.Task[None] | None = None
@@ -129,14 +128,25 @@ class Cluster:
         return None if partition is None else partition.high_watermark
 
     async def _register(self) -> None:
-        lost_sessions = self._lost_sessions
         registration, revision = await self._new_incarnation()
         # Nothing is lost with a session but the session: the log is all there.
         self._has_everything = True
         await self._broker.applied(revision)
-        if lost_sessions != self._lost_sessions:
+        if not self._is_alive_as(registration.incarnation):
             raise SessionLostAgain
         self.replication.registered(registration.incarnation)
+        self.controller.image_changed()
+
+    def _is_alive_as(self, incarnation: int) -> bool:
+        """Whether the image has this broker in a session, as this incarnation."""
+        mine = self._broker.image.brokers.get(self._broker.node_id)
+        return mine is not None and not mine.fenced and mine.incarnation == incarnation
+
+    def image_changed(self) -> None:
+        """A registration is worth nothing without its session, however that was lost."""
+        incarnation = self.replication.incarnation
+        if incarnation >= 0 and not self._is_alive_as(incarnation):
+            self._session_lost()
         self.controller.image_changed()
 
     async def _new_incarnation(self) -> tuple[BrokerRegistration, int]:
@@ -170,7 +180,6 @@ class Cluster:
 
     def _session_lost(self) -> None:
         logger.warning("the session with ZooKeeper is lost: leading nothing until it is back")
-        self._lost_sessions += 1
         self.replication.session_lost()
         if not self._is_joining and (self._rejoining is None or self._rejoining.done()):
             self._rejoining = asyncio.create_task(self._rejoin(), name="rejoin")
