@@ -53,6 +53,9 @@ def fill(broker: BrokerProcess) -> None:
                         "timestamp": pa.array(BASE_MS + numbers, pa.int64()),
                     }
                 ),
+                key="key",
+                value="value",
+                timestamp="timestamp",
             )
         producer.flush()
 
