@@ -94,7 +94,8 @@ def test_a_source_of_files_goes_on_where_it_was(spark: Any, tmp_path: Path) -> N
         ("id", data.INT64.as_optional()), ("name", data.OPTIONAL_STRING)
     )
     kit.restart()
-    spark.range(3, 5).selectExpr("id", "'x' AS name").write.mode("append").parquet(str(folder))
+    more = spark.range(3, 5).selectExpr("id", "'x' AS name").coalesce(1)  # one file, one batch
+    more.write.mode("append").parquet(str(folder))
     # What is polled and not committed comes again, the same.
     polled = _polled(kit)
     kit.stop()
