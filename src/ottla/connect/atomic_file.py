@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
 
 
@@ -14,3 +15,11 @@ def replace_file(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(made, path)
+
+
+def lasting_id(path: Path) -> str:
+    """A random id that is made once and kept in a file. A crash leaves no half of one: two tasks
+    with the same empty id would take each other's state for their own."""
+    if not path.exists():
+        replace_file(path, uuid.uuid4().hex.encode())
+    return path.read_text()

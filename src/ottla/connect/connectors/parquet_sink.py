@@ -25,6 +25,7 @@ from ottla.base.config.definition import ConfigType, Importance
 from ottla.base.config.validator import AtLeast, NonEmpty, OneOf
 from ottla.base.errors import UserError
 from ottla.connect.api import Guarantee, SinkConnector, SinkTask
+from ottla.connect.atomic_file import lasting_id
 from ottla.connect.connectors.lake_files import StagedWriter, make_parquet
 from ottla.connect.connectors.lake_layout import LAYOUT_KEYS, Layout
 from ottla.connect.connectors.lake_state import (
@@ -107,10 +108,7 @@ class Lake(SinkTask):
     # ------------------------------------------------------------------------------- its life
 
     def start(self, directory: Path) -> None:
-        mark = directory / MARK
-        if not mark.exists():
-            mark.write_text(uuid.uuid4().hex)
-        self._folder.open(mark.read_text(), self.epoch)
+        self._folder.open(lasting_id(directory / MARK), self.epoch)
         if self._limits.age_ms >= 0:
             self._clock = threading.Thread(target=self._watch_age, daemon=True)
             self._clock.start()

@@ -23,6 +23,7 @@ from typing import Any
 from ottla.base.config.definition import ConfigType, Importance
 from ottla.base.config.validator import NonEmpty
 from ottla.connect.api import SinkConnector, SinkTask
+from ottla.connect.atomic_file import lasting_id
 from ottla.connect.connectors.lake_state import Ready, StateFolder
 from ottla.connect.connectors.spark_formats import (
     FILE_FORMATS,
@@ -147,10 +148,7 @@ class FilesTask(RowsTask):
         self._folder = StateFolder(settings["path"], name)
 
     def start(self, directory: Path) -> None:
-        mark = directory / MARK
-        if not mark.exists():
-            mark.write_text(uuid.uuid4().hex)
-        self._folder.open(mark.read_text(), self.epoch)
+        self._folder.open(lasting_id(directory / MARK), self.epoch)
 
     def end(self) -> None:
         state = self._folder.state
@@ -189,10 +187,7 @@ class TableTask(RowsTask):
         self._id = ""
 
     def start(self, directory: Path) -> None:
-        mark = directory / MARK
-        if not mark.exists():
-            mark.write_text(uuid.uuid4().hex)
-        self._id = mark.read_text()
+        self._id = lasting_id(directory / MARK)
 
     def end(self) -> None:
         settings = self._settings
