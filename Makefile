@@ -69,7 +69,7 @@ databases:
 # Many tests wait more than they work: two processes, each with whole files, take little more than
 # half the time. Spark's tests have processes of their own: its session lives until the end of the
 # process, and would be in the way of tests that count files, threads or log lines.
-IN_PARALLEL := -n 2 --dist loadfile
+IN_PARALLEL := -n 2 --dist loadfile --max-worker-restart 1
 SPARK_TESTS := tests/spark tests/streams tests/connect
 
 test: check kcat databases ## Check, then run the tests

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
-from collections.abc import Iterator
+import os
+from collections.abc import Generator, Iterator
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
 from ottla.wire.codec import set_strict
@@ -16,6 +19,33 @@ set_strict(True)
 # Machines that run tests are shared, and slow at times: a limit per example would fail at random.
 settings.register_profile("ottla", deadline=None)
 settings.load_profile("ottla")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Tell of a failure when it happens: a run that is cut short prints no summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\n{report.when} of {report.nodeid} failed after {report.duration:.1f} s")
+        print("\n".join(report.longreprtext.splitlines()[-40:]), flush=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """pytest-timeout sends a signal, which a call that never comes back from C does not notice
+    (librdkafka has some). A minute later the process says where its threads are, and ends."""
+    marker = item.get_closest_marker("timeout")
+    seconds = float(marker.args[0] if marker else _default_timeout(item.config))
+    if not seconds:
+        return (yield)
+    stderr = item.config.stash[fault_handler_stderr_fd_key]
+    faulthandler.dump_traceback_later(seconds + 60, exit=True, file=stderr)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _default_timeout(config: pytest.Config) -> str:
+    return config.getoption("timeout") or config.getini("timeout") or "0"
 
 
 @pytest.fixture(autouse=True)

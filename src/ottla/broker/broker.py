@@ -101,6 +101,7 @@ class Broker:
         self._lock: Lock = DataLock() if lock is None else lock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Server | None = None
+        self._has_joined = False
         self.store: MetadataStore
         self.cluster: Cluster | None = None
         """None: this broker is alone."""
@@ -191,6 +192,9 @@ class Broker:
             found_topics=adoption.topics,
             first_ops=adoption.ops,
         )
+        self._has_joined = True
+        for partition in self.partitions.values():
+            self._coordinate(partition)
 
     def _endpoints(self) -> dict[str, tuple[str, int]]:
         """What clients are told to connect to: the advertised listeners, with real ports."""
@@ -376,10 +380,16 @@ class Broker:
                 partition.is_leader = False
                 state = topic.partitions[log.partition.partition]
                 self.cluster.replication.take_role(partition, topic, state)
-            elif topic.name == OFFSETS_TOPIC:
-                self.group_coordinator.partition_opened(partition)
-            elif topic.name == TRANSACTION_TOPIC:
-                self.transaction_coordinator.partition_opened(partition)
+            elif self._has_joined:
+                self._coordinate(partition)
+
+    def _coordinate(self, partition: Partition) -> None:
+        """Of a broker alone, which leads everything. Not before it has joined: that begins a new
+        leader epoch, to which what a coordinator does belongs."""
+        if partition.key.topic == OFFSETS_TOPIC:
+            self.group_coordinator.partition_opened(partition)
+        elif partition.key.topic == TRANSACTION_TOPIC:
+            self.transaction_coordinator.partition_opened(partition)
 
     async def open_missing(self) -> None:
         """Try again to open the logs that the disk did not let us open."""

@@ -16,7 +16,7 @@ from tests.integration.transactions.producer import (
 )
 from tests.raw_client import POLL_S, TIMEOUT_S, Api, RawClient, eventually
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC
 from ottla.broker.transaction_markers import LocalMarkers, Marker, OnWritten
@@ -117,6 +117,50 @@ def test_a_decision_is_carried_out_after_a_stop_between_any_two_markers(
             await in_thread(embedded, look)
 
     asyncio.run(stop_early())
+    asyncio.run(start_again())
+
+
+class RefusedOnce:
+    """As if the partition were not open yet when a decision is found at the start."""
+
+    def __init__(self, embedded: EmbeddedBroker) -> None:
+        self._markers = LocalMarkers(embedded.broker)
+        self.attempts = 0
+
+    def write(self, partition: TopicPartition, marker: Marker, on_written: OnWritten) -> None:
+        self.attempts += 1
+        if self.attempts == 1:
+            on_written(partition, KafkaError(E.NOT_LEADER_OR_FOLLOWER))
+        else:
+            self._markers.write(partition, marker, on_written)
+
+
+def test_a_marker_that_is_refused_during_the_start_is_written_after_it(tmp_path: Path) -> None:
+    def transact(client: RawClient) -> None:
+        client.create_topic("t")
+        producer = TransactionalProducer(client, "id").begin()
+        assert producer.produce("t", b"v") is E.NONE
+        assert producer.end() is E.NONE
+
+    async def stop_before_the_marker() -> None:
+        async with EmbeddedBroker(tmp_path) as embedded:
+            embedded.broker.transaction_coordinator._markers = MarkersUntil(embedded, 0)
+            await in_thread(embedded, transact)
+        (tmp_path / ".kafka_cleanshutdown").unlink()  # it crashed: the next start is a new epoch
+
+    def look(client: RawClient) -> None:
+        state = TransactionalProducer(client, "id").state
+        eventually(state, lambda found: found.transaction_state == "CompleteCommit")
+        assert read_committed(client, "t") == [b"v"]
+
+    async def start_again() -> None:
+        embedded = EmbeddedBroker(tmp_path)
+        markers = embedded.broker.transaction_coordinator._markers = RefusedOnce(embedded)
+        async with embedded:
+            await in_thread(embedded, look)
+        assert markers.attempts == 2
+
+    asyncio.run(stop_before_the_marker())
     asyncio.run(start_again())
 
 
