@@ -192,9 +192,10 @@ class Broker:
             found_topics=adoption.topics,
             first_ops=adoption.ops,
         )
+        # Not before: joining begins new leader epochs, and what coordinators do belongs to one.
         self._has_joined = True
         for partition in self.partitions.values():
-            self._coordinate(partition)
+            self.leader_changed(partition)
 
     def _endpoints(self) -> dict[str, tuple[str, int]]:
         """What clients are told to connect to: the advertised listeners, with real ports."""
@@ -381,15 +382,7 @@ class Broker:
                 state = topic.partitions[log.partition.partition]
                 self.cluster.replication.take_role(partition, topic, state)
             elif self._has_joined:
-                self._coordinate(partition)
-
-    def _coordinate(self, partition: Partition) -> None:
-        """Of a broker alone, which leads everything. Not before it has joined: that begins a new
-        leader epoch, to which what a coordinator does belongs."""
-        if partition.key.topic == OFFSETS_TOPIC:
-            self.group_coordinator.partition_opened(partition)
-        elif partition.key.topic == TRANSACTION_TOPIC:
-            self.transaction_coordinator.partition_opened(partition)
+                self.leader_changed(partition)
 
     async def open_missing(self) -> None:
         """Try again to open the logs that the disk did not let us open."""
