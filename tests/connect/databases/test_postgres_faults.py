@@ -12,6 +12,7 @@ from tests.connect.databases.capture import Capture, connector
 from tests.connect.databases.servers import Postgres
 
 from ottla.base.errors import UserError
+from ottla.connect.connectors.postgres import task
 from ottla.connect.data import FailedRecord
 
 PATIENCE_S = 60.0
@@ -63,7 +64,7 @@ def test_what_cannot_be_captured_is_told(postgres: Postgres, database: str) -> N
 def test_a_slot_that_is_in_use_is_told(
     postgres: Postgres, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.connect.connectors.postgres.task.BUSY_TURNS", 2)
+    monkeypatch.setattr(task, "BUSY_TURNS", 2)
     postgres.run(ORDERS, database=database)
     first = Capture(connector(postgres, database, snapshot_mode="no_data")).start()
     try:
