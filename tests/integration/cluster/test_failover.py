@@ -151,7 +151,7 @@ def test_a_consumer_group_goes_on_when_its_coordinator_dies(
 def _coordinator(cluster: ClusterOfProcesses, group: str) -> int:
     """Asked by a client that knows nothing yet: librdkafka's goes on asking the dead one."""
     with Admin(cluster.bootstrap) as admin:
-        return admin.describe_groups(group)[group].coordinator
+        return admin.describe_groups(group)[group].coordinator.id
 
 
 def test_a_transaction_is_committed_by_the_coordinator_that_takes_over(
