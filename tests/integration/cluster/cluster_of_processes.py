@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.raw_client import Api, RawClient
 
 from ottla.metadata.zookeeper.ensemble import Member, local_addresses
 from ottla.testing.broker import BrokerProcess
 
-LEASE_MS = 500
+LEASE_MS = 1_000
 QUICK = {
     "broker.lease.ms": str(LEASE_MS),
     "zookeeper.session.timeout.ms": "2000",
@@ -119,7 +120,9 @@ class ClusterOfProcesses:
         return self.partitions(topic)[partition].leader == broker
 
     def is_healthy(self) -> bool:
-        """All brokers run, and every replica is in sync."""
+        """All brokers run and know each other, and every replica is in sync."""
+        if not all(self._knows_all(broker) for broker in self.brokers.values()):
+            return False
         told = self.admin.list_topics(timeout=10)
         if sorted(told.brokers) != sorted(self.brokers) or told.controller_id not in self.brokers:
             return False
@@ -128,6 +131,12 @@ class ClusterOfProcesses:
             for topic in told.topics.values()
             for partition in topic.partitions.values()
         )
+
+    def _knows_all(self, broker: BrokerProcess) -> bool:
+        """Each sees changes when it sees them, the controller too."""
+        with RawClient(broker.port) as client:
+            told = client.call(Api.METADATA, topics=[])
+        return sorted(each.node_id for each in told.brokers) == sorted(self.brokers)
 
     def heal(self) -> None:
         self.start()

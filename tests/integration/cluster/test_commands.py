@@ -34,10 +34,10 @@ def children(pid: int) -> dict[int, str]:
 
 
 def test_a_cluster_comes_up_mends_itself_and_goes_down(zookeeper: Member, tmp_path: Path) -> None:
-    port = free_ports(1)[0] % 20_000 + 20_000
+    port = free_ports(1)[0] % 10_000 + 20_000  # below what the system hands out
     out = tmp_path / "out"
     arguments = ["cluster", "up", "--brokers", "2", "--data-dir", str(tmp_path / "data")]
-    arguments += ["--port", str(port), "--override", "broker.lease.ms=500"]
+    arguments += ["--port", str(port), "--override", "broker.lease.ms=1000"]
     process = started(*arguments, out=out)
     try:
         wait_for(lambda: re.search("The cluster is ready", out.read_text()), "ready cluster")
