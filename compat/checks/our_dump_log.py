@@ -53,7 +53,7 @@ def _hold_equal(java: Java, files: list[Path], *options: str) -> None:
         theirs = java.succeed("kafka-dump-log", "--files", names, *options, timeout_s=TIMEOUT_S)
         ours = _ours("--files", names, *options)
         different = [
-            f"Kafka: {theirs_line[:400]}\nours:  {ours_line[:400]}"
+            f"Kafka: {theirs_line}\nours:  {ours_line}"
             for theirs_line, ours_line in zip(theirs.lines, ours.splitlines(), strict=False)
             if theirs_line != ours_line
         ]

@@ -19,7 +19,7 @@ from tests.raw_client import RawClient, eventually
 
 from ottla.testing.broker import BrokerProcess
 
-PROGRAM = Path(__file__).with_name("copier_process.py")
+CLIENTS = ("confluent", "ottla")
 PARTITIONS = 2
 PER_ROUND = 60
 OVERRIDES = {
@@ -32,9 +32,10 @@ OVERRIDES = {
 
 
 class Copier:
-    def __init__(self, broker: BrokerProcess) -> None:
+    def __init__(self, client: str, broker: BrokerProcess) -> None:
+        program = Path(__file__).with_name(f"{client}_copier.py")
         self._process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), broker.bootstrap, "copier"], stdout=subprocess.PIPE
+            [sys.executable, str(program), broker.bootstrap, "copier"], stdout=subprocess.PIPE
         )
 
     def wait_until_it_copies(self) -> None:
@@ -47,7 +48,7 @@ class Copier:
         self._process.wait()
 
 
-def run(data_dir: Path, rounds: int) -> None:
+def run(client_name: str, data_dir: Path, rounds: int) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -56,7 +57,7 @@ def run(data_dir: Path, rounds: int) -> None:
         with RawClient(broker.port) as client:
             client.create_topic("input", PARTITIONS, retention_ms="-1")
             client.create_topic("output", PARTITIONS)
-        copier = Copier(broker)
+        copier = Copier(client_name, broker)
         for number in range(rounds):
             with RawClient(broker.port) as client:
                 write(client, number, written)
@@ -69,7 +70,7 @@ def run(data_dir: Path, rounds: int) -> None:
                 broker.kill()
                 broker.start()
             if victims != "broker":
-                copier = Copier(broker)
+                copier = Copier(client_name, broker)
         try:
             check(broker, written)
         finally:
@@ -106,11 +107,13 @@ def first_difference(found: list[bytes], expected: list[bytes]) -> str:
     return f"{len(found)} records instead of {len(expected)}"
 
 
-def test_what_is_copied_is_there_once(tmp_path: Path) -> None:
-    run(tmp_path, 2)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_is_copied_is_there_once(client: str, tmp_path: Path) -> None:
+    run(client, tmp_path, 2)
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(3_000)
-def test_what_is_copied_over_many_kills_is_there_once(tmp_path: Path) -> None:
-    run(tmp_path, 35)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_is_copied_over_many_kills_is_there_once(client: str, tmp_path: Path) -> None:
+    run(client, tmp_path, 35)

@@ -217,7 +217,8 @@ def encode_group_epoch(value: GroupEpoch) -> bytes:
 
 
 def encode_member(value: MemberMetadata) -> bytes:
-    tags = {} if value.classic is None else {_FIRST_TAG: _classic(value.classic)}
+    # Kafka writes the null too: what is not there would be an empty struct to it.
+    tags = {_FIRST_TAG: b"\x00" if value.classic is None else _classic(value.classic)}
     return b"".join((
         _VERSION,
         compact_string(value.instance_id),

@@ -216,7 +216,8 @@ def _read_fields(
 def _read_value(reader: _Reader, field: Field, version: int, flexible: bool) -> Any:
     kind = field.type
     if kind == "{}":
-        if field.is_nullable and reader.number("int8") < 0:
+        # Null is -1, but 0 in a tagged field.
+        if field.is_nullable and reader.number("int8") < (0 if field.tag is None else 1):
             return None
         return _read_fields(reader, field.fields, version, flexible)
     if not kind.startswith("[]"):

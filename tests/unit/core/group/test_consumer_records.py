@@ -41,7 +41,7 @@ WRITTEN_BY_KAFKA: list[tuple[ConsumerRecord, str, str]] = [
     (
         MemberRecord("g", "m", MEMBER),
         "000500016700016d",
-        "00000269000263032f68030261026204782e2a000493e00672616e676500",
+        "00000269000263032f68030261026204782e2a000493e00672616e676501000100",
     ),
     (
         MemberRecord("g", "m", CLASSIC),
