@@ -134,7 +134,8 @@ class ClusterOfProcesses:
 
     def _knows_all(self, broker: BrokerProcess) -> bool:
         """Each sees changes when it sees them, the controller too."""
-        with RawClient(broker.port) as client:
+        host, _, port = broker.bootstrap.rpartition(":")
+        with RawClient(int(port), host) as client:
             told = client.call(Api.METADATA, topics=[])
         return sorted(each.node_id for each in told.brokers) == sorted(self.brokers)
 
