@@ -157,6 +157,7 @@ def test_a_dead_workers_connectors_are_taken_over_and_rest_answers_on_any(group:
     for n in range(3):
         group.append(n, "one\ntwo\n")
     group.wait_until_equal(3)
+    levels_reach_all_workers(group)
     first.send_signal(signal.SIGKILL)
     killed_at = time.monotonic()
     for n in range(3):
@@ -171,6 +172,24 @@ def test_a_dead_workers_connectors_are_taken_over_and_rest_answers_on_any(group:
     assert second.stop() == 0
     group.append(0, "four\n")
     group.wait_until_equal(3)
+
+
+def levels_reach_all_workers(group: Group) -> None:
+    """`scope=cluster`, whichever worker is asked; `scope=worker` is its own."""
+    path = "/admin/loggers/ottla.level"
+    for level, asked in zip(("DEBUG", "ERROR", "WARN"), group.workers, strict=True):
+        assert asked.ask("PUT", f"{path}?scope=cluster", {"level": level}) == (204, None)
+        for each in group.workers:
+            wait_for(lambda each=each, level=level: level_at(each, path) == level, level)  # type: ignore[misc]
+    own = "/admin/loggers/ottla.own"
+    assert group.workers[0].ask("PUT", own, {"level": "DEBUG"}) == (200, ["ottla.own"])
+    assert level_at(group.workers[0], own) == "DEBUG"
+    assert level_at(group.workers[1], own) is None
+
+
+def level_at(worker: WorkerProcess, path: str) -> str | None:
+    status, told = worker.ask("GET", path)
+    return told["level"] if status == 200 else None
 
 
 @pytest.mark.chaos

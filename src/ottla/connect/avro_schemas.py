@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.connect import data
+from ottla.connect.avro_sizes import check_size, full_name
 from ottla.connect.data import DataError, Field, Schema, Type, encode_logical
 from ottla.connect.json_converter import JsonConverter
 
@@ -160,7 +161,9 @@ def _default(schema: Schema) -> Any:
 
 
 def from_avro(avro: Any) -> Schema:
-    return _Reading().schema(avro)
+    made = _Reading().schema(avro)
+    check_size(avro)
+    return made
 
 
 class _Reading:
@@ -198,14 +201,14 @@ class _Reading:
             inner = self.schema(avro["values"], space, depth + 1)
             made = Schema(Type.MAP, key_schema=data.STRING, value_schema=inner)
         elif kind == "enum":
-            name = _full(avro, space)
+            name = full_name(avro, space)
             symbols = {f"{ENUM}.{each}": each for each in avro.get("symbols", ())}
             made = Schema(Type.STRING, parameters={ENUM: name, **symbols})
             self._known[name] = made
         elif kind in _READ:
             made = self._primitive(avro, kind)
             if kind == "fixed":
-                self._known[_full(avro, space)] = made
+                self._known[full_name(avro, space)] = made
         else:
             return self._named(str(kind), space)
         return _described(made, avro)
@@ -231,7 +234,7 @@ class _Reading:
         return Schema(Type.MAP, key_schema=keys.schema, value_schema=values.schema)
 
     def _record(self, avro: Mapping[str, Any], space: str, depth: int) -> Schema:
-        full = _full(avro, space)
+        full = full_name(avro, space)
         inside = full.rpartition(".")[0]
         fields = tuple(self._field(each, inside, depth) for each in avro.get("fields", ()))
         name = None if full.startswith(DEFAULT_NAME) else full
@@ -261,12 +264,6 @@ class _Reading:
             for each in rest
         )
         return Schema(Type.STRUCT, is_optional, UNION, fields=fields)
-
-
-def _full(avro: Mapping[str, Any], space: str) -> str:
-    name = str(avro.get("name", ""))
-    space = str(avro.get("namespace", space))
-    return name if "." in name or not space else f"{space}.{name}"
 
 
 def branch_name(avro: Any) -> str:

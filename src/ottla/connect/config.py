@@ -24,6 +24,15 @@ from ottla.connect.plugins import (
     predicate_class,
     transform_class,
 )
+from ottla.connect.topic_creation import (
+    GROUPS_KEY,
+    TopicCreation,
+    definitions,
+    is_enabled,
+    is_used,
+    problems,
+    topic_creation,
+)
 from ottla.connect.transforms.contract import Predicate
 
 STRING, INT, LIST, BOOLEAN = ConfigType.STRING, ConfigType.INT, ConfigType.LIST, ConfigType.BOOLEAN
@@ -55,6 +64,7 @@ COMMON = Definition(
 SOURCE = Definition([
     key("exactly.once.support", STRING, "requested", "Sources are exactly-once either way.",
         OneOf(("requested", "required"), ignore_case=True)),
+    GROUPS_KEY,
 ])  # fmt: skip
 SINK = Definition([
     key("topics", LIST, [], "Topics to read.", None, HIGH),
@@ -120,6 +130,8 @@ class ConnectorConfig:
     policy: ErrorPolicy
     settings: Mapping[str, Any]
     """Values of COMMON and SOURCE or SINK."""
+    topic_creation: TopicCreation = field(default_factory=TopicCreation)
+    """How a source's new topics are made."""
 
     @property
     def is_source(self) -> bool:
@@ -162,7 +174,7 @@ class _Reading:
         self._class = self._connector_class()
         role = Definition()
         if self._class is not None:
-            role = SOURCE if issubclass(self._class, SourceConnector) else SINK
+            role = SOURCE if self._is_source else SINK
         self._common = COMMON + role
         self.validation.add("Common", self._common)
         self._predicates = self._named("predicates", self._predicate)
@@ -170,6 +182,7 @@ class _Reading:
         self._converters = {name: self._converter(name) for name in CONVERTER_KEYS}
         self._connector = self._make_connector()
         self._check_topics()
+        self._check_topic_creation()
 
     def made(self) -> ConnectorConfig:
         assert self._connector is not None
@@ -186,6 +199,7 @@ class _Reading:
             Conversion(key_, value, header),
             ErrorPolicy.of(settings),
             settings,
+            topic_creation(self.given, self._worker) if self._is_source else TopicCreation(),
         )
 
     # ----------------------------------------------------------------------------- connector
@@ -229,6 +243,18 @@ class _Reading:
                 "errors.deadletterqueue.topic.name",
                 f"The dead letter queue {queue} is one of the topics that are read.",
             )
+
+    @property
+    def _is_source(self) -> bool:
+        return self._class is not None and issubclass(self._class, SourceConnector)
+
+    def _check_topic_creation(self) -> None:
+        if not (self._is_source and is_used(self.given) and is_enabled(self._worker)):
+            return
+        for group, prefix, definition in definitions(self.given):
+            self.validation.add(f"Topic Creation: {group}", definition, prefix)
+        for name, problem in problems(self.given).items():
+            self.validation.fail(name, problem)
 
     # ------------------------------------------------------------------------------- plugins
 

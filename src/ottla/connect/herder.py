@@ -11,6 +11,7 @@ from typing import Any
 
 from ottla.base.errors import UserError
 from ottla.connect.config import ConnectorConfig, validate
+from ottla.connect.loggers import set_level
 from ottla.connect.states import ConnectorStatus, State
 from ottla.connect.worker_config import WorkerConfig
 
@@ -51,6 +52,10 @@ class Herder(ABC):
     def catch_up(self) -> None:
         """Learn of what another worker has just changed for us."""
         return
+
+    def set_cluster_level(self, name: str, level: str) -> None:
+        """Of a logger in all workers: here, unless there are others."""
+        set_level(name, level)
 
     # -------------------------------------------------------------------------------- asking
 

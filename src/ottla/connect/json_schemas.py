@@ -26,6 +26,9 @@ from ottla.connect.data import DataError, Field, Schema, Type
 from ottla.connect.json_converter import JsonConverter
 
 MAX_DEPTH = 100
+MAX_NODES = 20_000
+"""Types of a schema, with each reference counted as what it refers to: a few that each refer twice
+to the one before would be without end."""
 _NAMES = {
     Type.INT8: "int8", Type.INT16: "int16", Type.INT32: "int32", Type.INT64: "int64",
     Type.FLOAT32: "float32", Type.FLOAT64: "float64", Type.BYTES: "bytes", Type.MAP: "map",
@@ -101,8 +104,12 @@ def from_json_schema(told: Any) -> Schema:
 class _Reading:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
+        self._nodes = 0
 
     def schema(self, told: Any, depth: int = 0) -> Schema:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise DataError(f"a schema has more than {MAX_NODES} types")
         if depth > MAX_DEPTH:
             raise DataError(f"a schema is nested more than {MAX_DEPTH} deep, or in itself")
         if not isinstance(told, Mapping):

@@ -13,7 +13,8 @@
 | /connectors/NAME/offsets | GET, PATCH, DELETE |
 | /connector-plugins, /connector-plugins/CLASS/config | GET |
 | /connector-plugins/CLASS/config/validate | PUT |
-| /admin/loggers, /admin/loggers/NAME | GET, PUT (one) |
+| /admin/loggers | GET |
+| /admin/loggers/NAME | GET, PUT (`scope=worker`, `scope=cluster`) |
 
 Errors are {"error_code": …, "message": …} with Kafka's codes. Knows no sockets: see `rest_server`.
 In a group of workers the herder passes on what is its leader's to do."""
@@ -34,6 +35,8 @@ from ottla.connect.herder import BadRequest, Conflict, Herder, NoSuchConnector, 
 from ottla.connect.rest_forward import MOVED, NotForwarded, forward
 
 logger = logging.getLogger(__name__)
+
+WORKER_SCOPE, CLUSTER_SCOPE = "worker", "cluster"
 
 
 class RestError(Exception):
@@ -59,6 +62,11 @@ class Request:
 
     def flag(self, name: str, default: str = "false") -> bool:
         return self.query.get(name, [default])[-1].lower() == "true"
+
+    @property
+    def scope(self) -> str:
+        """Of a logger's level."""
+        return self.query.get("scope", [WORKER_SCOPE])[-1].lower()
 
     def json(self) -> dict[str, Any]:
         try:
@@ -113,7 +121,8 @@ def _answer(request: Request, method: str, path: str) -> Answer:
 
 def _pass_on(request: Request, method: str, path: str) -> Answer | None:
     """The answer of the worker whose to do it is; None: this one."""
-    if method == "GET" or not path.startswith("/connectors"):
+    is_level_of_all = path.startswith("/admin/loggers/") and request.scope == CLUSTER_SCOPE
+    if method == "GET" or not (path.startswith("/connectors") or is_level_of_all):
         return None
     herder = request.herder
     if request.is_forwarded:

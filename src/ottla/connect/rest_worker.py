@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from ottla.base.errors import KafkaError
-from ottla.connect.rest import Answer, Request, RestError
+from ottla.connect import loggers
+from ottla.connect.rest import CLUSTER_SCOPE, WORKER_SCOPE, Answer, Request, RestError
 
 logger = logging.getLogger(__name__)
-
-LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
-_PYTHON_LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50,
-                  "OFF": 100}  # fmt: skip
 
 
 def _root(request: Request) -> Answer:
@@ -40,39 +36,30 @@ def _health(request: Request) -> Answer:
 
 
 def _loggers(request: Request) -> Answer:
-    known = ["root", *sorted(logging.Logger.manager.loggerDict)]
-    told = {name: _level_of(name) for name in known if name == "root" or _own_level(name)}
-    return Answer(200, told)
-
-
-def _own_level(name: str) -> bool:
-    return logging.getLogger(name).level != logging.NOTSET
-
-
-def _level_of(name: str) -> dict[str, Any]:
-    level = logging.getLogger(None if name == "root" else name).getEffectiveLevel()
-    word = next((each for each in LEVELS if _PYTHON_LEVELS[each] >= level), "OFF")
-    return {"level": word, "last_modified": None}
+    return Answer(200, loggers.levels())
 
 
 def _logger(request: Request, name: str) -> Answer:
-    if name != "root" and name not in logging.Logger.manager.loggerDict:
+    if not loggers.is_known(name):
         raise RestError(404, f"Logger {name} not found.")
-    return Answer(200, _level_of(name))
+    return Answer(200, loggers.level_of(name))
 
 
 def _put_logger(request: Request, name: str) -> Answer:
-    level = str(request.json().get("level", "")).upper()
-    if level not in LEVELS:
-        raise RestError(404, f"Invalid log level '{level}'; there are {', '.join(LEVELS)}.")
-    root = None if name == "root" else name
-    logging.getLogger(root).setLevel(_PYTHON_LEVELS[level])
-    below = [
-        each
-        for each in sorted(logging.Logger.manager.loggerDict)
-        if root is None or each == root or each.startswith(f"{root}.")
-    ]
-    return Answer(200, ["root", *below] if root is None else below or [name])
+    """For all workers with `scope=cluster`, else for this one; a scope that nobody knows is this
+    one's as well, as in Kafka."""
+    told = request.json().get("level")
+    if told is None:
+        raise RestError(400, "Desired 'level' parameter was not specified in request.")
+    level = str(told).upper()
+    if level not in loggers.LEVELS:
+        raise RestError(404, f"invalid log level '{told}'; there are {', '.join(loggers.LEVELS)}.")
+    if request.scope == CLUSTER_SCOPE:
+        request.herder.set_cluster_level(name, level)
+        return Answer(204)
+    if request.scope != WORKER_SCOPE:
+        logger.warning("there is no scope %r of a level: it is this worker's", request.scope)
+    return Answer(200, loggers.set_level(name, level))
 
 
 ROUTES = (

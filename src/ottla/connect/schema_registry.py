@@ -5,29 +5,35 @@
     5 …      the data
 
 A schema is registered under a subject, by default TOPIC-key or TOPIC-value. What is known of ids
-and schemas never changes, so it is asked once. A registry that is away is asked again a few times,
-then RetriableError; what it refuses is a DataError with its own words."""
+and schemas never changes, so it is asked once. A registry that is away, answers with an error of
+its own or with what no registry says, is asked again a few times, then RetriableError: no record is
+to blame, so none is tolerated away. What it refuses is a DataError with its own words. One question
+takes at most `request.timeout.ms` for each try and each address, with the pauses in between."""
 
 from __future__ import annotations
 
 import base64
-import http.client
 import json
 import struct
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.base.config.definition import ConfigType
 from ottla.base.config.validator import AtLeast, NonEmpty, OneOf
 from ottla.connect.api import RetriableError
 from ottla.connect.data import DataError
 from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.registry_http import Answered, NoAnswer, ask
 
 MAGIC = 0
+MAX_SAID = 200
+"""Characters that are told of what a registry says."""
+MAX_ID = 2**31 - 1
+T = TypeVar("T")
 MAX_KNOWN = 10_000
 """Ids and schemas that are remembered; then all are asked for anew."""
 STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
@@ -114,18 +120,17 @@ class SchemaRegistry:
         return self._id("lookup", subject, text, kind)
 
     def latest(self, subject: str) -> Registered:
-        told = self._ask("GET", f"/subjects/{_quoted(subject)}/versions/latest")
-        return Registered(int(told["id"]), str(told["schema"]))
+        return self._ask("GET", f"/subjects/{_quoted(subject)}/versions/latest", _registered)
 
     def by_id(self, schema_id: int) -> tuple[str, str]:
         """(AVRO or JSON, the schema)."""
         if schema_id not in self._texts:
-            told = self._ask("GET", f"/schemas/ids/{schema_id}")
-            if told.get("references"):
+            found = self._ask("GET", f"/schemas/ids/{schema_id}", _schema)
+            if found.has_references:
                 raise DataError(f"schema {schema_id} refers to other subjects, which is not known")
             if len(self._texts) >= MAX_KNOWN:
                 self._texts.clear()
-            self._texts[schema_id] = (told.get("schemaType") or "AVRO", told["schema"])
+            self._texts[schema_id] = (found.kind, found.text)
         return self._texts[schema_id]
 
     def _id(self, how: str, subject: str, text: str, kind: str) -> int:
@@ -136,7 +141,7 @@ class SchemaRegistry:
                 asked["schemaType"] = kind
             versions = "/versions" if how == "register" else ""
             path = f"/subjects/{_quoted(subject)}{versions}{self._normalize}"
-            known = int(self._ask("POST", path, asked)["id"])
+            known = self._ask("POST", path, _id_in, asked)
             if len(self._ids) >= MAX_KNOWN:
                 self._ids.clear()
             self._ids[subject, text] = known
@@ -144,17 +149,19 @@ class SchemaRegistry:
 
     # ------------------------------------------------------------------------------------ HTTP
 
-    def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Raises DataError for what was refused, RetriableError if nobody answers."""
+    def _ask(self, method: str, path: str, read: Callable[[Any], T], body: Any = None) -> T:
+        """What `read` makes of the answer. Raises DataError for what was refused, RetriableError if
+        nobody answers."""
         reason = ""
         for attempt in range(self._retries + 1):
             if attempt:
                 time.sleep(self._wait_s)
             for address in self._addresses:
                 try:
-                    return self._ask_one(address, method, path, body)
-                except (OSError, http.client.HTTPException, _Away) as error:
-                    reason = f"{address.url}: {error}"
+                    told = self._ask_one(address, method, path, body)
+                    return read(told)
+                except (NoAnswer, _NotARegistrys) as error:
+                    reason = f"{address.url}: {_in_a_line(str(error))}"
         raise RetriableError(f"no schema registry answers; {reason}")
 
     def _ask_one(self, address: Address, method: str, path: str, body: Any) -> Any:
@@ -163,31 +170,68 @@ class SchemaRegistry:
             headers["Authorization"] = address.authorization
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(address.url + path, data, headers, method=method)
+        answered = ask(request, self._timeout_s)
+        if answered.status >= 300:
+            raise _refusal(answered, address, path)
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout_s) as response:
-                return json.loads(response.read())
-        except urllib.error.HTTPError as error:
-            told = error.read()
-            said = f"{error.code} {_message(told)}".strip()
-            if error.code in (401, 403):
-                # Not for the record's sake: every other one would be refused as well.
-                raise RetriableError(f"the schema registry {address.url} says {said}") from None
-            if error.code == 429 or error.code >= 500:
-                raise _Away(said) from None
-            raise DataError(f"the schema registry says {said}, asked for {path}") from None
-        except ValueError:
-            raise _Away("its answer is no JSON") from None
+            return json.loads(answered.body)
+        except (ValueError, RecursionError):
+            raise NoAnswer("its answer is no JSON") from None
 
 
-class _Away(Exception):
-    """Another registry, or the same one later, may answer."""
+def _refusal(answered: Answered, address: Address, path: str) -> Exception:
+    said = f"{answered.status} {_message(answered.body)}".strip()
+    if answered.status in (401, 403):
+        # Not for the record's sake: every other one would be refused as well.
+        return RetriableError(f"the schema registry {address.url} says {said}")
+    if answered.status < 400 or answered.status == 429 or answered.status >= 500:
+        return NoAnswer(said)
+    return DataError(f"the schema registry says {said}, asked for {path}")
+
+
+# ------------------------------------------------------------------------------------- answers
+
+
+class _NotARegistrys(Exception):
+    """JSON, but not what was asked for."""
+
+
+class _Schema(NamedTuple):
+    kind: str
+    text: str
+    has_references: bool
+
+
+def _id_in(told: Any) -> int:
+    found = told.get("id") if isinstance(told, dict) else None
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= MAX_ID:
+        raise _NotARegistrys("its answer has no schema's id")
+    return found
+
+
+def _schema(told: Any) -> _Schema:
+    text = told.get("schema") if isinstance(told, dict) else None
+    kind = (told.get("schemaType") or "AVRO") if isinstance(told, dict) else None
+    if not isinstance(text, str) or not isinstance(kind, str):
+        raise _NotARegistrys("its answer has no schema")
+    return _Schema(kind, text, bool(told.get("references")))
+
+
+def _registered(told: Any) -> Registered:
+    return Registered(_id_in(told), _schema(told).text)
 
 
 def _message(told: bytes) -> str:
     try:
-        return str(json.loads(told)["message"])
-    except (ValueError, KeyError, TypeError):
-        return told.decode("utf-8", "replace")[:200]
+        said = str(json.loads(told)["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        said = told[:MAX_SAID].decode("utf-8", "replace")
+    return _in_a_line(said)
+
+
+def _in_a_line(said: str) -> str:
+    """As all that a status says."""
+    return " ".join(said.split())[:MAX_SAID]
 
 
 def _quoted(subject: str) -> str:

@@ -99,9 +99,10 @@ class SourceRun:
     def _make_topics(self, rows: Sequence[Row]) -> None:
         topics = sorted({row.topic for row in rows})
         new = [topic for topic in topics if topic not in self._topics]
-        if new:
-            make_topics(self._context.client("admin") | self._context.ledger_client(), new)
-            self._topics.update(new)
+        client = self._context.client("admin") | self._context.ledger_client()
+        for group, named in self._config.topic_creation.shares(new):
+            make_topics(client, named, group.partitions, group.replication_factor, group.configs)
+        self._topics.update(new)
         for topic in topics:
             self._context.on_topic(topic)
 

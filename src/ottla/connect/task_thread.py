@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ottla.base.errors import KafkaError, UserError
+from ottla.connect.api import RetriableError
 from ottla.connect.failures import reason_of, restart_delay_ms
 from ottla.connect.states import State, TaskId
 from ottla.connect.worker_config import WorkerConfig
@@ -133,9 +134,9 @@ class TaskThread:
 
 def sentence(error: BaseException) -> str:
     """For a status."""
-    if isinstance(error, UserError | KafkaError):
-        return str(error)
     text = str(error)
+    if isinstance(error, UserError | KafkaError) or (text and isinstance(error, RetriableError)):
+        return text
     if "Traceback" in text or "\n\tat " in text:
         return reason_of(text)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

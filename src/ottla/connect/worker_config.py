@@ -17,6 +17,7 @@ from ottla.base.config.validator import AtLeast, NonEmpty
 from ottla.base.errors import UserError
 from ottla.client.config import CommonConfig, table_of
 from ottla.connect.definition import Definition, key, with_prefix
+from ottla.connect.topic_creation import ENABLE
 
 STRING, INT, LIST, LONG = ConfigType.STRING, ConfigType.INT, ConfigType.LIST, ConfigType.LONG
 SHORT = ConfigType.SHORT
@@ -39,6 +40,8 @@ COMMON = Definition(
         key("task.restart.max.attempts", INT, -1,
             "So many starts without success, then it stays failed; 0: never; -1: no end.",
             AtLeast(-1)),
+        key(ENABLE, ConfigType.BOOLEAN, True,
+            "Whether tasks of sources make the topics that they need; else brokers may."),
     ],
     required=["key.converter", "value.converter"],
 )  # fmt: skip

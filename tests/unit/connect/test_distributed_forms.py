@@ -11,8 +11,10 @@ from ottla.base.types import TopicPartition
 from ottla.connect.distributed.config_state import (
     ConfigState,
     Entry,
+    LevelRequest,
     RestartRequest,
     connector_entry,
+    level_entry,
     restart_entry,
     target_entry,
     task_entries,
@@ -121,6 +123,17 @@ def test_a_restart_is_asked_for_and_what_is_no_record_of_ours_is_passed_over() -
                        (b"connector-c", b"[]"), (b"commit-c", b'{"tasks": "x"}')):  # fmt: skip
         assert state.apply(key, value, 9) is None
     assert state.units() == frozenset()
+
+
+def test_levels_have_kafkas_keys_and_those_that_nobody_knows_are_passed_over() -> None:
+    state = ConfigState()
+    name, value = level_entry("org.apache", "DEBUG")
+    assert name == "logger-cluster-org.apache"
+    assert state.apply(name.encode(), json.dumps(value).encode(), 1) == LevelRequest(
+        "org.apache", "DEBUG"
+    )
+    for told in (None, b"", b"[]", b"{}", b'{"level": "LOUD"}', b'{"level": null}', b"{"):
+        assert state.apply(name.encode(), told, 2) is None
 
 
 def test_states_and_topics_are_told_and_forgotten() -> None:

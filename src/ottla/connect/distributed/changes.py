@@ -20,6 +20,7 @@ from ottla.connect.distributed.config_state import (
     ConnectorEntry,
     Entry,
     connector_entry,
+    level_entry,
     restart_entry,
     target_entry,
     task_entries,
@@ -153,6 +154,9 @@ class Changes(Herder):
         self._troubles.pop(name, None)
         self._write(restart_entry(name, include_tasks=include_tasks, only_failed=only_failed))
         return self.status(name)
+
+    def set_cluster_level(self, name: str, level: str) -> None:
+        self._write(level_entry(name, level))
 
     # ------------------------------------------------------------------------------- offsets
 

@@ -8,9 +8,10 @@ form, JSON without schemas:
 | commit-NAME | {"tasks": 1}: the task records before it are whole, and count |
 | target-state-NAME | {"state": "STARTED" or "PAUSED", "state.v2": also "STOPPED"} |
 | restart-connector-NAME | {"include-tasks": …, "only-failed": …} |
+| logger-cluster-NAME | {"level": …}: of that logger, in every worker that runs |
 
 The leader alone writes, each change as one transaction. Keys of other kinds (`session-key`,
-`tasks-fencing-…`, `logger-cluster-…`), as Java's workers write them, are passed over."""
+`tasks-fencing-…`), as Java's workers write them, are passed over."""
 
 from __future__ import annotations
 
@@ -20,9 +21,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.connect.distributed.protocol import CONNECTOR
+from ottla.connect.loggers import LEVELS
 from ottla.connect.states import State, TaskId
 
-PREFIXES = ("connector-", "commit-", "target-state-", "restart-connector-", "task-")
+PREFIXES = (
+    "connector-", "commit-", "target-state-", "restart-connector-", "task-", "logger-cluster-",
+)  # fmt: skip
 _TARGETS = {"STARTED": State.RUNNING, "PAUSED": State.PAUSED, "STOPPED": State.STOPPED}
 _WORDS = {state: word for word, state in _TARGETS.items()}
 
@@ -32,6 +36,12 @@ class RestartRequest:
     connector: str
     include_tasks: bool
     only_failed: bool
+
+
+@dataclass(frozen=True)
+class LevelRequest:
+    logger: str
+    level: str
 
 
 @dataclass
@@ -52,7 +62,9 @@ class ConfigState:
     targets: dict[str, State] = field(default_factory=dict)
     _pending: dict[str, dict[int, dict[str, str]]] = field(default_factory=dict)
 
-    def apply(self, key: bytes | None, value: bytes | None, offset: int) -> RestartRequest | None:
+    def apply(
+        self, key: bytes | None, value: bytes | None, offset: int
+    ) -> RestartRequest | LevelRequest | None:
         """One record; what it asks for besides. What does not parse counts as not there."""
         kind, name = _split((key or b"").decode("utf-8", "replace"))
         try:
@@ -69,6 +81,9 @@ class ConfigState:
             elif kind == "restart-connector-" and told is not None:
                 return RestartRequest(name, bool(told.get("include-tasks")),
                                       bool(told.get("only-failed")))  # fmt: skip
+            elif kind == "logger-cluster-" and told is not None:
+                level = str(told["level"]).upper()
+                return LevelRequest(name, level) if level in LEVELS else None
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
         return None
@@ -167,3 +182,7 @@ def target_entry(name: str, state: State | None) -> Entry:
 
 def restart_entry(name: str, *, include_tasks: bool, only_failed: bool) -> Entry:
     return f"restart-connector-{name}", {"include-tasks": include_tasks, "only-failed": only_failed}
+
+
+def level_entry(logger: str, level: str) -> Entry:
+    return f"logger-cluster-{logger}", {"level": level}

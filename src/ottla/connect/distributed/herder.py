@@ -22,13 +22,19 @@ from typing import Any
 from ottla.base.errors import KafkaError, UserError
 from ottla.connect.distributed.assignor import Memory, share_out
 from ottla.connect.distributed.changes import Changes
-from ottla.connect.distributed.config_state import ConfigState, ConnectorEntry, RestartRequest
+from ottla.connect.distributed.config_state import (
+    ConfigState,
+    ConnectorEntry,
+    LevelRequest,
+    RestartRequest,
+)
 from ottla.connect.distributed.member import Member, Membership
 from ottla.connect.distributed.protocol import CONNECTOR, Assignment, WorkerMetadata
 from ottla.connect.distributed.status_state import StatusState
 from ottla.connect.distributed.status_writer import StatusWriter
 from ottla.connect.distributed.topic_log import TopicLog
 from ottla.connect.herder import NoSuchConnector
+from ottla.connect.loggers import set_level
 from ottla.connect.offsets import safe_name
 from ottla.connect.states import AT_REST, ConnectorStatus, State, Status, TaskId
 from ottla.connect.task_context import ADMIN_TIMEOUT_MS, TaskContext
@@ -53,6 +59,7 @@ class DistributedHerder(Changes, Membership):
         self._lock = threading.RLock()
         self.configs, self.states = ConfigState(), StatusState()
         self._restarts: list[RestartRequest] = []
+        self._has_read_configs = False
         self._config_log = TopicLog(
             client,
             settings["config.storage.topic"],
@@ -93,6 +100,7 @@ class DistributedHerder(Changes, Membership):
         try:
             self.ledger.make(self.client)
             self._config_log.start()
+            self._has_read_configs = True
             self._status_log.start()
             self._member.start()
             self.is_ready = True
@@ -186,8 +194,11 @@ class DistributedHerder(Changes, Membership):
     def _on_config(self, record: Any) -> None:
         with self._lock:
             asked = self.configs.apply(record.key, record.value, record.offset)
-            if asked is not None and self._generation >= 0:
+            if isinstance(asked, RestartRequest) and self._generation >= 0:
                 self._restarts.append(asked)
+        if isinstance(asked, LevelRequest) and self._has_read_configs:
+            # Those from before this worker began are history, as in Kafka.
+            set_level(asked.logger, asked.level)
         self._something.set()
 
     def _turn(self) -> None:

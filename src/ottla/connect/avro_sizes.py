@@ -1,0 +1,79 @@
+"""How much there may be in a value, by its Avro schema: whether bytes bound it.
+
+A reader does what a schema says, and schemas come from a registry. An array's length is a number in
+the data: if its items take no bytes, ten bytes are enough for items without end. And a few names
+that each stand for two of the one before are more fields than a machine has memory for. Neither is
+in any schema that somebody wrote to be used, and both are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ottla.connect.data import DataError
+
+MAX_NODES = 100_000
+"""Types that a schema may consist of, with each name counted as what it stands for."""
+
+
+class Size(NamedTuple):
+    nodes: int = 1
+    has_bytes: bool = True
+    has_hollow: bool = False
+    """Whether something in it takes no bytes."""
+
+
+def check_size(avro: Any) -> None:
+    """Of a schema that can be read: no name in it means itself. Raises DataError."""
+    _Measure().of(avro)
+
+
+class _Measure:
+    def __init__(self) -> None:
+        self._known: dict[str, Size] = {}
+
+    def of(self, avro: Any, space: str = "") -> Size:
+        if isinstance(avro, str):
+            return self._known.get(f"{space}.{avro}") or self._known.get(avro) or Size()
+        if isinstance(avro, list):
+            return _bounded([self.of(each, space) for each in avro], has_bytes=True)
+        kind = avro["type"]
+        if kind in ("array", "map"):
+            return self._many(avro["items" if kind == "array" else "values"], space)
+        if kind in ("record", "error"):
+            return self._record(avro, space)
+        if kind == "fixed":
+            size = avro.get("size")
+            has_bytes = isinstance(size, int) and size > 0
+            return self._named(avro, space, Size(1, has_bytes, not has_bytes))
+        return self.of(kind, space)
+
+    def _many(self, items: Any, space: str) -> Size:
+        inner = self.of(items, space)
+        if inner.has_hollow:
+            raise DataError("a schema has an array or a map of items that take no bytes")
+        return _bounded([inner], has_bytes=True)
+
+    def _record(self, avro: Mapping[str, Any], space: str) -> Size:
+        inside = full_name(avro, space).rpartition(".")[0]
+        parts = [self.of(each["type"], inside) for each in avro.get("fields", ())]
+        has_bytes = any(each.has_bytes for each in parts)
+        return self._named(avro, space, _bounded(parts, has_bytes=has_bytes))
+
+    def _named(self, avro: Mapping[str, Any], space: str, size: Size) -> Size:
+        self._known[full_name(avro, space)] = size
+        return size
+
+
+def _bounded(parts: list[Size], *, has_bytes: bool) -> Size:
+    nodes = 1 + sum(each.nodes for each in parts)
+    if nodes > MAX_NODES:
+        raise DataError(f"a schema has more than {MAX_NODES} types, with all that names stand for")
+    return Size(nodes, has_bytes, not has_bytes or any(each.has_hollow for each in parts))
+
+
+def full_name(avro: Mapping[str, Any], space: str) -> str:
+    """Of a named type in the namespace of what is around it."""
+    name = str(avro.get("name", ""))
+    space = str(avro.get("namespace", space))
+    return name if "." in name or not space else f"{space}.{name}"

@@ -1,0 +1,63 @@
+"""How loud the worker is: levels of Python's loggers, by Kafka's names of levels.
+
+A level is set for a logger and for all below it: those that had one of their own get it too, the
+others inherit it. Loggers are the process's, and so is what is known of their changes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+ROOT = "root"
+_LEVELS = {
+    "TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50, "OFF": 100,
+}  # fmt: skip
+LEVELS = tuple(_LEVELS)
+
+_lock = threading.Lock()
+_modified_ms: dict[str, int] = {}
+
+
+def is_known(name: str) -> bool:
+    return name == ROOT or name in logging.Logger.manager.loggerDict
+
+
+def levels() -> dict[str, dict[str, Any]]:
+    """Of the loggers that have one of their own."""
+    with_own = [name for name in _names() if logging.getLogger(name).level != logging.NOTSET]
+    return {name: level_of(name) for name in (ROOT, *with_own)}
+
+
+def level_of(name: str) -> dict[str, Any]:
+    """As REST shows it: the level that counts, and when it was set here."""
+    level = _logger(name).getEffectiveLevel()
+    word = next((each for each in LEVELS if _LEVELS[each] >= level), "OFF")
+    return {"level": word, "last_modified": _modified_ms.get(name)}
+
+
+def set_level(name: str, level: str) -> list[str]:
+    """The loggers that it counts for. `level` is one of LEVELS."""
+    number = _LEVELS[level]
+    with _lock:
+        below = [each for each in _names() if name == ROOT or each.startswith(f"{name}.")]
+        _set(name, number)
+        for each in below:
+            if logging.getLogger(each).level != logging.NOTSET:
+                _set(each, number)
+    return sorted({name, *below})
+
+
+def _set(name: str, number: int) -> None:
+    if _logger(name).level != number:
+        _logger(name).setLevel(number)
+        _modified_ms[name] = int(time.time() * 1000)
+
+
+def _names() -> list[str]:
+    return sorted(logging.Logger.manager.loggerDict)
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == ROOT else name)

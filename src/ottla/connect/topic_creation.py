@@ -1,0 +1,198 @@
+"""Which settings a source's new topics get: `topic.creation.*` (KIP-158).
+
+    topic.creation.enable                        the worker's; false: it makes no topics for sources
+    topic.creation.groups                        names of groups, in their order
+    topic.creation.GROUP.include, .exclude       patterns for the whole names of its topics
+    topic.creation.GROUP.replication.factor, .partitions     -1: as the brokers have it
+    topic.creation.GROUP.ANYTHING                a config of the topics
+
+The first group that includes a topic, and does not exclude it, has it; `default` has the rest. That
+group is always there and must have both numbers, which those of other groups fall back on; patterns
+of its own are not heeded. A topic that is there already is left as it is.
+
+`PUT …/config/validate` tells of everything that is wrong here; Kafka tells of `topic.creation.groups`
+alone, and of the rest when the connector is started. A connector without any of these properties
+gets topics as the brokers make them by default; in Kafka, only if `auto.create.topics.enable` says
+so."""  # noqa: E501
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ottla.base.config.definition import (
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    Importance,
+    split_list,
+)
+from ottla.base.config.validator import Value
+from ottla.connect.definition import Definition, key, with_prefix
+from ottla.connect.topics import BROKERS_DEFAULT
+
+PREFIX = "topic.creation."
+ENABLE = f"{PREFIX}enable"
+GROUPS = f"{PREFIX}groups"
+DEFAULT = "default"
+_PATTERNS = ("include", "exclude")
+_NUMBERS = ("replication.factor", "partitions")
+_SAID = {
+    "replication.factor": "Replication factor must be positive and not larger than the number of "
+    "brokers in the Kafka cluster, or -1 to use the broker's default",
+    "partitions": "Number of partitions must be positive, or -1 to use the broker's default",
+}
+"""Kafka's words for a number that cannot be."""
+_LOW = Importance.LOW
+
+GROUPS_KEY = key(
+    GROUPS, ConfigType.LIST, [], "Groups of new topics, each with settings of its own.", None, _LOW
+)
+
+
+@dataclass(frozen=True)
+class TopicGroup:
+    """Settings of the topics that are in it."""
+
+    name: str
+    partitions: int = BROKERS_DEFAULT
+    replication_factor: int = BROKERS_DEFAULT
+    configs: Mapping[str, str] = field(default_factory=dict)
+    include: re.Pattern[str] | None = None
+    """None: all topics."""
+    exclude: re.Pattern[str] | None = None
+
+    def takes(self, topic: str) -> bool:
+        if self.exclude is not None and self.exclude.fullmatch(topic):
+            return False
+        return self.include is None or self.include.fullmatch(topic) is not None
+
+
+@dataclass(frozen=True)
+class TopicCreation:
+    groups: tuple[TopicGroup, ...] = (TopicGroup(DEFAULT),)
+    """The last takes whatever the others do not. None at all: brokers are to make topics."""
+
+    def shares(self, topics: Iterable[str]) -> list[tuple[TopicGroup, list[str]]]:
+        """Topics by the group that has them; nothing if none are to be made here."""
+        shared: dict[str, list[str]] = {}
+        for topic in topics if self.groups else ():
+            found = next(each for each in self.groups if each.takes(topic))
+            shared.setdefault(found.name, []).append(topic)
+        return [(each, shared[each.name]) for each in self.groups if each.name in shared]
+
+
+def is_enabled(worker: Mapping[str, str]) -> bool:
+    """`worker`: its properties, as they were given and found to be right."""
+    return worker.get(ENABLE, "true").strip().lower() != "false"
+
+
+def is_used(given: Mapping[str, str]) -> bool:
+    return any(name.startswith(PREFIX) for name in given)
+
+
+def definitions(given: Mapping[str, str]) -> list[tuple[str, str, Definition]]:
+    """(group, prefix, its properties) of each group of a connector, `default` first."""
+    numbers = _default_numbers(given)
+    found = [(DEFAULT, f"{PREFIX}{DEFAULT}.", _definition((), numbers, required=_NUMBERS))]
+    return found + [
+        (name, f"{PREFIX}{name}.", _definition(_PATTERNS, numbers)) for name in _names(given)
+    ]
+
+
+def problems(given: Mapping[str, str]) -> dict[str, str]:
+    """Property -> what is wrong with it that its definition does not tell, in Kafka's words."""
+    found = {}
+    listed = [each.strip() for each in given.get(GROUPS, "").split(",")]
+    if len(listed) > len(set(listed)):
+        found[GROUPS] = _invalid(GROUPS, f"[{', '.join(listed)}]", "Duplicate alias provided.")
+    for group, prefix, definition in definitions(given):
+        for part in _NUMBERS:
+            number = _number(definition.table[part], given.get(prefix + part))
+            if number is not None and number < 1 and number != BROKERS_DEFAULT:
+                found[prefix + part] = _invalid(prefix + part, number, _SAID[part])
+        for part in _PATTERNS if group != DEFAULT else ():
+            text = given.get(prefix + part, "")
+            try:
+                _pattern(text)
+            except re.error as error:
+                said = f"Syntax error in regular expression: {error}"
+                found[prefix + part] = _invalid(prefix + part, f"[{text}]", said)
+    return found
+
+
+def topic_creation(given: Mapping[str, str], worker: Mapping[str, str]) -> TopicCreation:
+    """Of a connector whose properties are right."""
+    if not is_enabled(worker):
+        return TopicCreation(())
+    if not is_used(given):
+        return TopicCreation()
+    made = [_group(given, *each) for each in definitions(given)]
+    return TopicCreation((*made[1:], made[0]))
+
+
+def _group(given: Mapping[str, str], name: str, prefix: str, definition: Definition) -> TopicGroup:
+    own = with_prefix(given, prefix)
+    settings = definition.settings(own)
+    configs = {
+        each: value for each, value in own.items() if each not in (*_PATTERNS, *_NUMBERS)
+    }  # fmt: skip
+    include, exclude = (_pattern(own.get(each, "")) for each in _PATTERNS)
+    is_default = name == DEFAULT
+    return TopicGroup(
+        name,
+        settings["partitions"],
+        settings["replication.factor"],
+        configs,
+        None if is_default else include,
+        None if is_default else exclude,
+    )
+
+
+def _names(given: Mapping[str, str]) -> list[str]:
+    return [each for each in split_list(given.get(GROUPS, "")) if each and each != DEFAULT]
+
+
+def _definition(
+    patterns: Iterable[str], numbers: Mapping[str, Value], required: Iterable[str] = ()
+) -> Definition:
+    factor, count = (numbers[each] for each in _NUMBERS)
+    keys = [
+        key("include", ConfigType.LIST, [], "Patterns for topics that are in it.", None, _LOW),
+        key("exclude", ConfigType.LIST, [], "Patterns for topics that are not.", None, _LOW),
+        key("replication.factor", ConfigType.SHORT, factor, "Of new topics; -1: the brokers'.",
+            None, _LOW),
+        key("partitions", ConfigType.INT, count, "Of new topics; -1: the brokers'.", None, _LOW),
+    ]  # fmt: skip
+    wanted = (*patterns, *_NUMBERS)
+    # Whatever else a group has is a config of its topics.
+    return Definition([each for each in keys if each.name in wanted], required, prefixes=[""])
+
+
+def _default_numbers(given: Mapping[str, str]) -> dict[str, Value]:
+    """What other groups fall back on."""
+    plain = _definition((), dict.fromkeys(_NUMBERS))
+    return {
+        part: _number(plain.table[part], given.get(f"{PREFIX}{DEFAULT}.{part}"))
+        for part in _NUMBERS
+    }
+
+
+def _number(defined: ConfigKey, text: str | None) -> int | None:
+    """None: not given, or no number."""
+    try:
+        found = None if text is None else defined.parse(text)
+    except ConfigError:
+        return None
+    assert found is None or isinstance(found, int)
+    return found
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """Nothing matches nothing: no topic has an empty name."""
+    return re.compile("|".join(split_list(text)))
+
+
+def _invalid(name: str, value: object, said: str) -> str:
+    return f"Invalid value {value} for configuration {name}: {said}"

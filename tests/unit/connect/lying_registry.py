@@ -1,0 +1,57 @@
+"""A schema registry that lies, or drags its feet, for tests: it answers with whatever bytes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from typing import Any
+
+DRIP_S = 0.05
+
+
+class LyingRegistry:
+    """`answer`: the bytes of each answer; None: none, and the connection stays open. With `drips`
+    they come one by one, slowly, and without end."""
+
+    def __init__(self, answer: bytes | None = None, *, drips: bool = False) -> None:
+        self.answer, self.drips = answer, drips
+        self.requests = 0
+        self._closing = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                connection.recv(65536)
+                self.requests += 1
+                if self.answer is None:
+                    self._closing.wait(60)
+                elif self.drips:
+                    connection.sendall(self.answer)
+                    while not self._closing.wait(DRIP_S):
+                        connection.sendall(b"x")
+                else:
+                    connection.sendall(self.answer)
+            except OSError:
+                return
+
+    def close(self) -> None:
+        self._closing.set()
+        self._listener.close()
+
+
+def http(status: int, body: bytes | Any, *headers: str) -> bytes:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = [f"HTTP/1.1 {status} Any", f"Content-Length: {len(data)}", "Connection: close"]
+    return "\r\n".join([*lines, *headers, "", ""]).encode() + data
