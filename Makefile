@@ -103,8 +103,14 @@ recording: $(VENV)/.installed-for-docs ## Record the demo anew, for the README
 chaos: $(STAMP) databases ## The long runs: crashes, faults, random input
 	@$(PYTEST) -m chaos --timeout 3600 $(ARGS)
 
-sim: $(STAMP) ## Replay one simulated cluster: make sim SEED=123
+sim: $(STAMP) ## Simulated clusters until one breaks: make sim SEEDS=10000; one again: SEED=123
+ifdef SEEDS
+	@$(BIN)/python -m tests.sim.cluster.sweep --seeds $(SEEDS) $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
+else ifdef SEED
 	@SEED=$(SEED) $(PYTEST) tests/sim/cluster -k replay --timeout 3600 $(ARGS)
+else
+	@echo "say how many worlds, or which one: make sim SEEDS=10000, make sim SEED=123" >&2; exit 2
+endif
 
 clean: ## Remove everything that is generated
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist site

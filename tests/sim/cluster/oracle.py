@@ -17,9 +17,10 @@ The tenth, that there is a leader again soon after everything is well, is the wo
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
-from ottla.base.cluster import NO_LEADER, PartitionState
+from ottla.base.cluster import NO_LEADER, BrokerRegistration, PartitionState
 from ottla.base.metadata import Node
 from ottla.base.types import TopicPartition
 from ottla.broker.partition import Partition
@@ -69,13 +70,24 @@ class History:
         """Leader epoch -> (broker, incarnation)."""
 
 
+class Seen:
+    """What was last seen of a broker that leads a partition."""
+
+    __slots__ = ("high_watermark", "leadership")
+
+    def __init__(self, leadership: Leadership, high_watermark: int) -> None:
+        self.leadership = leadership
+        self.high_watermark = high_watermark
+
+
 class Oracle:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._histories: dict[TopicPartition, History] = {}
         self._machines = {each.process: each for each in cluster.machines.values()}
-        self._led: dict[tuple[int, TopicPartition], Leadership] = {}
-        self._watermarks: dict[tuple[int, TopicPartition], int] = {}
+        self._seen: dict[Process, dict[TopicPartition, Seen]] = {
+            process: {} for process in self._machines
+        }
         self._judged: dict[TopicPartition, tuple[int, int]] = {}
         """The last leader that was taken to be dead, and its epoch."""
         self._violation: AssertionError | None = None
@@ -100,24 +112,24 @@ class Oracle:
         machine = self._machines.get(process)
         if machine is None or machine.broker is None:
             return
-        partitions = machine.broker.partitions
+        partitions, all_seen = machine.broker.partitions, self._seen[process]
         for key in self._histories:
             partition = partitions.get(key)
-            if partition is None or partition.leadership is None:
+            if partition is None or (leadership := partition.leadership) is None:
                 continue
-            at, leadership = (machine.number, key), partition.leadership
-            if self._led.get(at) is not leadership:
-                self._led[at] = leadership
+            seen = all_seen.get(key)
+            if seen is None or seen.leadership is not leadership:
                 # It may have moved in the same step.
                 end = self._histories[key].end
-                self._watermarks[at] = min(end, leadership.high_watermark)
+                seen = all_seen[key] = Seen(leadership, min(end, leadership.high_watermark))
                 self._leader_began(machine, partition, leadership)
-            if leadership.high_watermark > self._watermarks[at]:
-                first, self._watermarks[at] = self._watermarks[at], leadership.high_watermark
+            if leadership.high_watermark > seen.high_watermark:
+                first, seen.high_watermark = seen.high_watermark, leadership.high_watermark
                 self._watermark_moved(machine, partition, first, leadership.high_watermark)
-            judged = self._judged.get(key)
-            if judged == (machine.number, leadership.leader_epoch):
-                self._check_lease(key, machine, leadership.leader_epoch)
+            if self._judged:
+                judged = self._judged.get(key)
+                if judged == (machine.number, leadership.leader_epoch):
+                    self._check_lease(key, machine, leadership.leader_epoch)
 
     def _leader_began(self, machine: Machine, partition: Partition, leadership: Leadership) -> None:
         key, epoch = partition.key, leadership.leader_epoch
@@ -177,8 +189,7 @@ class Oracle:
         node = self._cluster.zookeeper.tree.get(f"{ROOT}{paths.registration_path(machine.number)}")
         if node is None:
             return False
-        registration = paths.decode_registration(machine.number, as_node(node), fenced=False)
-        return registration.continues(incarnation)
+        return registration_of(machine.number, as_node(node)).continues(incarnation)
 
     def _check_lease(self, key: TopicPartition, machine: Machine, epoch: int) -> None:
         cluster = None if machine.broker is None else machine.broker.cluster
@@ -294,6 +305,11 @@ class Oracle:
                         what = f"{topic.name}-{index} as {state}, not {known}"
                         return f"7: {machine.number} knows {what}"
         return None
+
+
+@lru_cache(maxsize=1024)
+def registration_of(number: int, node: Node) -> BrokerRegistration:
+    return paths.decode_registration(number, node, fenced=False)
 
 
 def as_node(node: ZNode) -> Node:

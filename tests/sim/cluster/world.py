@@ -64,7 +64,7 @@ class World:
         named = {name.replace("__", "."): value for name, value in overrides.items()}
         self.cluster = SimulatedCluster(seed, BROKERS, named)
         self.random = self.cluster.scheduler.random
-        self.is_over = False
+        self.is_over = self.was_lost = False
         self.client = self.cluster.process("client")
         self.oracle = Oracle(self.cluster)
         for topic, count in PARTITIONS.items():
@@ -121,7 +121,7 @@ class World:
             self._fault()
             self._run_for(self.random.uniform(0.05, self._gap_s), tasks)
         self._heal()
-        is_stuck = self._wait_until_well(tasks)
+        self.was_lost = is_stuck = self._wait_until_well(tasks)
         self.is_over = True
         self._wait_for_clients(tasks, is_stuck)
         if is_stuck:

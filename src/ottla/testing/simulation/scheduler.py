@@ -74,20 +74,22 @@ class Scheduler:
                 raise NothingLeft(f"at {self.now:.6f} s, after {self.steps} steps")
         raise AssertionError(f"not in {max_steps} steps")
 
-    def _step(self, end: float = float("inf")) -> bool:
+    def _step(self, end: float = inf) -> bool:
         """Run one callback of those that are due next; False if none is due until then."""
-        now, soonest = self.now, float("inf")
+        now, soonest = self.now, inf
         ready: list[Process] = []
         for process in self.processes:
-            due = process.loop.next_due()
-            if due is None:
+            if process.is_paused:
                 continue
-            due = max(due, now)
+            loop = process.loop
+            due = loop.find_due() if loop.due is None else loop.due
+            if due <= now:
+                due = now
             if due < soonest:
                 soonest, ready = due, [process]
             elif due == soonest:
                 ready.append(process)
-        if not ready or soonest > end:
+        if soonest == inf or soonest > end:
             return False
         self.now = soonest
         chosen = ready[0] if len(ready) == 1 else self.random.choice(ready)
@@ -106,7 +108,7 @@ class Process:
         self.name = name
         self.loop = _new_loop(self)
         self.is_paused = False
-        self.clock_rate = 1.0
+        self._clock_rate = 1.0
         self.clock_offset_s = 0.0
         self.on_kill: list[Callable[[], None]] = []
         """What the operating system does when the process ends: break its connections."""
@@ -134,17 +136,26 @@ class Process:
     def is_alive(self) -> bool:
         return not self.loop.is_closed()
 
+    @property
+    def clock_rate(self) -> float:
+        return self._clock_rate
+
+    @clock_rate.setter
+    def clock_rate(self, rate: float) -> None:
+        self._clock_rate = rate
+        self.loop.due = None
+
     def monotonic(self) -> float:
-        return self.scheduler.now * self.clock_rate
+        return self.scheduler.now * self._clock_rate
 
     def time_ms(self) -> int:
-        return START_MS + int((self.scheduler.now * self.clock_rate + self.clock_offset_s) * 1000)
+        return START_MS + int((self.scheduler.now * self._clock_rate + self.clock_offset_s) * 1000)
 
     def at(self, monotonic: float) -> float:
         """The scheduler's time at which this process's clock shows `monotonic`, or more: one that
         shows less, be it by a rounding error, would let a timer fire again and again."""
-        time = monotonic / self.clock_rate
-        while time * self.clock_rate < monotonic:
+        time = monotonic / self._clock_rate
+        while time * self._clock_rate < monotonic:
             time = nextafter(time, inf)
         return time
 
@@ -156,6 +167,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._sequence = 0
         self._closed = False
+        self.due: float | None = None
+        """What `find_due` found, while nothing has changed since: the scheduler asks after every
+        step of every process, and most have not moved."""
         self.network: Any = None
         """Set by the simulated network: where connections are made."""
         self.failures: list[dict[str, Any]] = []
@@ -164,26 +178,32 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     # ------------------------------------------------------------------------- the scheduler's
 
-    def next_due(self) -> float | None:
-        """When the next callback is due, by the scheduler's time; None while there is none."""
-        if self._closed or self.process.is_paused:
-            return None
+    def find_due(self) -> float:
+        """When the next callback is due, by the scheduler's time; never while there is none."""
+        self.due = self._next_due()
+        return self.due
+
+    def _next_due(self) -> float:
+        if self._closed:
+            return inf
         if self._ready:
             return 0.0
-        while self._timers and self._timers[0][2].cancelled():
-            heapq.heappop(self._timers)
-        return self.process.at(self._timers[0][0]) if self._timers else None
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+        return self.process.at(timers[0][0]) if timers else inf
 
     def run_one(self) -> None:
-        now = self.time() + 1e-9
-        while self._timers and self._timers[0][0] <= now:
-            _, _, timer = heapq.heappop(self._timers)
-            if not timer.cancelled():
+        self.due = None
+        now, timers = self.time() + 1e-9, self._timers
+        while timers and timers[0][0] <= now:
+            _, _, timer = heapq.heappop(timers)
+            if not timer._cancelled:
                 self._ready.append(timer)
         if not self._ready:
             return
         handle = self._ready.popleft()
-        if handle.cancelled():
+        if handle._cancelled:
             return
         before = events._get_running_loop()
         events._set_running_loop(self)
@@ -199,6 +219,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
         self._timers.clear()
         self._closed = True
+        self.due = inf
 
     # ------------------------------------------------------------------------------- asyncio's
 
@@ -214,6 +235,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         handle = asyncio.Handle(callback, args, self, context)
         if not self._closed:
             self._ready.append(handle)
+            self.due = 0.0
         return handle
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
@@ -238,10 +260,12 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         if not self._closed:
             self._sequence += 1
             heapq.heappush(self._timers, (when, self._sequence, timer))
+            self.due = None
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Asked for by TimerHandle; cancelled timers are dropped when their time comes."""
+        self.due = None
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -302,6 +326,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def close(self) -> None:
         self._closed = True
+        self.due = inf
 
     async def shutdown_asyncgens(self) -> None:
         return None

@@ -1,0 +1,174 @@
+"""Many worlds, one after another on every core, until one breaks: `make sim SEEDS=10000`.
+
+An event is a step of the scheduler: a callback of one process, be it a message that arrives, a
+timer, or work that a thread has done. A world may lose a partition with every member of its ISR,
+and then says nothing about what comes after; such worlds are counted."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import islice
+from multiprocessing import get_context
+from typing import NamedTuple, NoReturn
+
+from tests.sim.cluster.world import simulate
+
+from ottla.wire.codec import set_strict
+
+FAULTS = 12
+"""As many as a replay has, unless it is told otherwise."""
+WORLD_LIMIT_S = 900
+"""Real time. A world that takes longer goes round in a circle."""
+TOLD_EVERY_S = 10.0
+YOUNG_OBJECTS = 50_000
+"""Made between two collections: a world makes many that die at once, and few circles."""
+
+
+class Outcome(NamedTuple):
+    seed: int
+    events: int
+    simulated_s: float
+    was_lost: bool
+    violation: str
+
+
+class TookTooLong(KeyboardInterrupt):
+    """Of that kind because event loops pass on no other from a callback."""
+
+
+# ------------------------------------------------------------------------------------- one world
+
+
+def prepare() -> None:
+    """In each process, before its first world."""
+    set_strict(True)
+    logging.disable()  # what brokers under faults have to say is for nobody
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
+    signal.signal(signal.SIGALRM, _give_up)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
+
+
+def _give_up(*_: object) -> NoReturn:
+    raise TookTooLong
+
+
+def outcome_of(seed: int, faults: int) -> Outcome:
+    signal.alarm(WORLD_LIMIT_S)
+    try:
+        world = simulate(seed, faults=faults)
+    except TookTooLong:
+        return Outcome(seed, 0, 0.0, False, f"seed {seed}: not over in {WORLD_LIMIT_S} s")
+    except AssertionError as error:
+        return Outcome(seed, 0, 0.0, False, str(error))
+    except Exception:
+        return Outcome(seed, 0, 0.0, False, f"seed {seed}: {traceback.format_exc()}")
+    finally:
+        signal.alarm(0)
+    scheduler = world.cluster.scheduler
+    return Outcome(seed, scheduler.steps, scheduler.now, world.was_lost, "")
+
+
+# ------------------------------------------------------------------------------------ all of them
+
+
+@dataclass(slots=True)
+class Tally:
+    worlds: int = 0
+    events: int = 0
+    fewest_events: int = 0
+    simulated_s: float = 0.0
+    lost: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def add(self, outcome: Outcome) -> None:
+        fewest = self.fewest_events if self.worlds else outcome.events
+        self.fewest_events = min(fewest, outcome.events)
+        self.worlds += 1
+        self.events += outcome.events
+        self.simulated_s += outcome.simulated_s
+        self.lost += outcome.was_lost
+
+    def line(self, wanted: int) -> str:
+        minutes = max(time.monotonic() - self.began, 0.001) / 60
+        return (
+            f"{self.worlds:,} of {wanted:,} worlds in {minutes:.1f} min, {self.events:,} events "
+            f"(at least {self.fewest_events:,} each), {self.simulated_s / 3600:.2f} h simulated: "
+            f"{self.simulated_s / 3600 / minutes:.3f} h per minute; {self.lost} lost a partition"
+        )
+
+
+def outcomes(seeds: Sequence[int], faults: int, jobs: int) -> Iterator[Outcome]:
+    """In the order in which they end. When nobody asks any more, no further world is begun."""
+    waiting = iter(seeds)
+    with ProcessPoolExecutor(jobs, get_context("spawn"), prepare) as pool:
+        running: set[Future[Outcome]] = set()
+        try:
+            while True:
+                for seed in islice(waiting, jobs + 1 - len(running)):
+                    running.add(pool.submit(outcome_of, seed, faults))
+                if not running:
+                    return
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (each.result() for each in done)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def sweep(seeds: Sequence[int], faults: int, jobs: int, limit_s: float | None) -> Outcome | None:
+    """The first violation, if there is one."""
+    tally, told_at = Tally(), time.monotonic()
+    for outcome in outcomes(seeds, faults, jobs):
+        if outcome.violation:
+            print(tally.line(len(seeds)), flush=True)
+            return outcome
+        tally.add(outcome)
+        now = time.monotonic()
+        if limit_s is not None and now - tally.began > limit_s:
+            break
+        if now - told_at > TOLD_EVERY_S:
+            told_at = now
+            print(tally.line(len(seeds)), flush=True)
+    print(tally.line(len(seeds)), flush=True)
+    return None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="make sim", description="Simulated clusters under faults."
+    )
+    parser.add_argument("--seeds", type=int, required=True, help="how many worlds")
+    parser.add_argument("--first", type=int, default=0, help="the first one's seed")
+    parser.add_argument("--faults", type=int, default=FAULTS, help="in each world")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time")
+    parser.add_argument("--minutes", type=float, help="stop after so long")
+    given = parser.parse_args(arguments)
+    if given.seeds < 1 or given.jobs < 1 or given.faults < 0:
+        parser.error("there must be a world, and somebody to run it")
+    seeds = range(given.first, given.first + given.seeds)
+    limit_s = None if given.minutes is None else given.minutes * 60
+    try:
+        broken = sweep(seeds, given.faults, min(given.jobs, given.seeds), limit_s)
+    except KeyboardInterrupt:
+        return 130
+    if broken is None:
+        print("no violation")
+        return 0
+    faults = "" if given.faults == FAULTS else f" FAULTS={given.faults}"
+    print(f"{broken.violation}\n\nagain: make sim SEED={broken.seed}{faults}")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
