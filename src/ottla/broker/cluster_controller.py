@@ -9,9 +9,10 @@
     a broker returns          partitions without a leader are looked at again; a while later leaders
                               go back to the first of their replicas, so that all lead alike
 
-Everything is decided from the image, and committed with checks: the controller epoch, the leases
-that are taken to be over, the registration of the new leader, the partition's own version. A commit
-that does not fit is not forced: the image will show why, and then it is decided again."""
+Everything is decided from the image, and committed with checks: that this broker is still the
+controller, the leases that are taken to be over, the registration of the new leader, the
+partition's own version. A commit that does not fit is not forced: the image will show why, and then
+it is decided again."""
 
 from __future__ import annotations
 
@@ -323,7 +324,7 @@ class ClusterController:
 
     def _checks(self, batch: Sequence[LeadershipChange], expired: Mapping[int, int]) -> list[Check]:
         assert self._epoch is not None, "only the controller commits elections"
-        checks = [Check(tree.CONTROLLER_EPOCH, self._epoch)]
+        checks = tree.controller_checks(self._epoch)
         checks += [Check(tree.lease_path(dead), version) for dead, version in expired.items()]
         leaders = {change.state.leader for change in batch}
         registrations = self._broker.image.brokers

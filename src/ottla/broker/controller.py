@@ -291,9 +291,9 @@ class Controller:
 
     async def commit(self, ops: Sequence[Op], checks: Sequence[Check] = ()) -> int:
         """Commit as controller. NOT_CONTROLLER if the state is not what was decided upon."""
-        epoch = Check(tree.CONTROLLER_EPOCH, self._broker.image.controller_epoch)
+        office = tree.controller_checks(self._broker.image.controller_epoch)
         try:
-            return await self._broker.store.txn([epoch, *checks], ops)
+            return await self._broker.store.txn([*office, *checks], ops)
         except TxnConflict as conflict:
             raise KafkaError(
                 ErrorCode.NOT_CONTROLLER, f"The cluster changed meanwhile: {conflict}."

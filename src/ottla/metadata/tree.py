@@ -55,6 +55,14 @@ def decode(node: Node) -> dict[str, Any]:
     return decoded
 
 
+def controller_checks(epoch: int) -> list[Check]:
+    """What a commit as controller of this epoch depends on: that nobody was elected since, and that
+    the session in which it was is not over. Without the second, a commit that was sent again in
+    a new session would be carried out by a broker that is not the controller any more. Each
+    controller creates its node anew, and nobody changes one."""
+    return [Check(CONTROLLER_EPOCH, epoch), Check(CONTROLLER_LEADER, 0)]
+
+
 # ------------------------------------------------------------------------------------- topics
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pytest
+from tests.sim.cluster.oracle import Oracle
 
 from ottla.base.cluster import BrokerRegistration
 from ottla.base.errors import ErrorCode
@@ -15,6 +16,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker import cluster as cluster_module
 from ottla.broker.broker import Broker
 from ottla.broker.partition import Partition
+from ottla.core.controller.elections import LeadershipChange
 from ottla.metadata import tree
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
@@ -340,3 +342,27 @@ def test_a_machine_that_lost_power_says_so_even_if_it_loses_its_session_while_it
         world.until(lambda: machine.is_ready)
         assert not registration(world, victim).continues(before)
         world.until(lambda: victim in world.isr())
+
+
+def test_a_controller_whose_session_has_ended_elects_nobody_in_the_next_one() -> None:
+    """Its commit is on its way when the session ends, and is tried again in the next. Nobody else
+    has become controller meanwhile, so that the epoch is still the same. (Seeds 19 and 39.)"""
+    with bed() as world:
+        Oracle(world.cluster).watch(KEY.topic, 1)  # who says that only controllers elect
+        number = world.broker(1).image.controller_id
+        broker, zookeeper = world.broker(number), world.cluster.zookeeper
+        assert broker.cluster is not None
+        for other in world.cluster.machines.keys() - {number}:
+            world.isolate_from_zookeeper(other)
+        topic = broker.image.topics[KEY.topic]
+        state = topic.partitions[0]
+        leader = next(each for each in state.isr if each != state.leader)
+        elected = state._replace(leader=leader, leader_epoch=state.leader_epoch + 1)
+        commit = world.cluster.machines[number].process.loop.create_task(
+            broker.cluster.controller._commit([LeadershipChange(topic, 0, elected)], {})
+        )
+        session = zookeeper.tree[live_path(number)].owner
+        zookeeper.expire(zookeeper.sessions[session])
+        world.until(commit.done)
+        world.cluster.network.heal()
+        world.until(lambda: world.leader() != NOBODY and world.produce(world.leader()) is E.NONE)

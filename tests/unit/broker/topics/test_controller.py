@@ -9,7 +9,7 @@ from tests.unit.broker.topics.testbed import FakeBroker, with_broker
 from tests.unit.metadata.memory_files import MemoryFileSystem
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.base.metadata import Replace
+from ottla.base.metadata import Delete, Replace
 from ottla.base.types import ZERO_UUID, parse_uuid
 from ottla.broker.handlers import create_topics, delete_topics, describe_cluster, metadata
 from ottla.broker.registration import FoundTopic, ensure_cluster_id
@@ -97,6 +97,19 @@ def test_a_controller_of_the_past_changes_nothing() -> None:
         epoch = broker.image.controller_epoch
         await broker.store.txn([], [Replace(tree.CONTROLLER_EPOCH, b"{}")])
         broker.image.controller_epoch = epoch  # as if the change had not reached it yet
+        (decision,) = await broker.controller.create_topics([NewTopic("a")])
+        assert decision.error is not None
+        assert decision.error.code == ErrorCode.NOT_CONTROLLER
+        assert not broker.image.topics
+
+    with_broker(scenario)
+
+
+def test_a_controller_whose_session_is_over_changes_nothing() -> None:
+    async def scenario(broker: FakeBroker) -> None:
+        controller_id = broker.image.controller_id
+        await broker.store.txn([], [Delete(tree.CONTROLLER_LEADER)])
+        broker.image.controller_id = controller_id  # as if the change had not reached it yet
         (decision,) = await broker.controller.create_topics([NewTopic("a")])
         assert decision.error is not None
         assert decision.error.code == ErrorCode.NOT_CONTROLLER
