@@ -129,6 +129,19 @@ class Record:
     def with_(self, **changes: Any) -> Record:
         return replace(self, **changes)
 
+    def with_value(self, schema: Schema | None, value: Any) -> Record:
+        """As `with_`, several times as fast: transforms do it for each record."""
+        return Record(
+            self.topic, value, schema, self.key, self.key_schema, self.partition, self.offset,
+            self.timestamp_ms, self.headers, self.origin,
+        )  # fmt: skip
+
+    def with_key(self, schema: Schema | None, key: Any) -> Record:
+        return Record(
+            self.topic, self.value, self.value_schema, key, schema, self.partition, self.offset,
+            self.timestamp_ms, self.headers, self.origin,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class FailedRecord(Record):

@@ -27,7 +27,11 @@ class SchemaCache(Generic[K, V]):
         known: Hashable = key if isinstance(key, str | int | tuple) else id(key)
         found = self._made.get(known)
         if found is not None:
-            self._made.move_to_end(known)
+            try:
+                self._made.move_to_end(known)
+            except KeyError:
+                # Another task of the connector has just pushed it out.
+                pass
             return found[1]
         made = self._make(key)
         if self._size > 0:

@@ -46,10 +46,13 @@ from ottla.connect.data import (
     infer_whole,
 )
 from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.schema_cache import SchemaCache
 from ottla.connect.session import spark_session
 from ottla.connect.tables import check_row, inferred, table_of
 
 MARK = "spark-sink"
+MAX_KINDS = 1000
+"""Schemas whose text is remembered."""
 _STRING, _HIGH = ConfigType.STRING, Importance.HIGH
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]+:")
 
@@ -86,6 +89,7 @@ class RowsTask(SinkTask):
 
     def __init__(self) -> None:
         self._records: list[Record] = []
+        self._kinds: SchemaCache[Schema, str] = SchemaCache(MAX_KINDS, repr)
 
     def begin(self, batch: int) -> None:
         self._batch = batch
@@ -98,7 +102,7 @@ class RowsTask(SinkTask):
         groups: dict[str, tuple[Schema | None, list[tuple[Record, Mapping[str, Any]]]]] = {}
         for record in self._records:
             schema, value = self.row(record)
-            kind = "" if schema is None else repr(schema)
+            kind = "" if schema is None else self._kinds.get(schema)
             groups.setdefault(kind, (schema, []))[1].append((record, value))
         return [
             table

@@ -1,7 +1,11 @@
 """What a transform is: a record in, a record or nothing out.
 
 Transforms are pure: the same record gives the same result, however often. A batch that is run again
-after a crash depends on it. One that fails raises DataError: see `errors.tolerance`."""
+after a crash depends on it. One that fails raises DataError: see `errors.tolerance`.
+
+What becomes of a schema is worked out once and kept (`made_of`), as records come in thousands with
+one schema: they leave with one as well, and converters, which know schemas by their identity, need
+not look at each anew."""
 
 from __future__ import annotations
 
@@ -11,8 +15,11 @@ from typing import Any, ClassVar
 from ottla.base.config.definition import ConfigType
 from ottla.connect.data import DataError, Record, Schema, Type
 from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.schema_cache import SchemaCache
 
 KEY, VALUE = "key", "value"
+MAX_SCHEMAS = 1000
+"""That a transform remembers."""
 NULL_DEFAULT = key(
     "replace.null.with.default", ConfigType.BOOLEAN, True,
     "Whether a field's default stands for null.",
@@ -39,6 +46,16 @@ class PartTransform(Transform):
 
     has_parts = True
 
+    def __init__(self, settings: Settings, part: str = VALUE) -> None:
+        super().__init__(settings, part)
+        self.made_of: SchemaCache[Schema, Schema] = SchemaCache(MAX_SCHEMAS, self.new_schema)
+        """What a schema becomes; made with `new_schema`."""
+        self._defaults: SchemaCache[Schema, dict[str, Any]] = SchemaCache(MAX_SCHEMAS, _defaults)
+
+    def new_schema(self, schema: Schema) -> Schema:
+        """Depends on nothing but the schema and the settings."""
+        return schema
+
     def get(self, record: Record) -> tuple[Schema | None, Any]:
         if self.part == KEY:
             return record.key_schema, record.key
@@ -46,8 +63,8 @@ class PartTransform(Transform):
 
     def put(self, record: Record, schema: Schema | None, value: Any) -> Record:
         if self.part == KEY:
-            return record.with_(key_schema=schema, key=value)
-        return record.with_(value_schema=schema, value=value)
+            return record.with_key(schema, value)
+        return record.with_value(schema, value)
 
     def struct(self, schema: Schema | None, value: Any) -> dict[str, Any]:
         """The value, which must be a struct or, without a schema, a map. A null whose field has a
@@ -58,12 +75,19 @@ class PartTransform(Transform):
             raise DataError(f"{type(self).__name__} needs fields, and the {self.part} is {kind}")
         if schema is None or not self.settings.get(NULL_DEFAULT.name, True):
             return value
-        missing = {
-            each.name: each.schema.default
-            for each in schema.fields
-            if each.schema.default is not None and value.get(each.name) is None
-        }
+        defaults = self._defaults.get(schema)
+        if not defaults:
+            return value
+        missing = {name: each for name, each in defaults.items() if value.get(name) is None}
         return {**value, **missing} if missing else value
+
+
+def _defaults(schema: Schema) -> dict[str, Any]:
+    return {
+        each.name: each.schema.default
+        for each in schema.fields
+        if each.schema.default is not None
+    }  # fmt: skip
 
 
 class Predicate(ABC):

@@ -37,6 +37,11 @@ from ottla.connect.transforms.paths import (
     with_value,
 )
 
+_INSERTED = {
+    "topic": STRING, "partition": INT32, "offset": INT64, "timestamp": TIMESTAMP_SCHEMA,
+    "static": STRING,
+}  # fmt: skip
+
 
 class InsertField(PartTransform):
     """A name that ends in ! must be there; one that ends in ? (or in neither) may be null."""
@@ -56,7 +61,7 @@ class InsertField(PartTransform):
         super().__init__(settings, part)
         self._paths: dict[str, tuple[Path, bool]] = {}
         """Where each goes, and whether it may be null."""
-        for what in ("topic", "partition", "offset", "timestamp", "static"):
+        for what in _INSERTED:
             name = settings[f"{what}.field"]
             if name:
                 plain = name.removesuffix("!").removesuffix("?")
@@ -72,27 +77,31 @@ class InsertField(PartTransform):
             return record
         inserted = self.struct(schema, value)
         for what, (path, optional) in self._paths.items():
-            found, kind = self._found(record, what, has_schema=schema is not None)
+            found = self._found(record, what, has_schema=schema is not None)
             if found is None and not optional:
                 raise DataError(f"InsertField: the record has no {what} for {'.'.join(path)}")
             if found is None and schema is None:
                 continue
             inserted = insert_value(inserted, path, found)
-            if schema is not None:
-                schema = insert_schema(schema, path, kind.as_optional() if optional else kind)
-        return self.put(record, schema, inserted)
+        return self.put(record, self.made_of.get(schema) if schema else None, inserted)
 
-    def _found(self, record: Record, what: str, *, has_schema: bool) -> tuple[Any, Schema]:
+    def new_schema(self, schema: Schema) -> Schema:
+        for what, (path, optional) in self._paths.items():
+            kind = _INSERTED[what]
+            schema = insert_schema(schema, path, kind.as_optional() if optional else kind)
+        return schema
+
+    def _found(self, record: Record, what: str, *, has_schema: bool) -> Any:
         if what == "topic":
-            return record.topic, STRING
+            return record.topic
         if what == "partition":
-            return record.partition, INT32
+            return record.partition
         if what == "offset":
-            return record.offset, INT64
+            return record.offset
         if what == "static":
-            return self.settings["static.value"], STRING
+            return self.settings["static.value"]
         ms = record.timestamp_ms
-        return (from_ms(ms) if has_schema and ms is not None else ms), TIMESTAMP_SCHEMA
+        return from_ms(ms) if has_schema and ms is not None else ms
 
 
 class ReplaceField(PartTransform):
@@ -128,7 +137,10 @@ class ReplaceField(PartTransform):
             return record
         struct = self.struct(schema, value)
         kept = self._kept(struct, ())
-        return self.put(record, self._kept_schema(schema, ()) if schema else None, kept)
+        return self.put(record, self.made_of.get(schema) if schema else None, kept)
+
+    def new_schema(self, schema: Schema) -> Schema:
+        return self._kept_schema(schema, ())
 
     def _keeps(self, path: Path) -> bool:
         if path in self._exclude:
@@ -239,17 +251,20 @@ class HoistField(PartTransform):
         schema, value = self.get(record)
         name = self.settings["field"]
         if not self._path:
-            return self.put(record, _hoisted(name, schema) if schema else None, {name: value})
+            return self.put(record, self.made_of.get(schema) if schema else None, {name: value})
         if value is None:
             return record
         struct = self.struct(schema, value)
-        if schema is not None:
-            schema = with_schema(schema, self._path, lambda inner: _hoisted(name, inner))
-        return self.put(record, schema, with_value(struct, self._path, lambda each: {name: each}))
+        hoisted = with_value(struct, self._path, lambda each: {name: each})
+        return self.put(record, self.made_of.get(schema) if schema else None, hoisted)
 
+    def new_schema(self, schema: Schema) -> Schema:
+        if self._path:
+            return with_schema(schema, self._path, self._hoisted)
+        return self._hoisted(schema)
 
-def _hoisted(name: str, schema: Schema) -> Schema:
-    return Schema(Type.STRUCT, fields=(Field(name, schema),))
+    def _hoisted(self, schema: Schema) -> Schema:
+        return Schema(Type.STRUCT, fields=(Field(self.settings["field"], schema),))
 
 
 class ExtractField(PartTransform):
@@ -302,14 +317,15 @@ class ValueToKey(PartTransform):
     def apply(self, record: Record) -> Record:
         schema, value = record.value_schema, record.value
         struct = self.struct(schema, value)
-        key_schema = None
-        if schema is not None:
-            fields = []
-            for name, path in self._paths.items():
-                known = schema_at(schema, path)
-                if known is None:
-                    raise DataError(f"ValueToKey: the value has no field {'.'.join(path)}")
-                fields.append(Field(name, known))
-            key_schema = Schema(Type.STRUCT, fields=tuple(fields))
+        key_schema = self.made_of.get(schema) if schema is not None else None
         made = {name: value_at(struct, path) for name, path in self._paths.items()}
         return record.with_(key_schema=key_schema, key=made)
+
+    def new_schema(self, schema: Schema) -> Schema:
+        fields = []
+        for name, path in self._paths.items():
+            known = schema_at(schema, path)
+            if known is None:
+                raise DataError(f"ValueToKey: the value has no field {'.'.join(path)}")
+            fields.append(Field(name, known))
+        return Schema(Type.STRUCT, fields=tuple(fields))

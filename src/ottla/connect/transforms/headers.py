@@ -7,7 +7,7 @@ from typing import Any
 from ottla.base.config.definition import ConfigType
 from ottla.base.config.validator import NonEmpty, OneOf
 from ottla.connect.converters import SimpleHeaderConverter
-from ottla.connect.data import DataError, Header, Record
+from ottla.connect.data import DataError, Header, Record, Schema
 from ottla.connect.definition import Definition, Settings, key
 from ottla.connect.transforms.contract import NULL_DEFAULT, PartTransform, Transform
 from ottla.connect.transforms.paths import (
@@ -57,8 +57,12 @@ class HeaderFrom(PartTransform):
         kept: Any = struct
         for path in self._paths:
             kept = without_value(kept, path)
-            schema = without_schema(schema, path) if schema is not None else None
-        return self.put(record, schema, kept)
+        return self.put(record, self.made_of.get(schema) if schema else None, kept)
+
+    def new_schema(self, schema: Schema) -> Schema:
+        for path in self._paths:
+            schema = without_schema(schema, path)
+        return schema
 
 
 class InsertHeader(Transform):

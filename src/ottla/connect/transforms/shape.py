@@ -47,10 +47,10 @@ class Flatten(PartTransform):
         self.struct(schema, value)
         flat: dict[str, Any] = {}
         self._flatten("", schema, value, flat)
-        if schema is not None:
-            fields = tuple(self._fields("", schema, optional=False))
-            schema = replace(schema, fields=fields)
-        return self.put(record, schema, flat)
+        return self.put(record, self.made_of.get(schema) if schema else None, flat)
+
+    def new_schema(self, schema: Schema) -> Schema:
+        return replace(schema, fields=tuple(self._fields("", schema, optional=False)))
 
     def _name(self, prefix: str, name: str) -> str:
         return f"{prefix}{self.settings['delimiter']}{name}" if prefix else name
@@ -128,7 +128,7 @@ class Cast(PartTransform):
         if value is None and schema is None:
             return record
         if self._whole is not None:
-            new = _cast_schema(schema, self._whole) if schema is not None else None
+            new = self.made_of.get(schema) if schema is not None else None
             if value is None and schema is not None and self.settings[NULL_DEFAULT.name]:
                 value = schema.default
             return self.put(record, new, cast(schema, value, self._whole))
@@ -138,9 +138,14 @@ class Cast(PartTransform):
         for path, wanted in self._fields.items():
             known = schema_at(schema, path) if schema is not None else None
             done = with_value(done, path, partial(cast, known, wanted=wanted))
-            if schema is not None:
-                schema = with_schema(schema, path, partial(_cast_schema, wanted=wanted))
-        return self.put(record, schema, done)
+        return self.put(record, self.made_of.get(schema) if schema else None, done)
+
+    def new_schema(self, schema: Schema) -> Schema:
+        if self._whole is not None:
+            return _cast_schema(schema, self._whole)
+        for path, wanted in self._fields.items():
+            schema = with_schema(schema, path, partial(_cast_schema, wanted=wanted))
+        return schema
 
 
 def _cast_schema(schema: Schema, wanted: Type) -> Schema:
@@ -201,12 +206,15 @@ class SetSchemaMetadata(PartTransform):
             if value is None:
                 return record
             raise DataError(f"SetSchemaMetadata: the {self.part} has no schema")
+        schema = self.made_of.get(schema)
+        if schema.type is Type.STRUCT and value is not None:
+            value = self.struct(schema, value)
+        return self.put(record, schema, value)
+
+    def new_schema(self, schema: Schema) -> Schema:
         name, version = self.settings["schema.name"], self.settings["schema.version"]
-        schema = replace(
+        return replace(
             schema,
             name=schema.name if name is None else name,
             version=schema.version if version is None else version,
         )
-        if schema.type is Type.STRUCT and value is not None:
-            value = self.struct(schema, value)
-        return self.put(record, schema, value)

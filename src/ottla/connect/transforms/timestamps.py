@@ -62,16 +62,19 @@ class TimestampConverter(PartTransform):
 
     def apply(self, record: Record) -> Record:
         schema, value = self.get(record)
-        target = self.settings["target.type"]
         if value is None:
             return record
+        new = self.made_of.get(schema) if schema is not None else None
         if not self._path:
-            new = None if schema is None else _like(schema, _SCHEMAS[target])
             return self.put(record, new, self._convert(value))
         struct = self.struct(schema, value)
-        if schema is not None:
-            schema = with_schema(schema, self._path, lambda inner: _like(inner, _SCHEMAS[target]))
-        return self.put(record, schema, with_value(struct, self._path, self._convert))
+        return self.put(record, new, with_value(struct, self._path, self._convert))
+
+    def new_schema(self, schema: Schema) -> Schema:
+        target = _SCHEMAS[self.settings["target.type"]]
+        if not self._path:
+            return _like(schema, target)
+        return with_schema(schema, self._path, lambda inner: _like(inner, target))
 
     def _convert(self, value: Any) -> Any:
         if value is None:
