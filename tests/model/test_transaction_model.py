@@ -137,13 +137,14 @@ class TransactionMachine(RuleBasedStateMachine):
         if owner is None:
             assert code == E.NONE
             self.begun(body, who)
+        elif model.is_deciding and who.id in (owner.id, self.visible_id()):
+            # Also who is too late: it is told so once the markers are written.
+            assert code == E.CONCURRENT_TRANSACTIONS
         elif who.id != owner.id:
             is_before = who.epoch >= LAST_EPOCH - 1
             assert code in ((E.NONE, E.PRODUCER_FENCED) if is_before else (E.PRODUCER_FENCED,))
             if code == E.NONE:
                 assert (body["producer_id"], body["producer_epoch"]) == owner
-        elif model.is_deciding:
-            assert code == E.CONCURRENT_TRANSACTIONS
         elif model.added is not None:
             if who.epoch < owner.epoch:
                 assert code == E.PRODUCER_FENCED

@@ -27,8 +27,11 @@ Rules
 A function here takes the transaction and an event, and returns the next value of the transaction,
 or raises KafkaError. It never waits: what happened before is in the value.
 
-Deviation: a producer that begins again with an identity of its own, older than the one whose
-transaction is open, is fenced at once; Kafka would abort the newer one's transaction first."""
+Deviations
+- A producer that begins again with an identity of its own, older than the one whose transaction is
+  open, is fenced at once; Kafka would abort the newer one's transaction first.
+- A producer that got a new id with the end of its transaction, and begins again before the markers
+  are written, is to ask again; Kafka would fence it, as it does not know the new id yet."""
 
 from __future__ import annotations
 
@@ -114,10 +117,13 @@ def begin_producer(known: Transaction | None, event: InitRequested, now_ms: int)
 
 
 def _may_be(known: Transaction, expected: Producer) -> bool:
-    """Whether a producer that says who it is can be the one we know: it has its id, or had the one
-    before and used up its epochs, so that it has not heard of the new one."""
-    return expected.id == known.producer_id or (
-        expected.id == known.previous_producer_id and is_epoch_exhausted(expected.epoch)
+    """Whether a producer that says who it is can be the one we know: it has its id; or had the one
+    before and used up its epochs, so that it has not heard of the new one; or has heard of the one
+    that it will have once its markers are written."""
+    return (
+        expected.id == known.producer_id
+        or (expected.id == known.previous_producer_id and is_epoch_exhausted(expected.epoch))
+        or (known.state in PREPARED and expected == producer_after(known))
     )
 
 
