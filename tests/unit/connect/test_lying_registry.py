@@ -155,6 +155,21 @@ def test_a_wrong_avro_schema_fails_its_record_alone(
         converter(registry, "AvroConverter").to_connect("t", FRAMED + payload)
 
 
+@pytest.mark.parametrize("schema", [
+    {"type": "record", "name": "R", "fields": [{"name": "r", "type": "R", "default": {}}]},
+    {"type": "record", "name": "R", "fields": [{"name": "other", "type": "int"}]},
+    {"type": "nothing"},
+    5,
+])  # fmt: skip
+def test_a_newest_schema_that_values_cannot_have_fails_their_record_alone(
+    registry: LyingRegistry, schema: Any
+) -> None:
+    registry.answer = http(200, {"id": 7, "schema": json.dumps(schema)})
+    given = {"use_latest_version": "true", "auto_register_schemas": "false"}
+    with pytest.raises(DataError):
+        converter(registry, "AvroConverter", **given).from_connect("t", None, {"n": 1})
+
+
 def test_a_struct_without_fields_is_read_where_bytes_bound_it(registry: LyingRegistry) -> None:
     fields = [{"name": "e", "type": EMPTY}, {"name": "n", "type": "int"}]
     schema = {"type": "record", "name": "R", "fields": fields}
