@@ -1,20 +1,17 @@
 """One question over HTTP that is answered in time, or not at all.
 
-A socket's own timeout begins anew with each byte: whoever sends one now and then would hold a task
-for ever. Here the connection is shut when the time is over, at whatever point it is: handshake,
-headers or body. An answer has a size that it must not exceed, and no answer sends us on, with our
-credentials, to another host."""
+An answer also has a size that it must not exceed, and none sends us on, with our credentials, to
+another host."""
 
 from __future__ import annotations
 
-import contextlib
 import http.client
-import socket
-import threading
 import urllib.error
 import urllib.request
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+from ottla.connect.http_clock import Clock, late
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
@@ -30,27 +27,27 @@ class Answered(NamedTuple):
 
 def ask(request: urllib.request.Request, timeout_s: float) -> Answered:
     """Raises NoAnswer."""
-    clock = _Clock(timeout_s)
+    clock = Clock(timeout_s)
     try:
         answered = _ask(request, clock, timeout_s)
     except (OSError, http.client.HTTPException, ValueError) as error:
         if clock.is_over or isinstance(error, TimeoutError):
-            raise NoAnswer(_late(timeout_s)) from None
+            raise NoAnswer(late(timeout_s)) from None
         reason = getattr(error, "reason", error)
         raise NoAnswer(
-            _late(timeout_s) if isinstance(reason, TimeoutError) else str(reason)
+            late(timeout_s) if isinstance(reason, TimeoutError) else str(reason)
         ) from None
     finally:
         clock.stop()
     if clock.is_over:
         # The end of an answer without a length looks as if it had been shut.
-        raise NoAnswer(_late(timeout_s))
+        raise NoAnswer(late(timeout_s))
     if len(answered.body) > MAX_ANSWER_BYTES:
         raise NoAnswer(f"its answer has more than {MAX_ANSWER_BYTES} bytes")
     return answered
 
 
-def _ask(request: urllib.request.Request, clock: _Clock, timeout_s: float) -> Answered:
+def _ask(request: urllib.request.Request, clock: Clock, timeout_s: float) -> Answered:
     opener = urllib.request.build_opener(_Http(clock), _Https(clock), _SameHost())
     try:
         with opener.open(request, timeout=timeout_s) as response:
@@ -60,47 +57,8 @@ def _ask(request: urllib.request.Request, clock: _Clock, timeout_s: float) -> An
             return Answered(error.code, error.read(MAX_ANSWER_BYTES + 1))
 
 
-def _late(timeout_s: float) -> str:
-    return f"it did not answer in {timeout_s * 1000:.0f} ms"
-
-
-class _Clock:
-    """Shuts the connections of one question when its time is over."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self.is_over = False
-        self._lock = threading.Lock()
-        self._open: list[socket.socket] = []
-        self._timer = threading.Timer(timeout_s, self._shut)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def connect(self, *args: Any, **more: Any) -> socket.socket:
-        made = socket.create_connection(*args, **more)
-        with self._lock:
-            # A second handle: TLS takes the first away, and both are of one connection.
-            self._open.append(made.dup())
-        if self.is_over:
-            self._shut()
-        return made
-
-    def _shut(self) -> None:
-        self.is_over = True
-        with self._lock:
-            for each in self._open:
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-
-    def stop(self) -> None:
-        self._timer.cancel()
-        with self._lock:
-            for each in self._open:
-                each.close()
-            self._open = []
-
-
 class _Http(urllib.request.HTTPHandler):
-    def __init__(self, clock: _Clock) -> None:
+    def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
 
@@ -109,7 +67,7 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, clock: _Clock) -> None:
+    def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
 
@@ -117,10 +75,10 @@ class _Https(urllib.request.HTTPSHandler):
         return self.do_open(_watched(http.client.HTTPSConnection, self._clock), req)
 
 
-def _watched(kind: Any, clock: _Clock) -> Any:
+def _watched(kind: Any, clock: Clock) -> Any:
     def make(host: str, **more: Any) -> Any:
         made = kind(host, **more)
-        made._create_connection = clock.connect
+        clock.watch(made)
         return made
 
     return make

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from tests.unit.connect.lying_registry import LyingRegistry
 
 from ottla.base.errors import UserError
 from ottla.connect.api import RetriableError
@@ -166,3 +167,16 @@ def test_what_is_not_for_a_records_sake_fails_the_task(server: Server) -> None:
 def test_wrong_settings_are_told(server: Server, given: dict[str, str], said: str) -> None:
     with pytest.raises(UserError, match=said):
         sink(server, **given)
+
+
+@pytest.mark.parametrize(
+    "begun", [b"HTTP/1.1 200 OK\r\nX-Long: ", b"HTTP/1.1 200 OK\r\n\r\n"], ids=["header", "body"]
+)
+def test_a_server_that_answers_byte_by_byte_does_not_hold_the_task(begun: bytes) -> None:
+    slow = LyingRegistry(begun, drips=True)
+    try:
+        given = {"http.url": slow.url, "http.timeout": "1", "max.retries": "0"}
+        with pytest.raises(RetriableError, match="it did not answer in 1000 ms"):
+            SinkKit("HttpSink", given).put("x")
+    finally:
+        slow.close()

@@ -33,6 +33,7 @@ from ottla.connect.api import RetriableError, SinkConnector, SinkTask
 from ottla.connect.converters import as_text
 from ottla.connect.data import DataError, Record
 from ottla.connect.definition import Definition, Settings, key
+from ottla.connect.http_clock import Clock, late
 from ottla.connect.json_converter import JsonConverter
 
 logger = logging.getLogger(__name__)
@@ -199,15 +200,24 @@ class Requests(SinkTask):
         parts = urllib.parse.urlsplit(url)
         connection = self._connection(parts)
         target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
+        clock = Clock(self._settings["http.timeout"])
+        clock.watch(connection)
         try:
             connection.request(self._settings["http.method"], target, body, headers)
             answer = connection.getresponse()
             told = answer.read(MAX_ANSWER_BYTES)
             if not answer.isclosed():
                 connection.close()
-        except BaseException:
+        except BaseException as error:
             connection.close()
+            if clock.is_over and isinstance(error, OSError | http.client.HTTPException):
+                raise TimeoutError(late(self._settings["http.timeout"])) from None
             raise
+        finally:
+            clock.stop()
+        if clock.is_over:
+            connection.close()
+            raise TimeoutError(late(self._settings["http.timeout"]))
         later = answer.headers.get("Retry-After", "")
         said = told[:200].decode("utf-8", "replace").strip() or answer.reason
         return answer.status, said, float(later) if later.isdecimal() else 0.0
