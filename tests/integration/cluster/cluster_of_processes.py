@@ -100,7 +100,9 @@ class ClusterOfProcesses:
     @property
     def admin(self) -> AdminClient:
         if self._admin is None:
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+            # A broker that stands still must not be waited for when others could be asked.
+            settings = {"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 3_000}
+            self._admin = AdminClient({**settings, "log_level": 0})
         return self._admin
 
     def partitions(self, topic: str) -> dict[int, PartitionView]:
@@ -168,7 +170,9 @@ class ClusterOfProcesses:
     ) -> None:
         configs = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, replicas, config=configs)
-        for future in self.admin.create_topics([new], operation_timeout=20).values():
+        for future in self.admin.create_topics(
+            [new], operation_timeout=20, request_timeout=30
+        ).values():
             future.result(30)
 
     def read_all(self, topic: str, expected: int = 0) -> dict[int, list[bytes]]:
