@@ -318,7 +318,9 @@ class SimulatedDisk:
 
     def _find(self, path: str) -> Node | None:
         node: Node = self._root
-        for name in _parts(path):
+        for name in path.split("/"):
+            if not name:
+                continue
             if not isinstance(node, DirectoryNode) or name not in node.cached:
                 return None
             node = node.cached[name]

@@ -76,14 +76,16 @@ class SimulatedNetwork:
                 far.tear()
 
     def is_cut(self, sender: str, receiver: str) -> bool:
-        return (sender, receiver) in self._cut
+        return bool(self._cut) and (sender, receiver) in self._cut
 
     def hold(self, stream: Stream) -> None:
         self._held.append(stream)
 
     def delay_s(self, sender: str, receiver: str) -> float:
-        most = self._slow.get((sender, receiver), self.max_delay_s) if self._slow else None
-        return self._scheduler.random.uniform(MIN_DELAY_S, most or self.max_delay_s)
+        most = self.max_delay_s
+        if self._slow:
+            most = self._slow.get((sender, receiver), most)
+        return MIN_DELAY_S + (most - MIN_DELAY_S) * self._scheduler.random.random()
 
     def splits(self) -> bool:
         return self._scheduler.random.random() < SPLIT_CHANCE
@@ -224,7 +226,7 @@ class Stream:
             self.receiver.ended()
 
     def _hand_over(self, network: SimulatedNetwork) -> None:
-        data = b"".join(self._waiting)
+        data = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
         self._waiting.clear()
         if len(data) > 1 and network.splits():
             split = 1 + network.draw(len(data) - 1)
@@ -252,6 +254,8 @@ class SimulatedTransport(asyncio.Transport):
         self.network = network
         self.process = process
         self._protocol: Any = None
+        self._is_buffered = False
+        """Whether the protocol has a buffer of its own to be filled."""
         self._out: Stream
         self._peer: SimulatedTransport
         self._closed = False
@@ -267,6 +271,7 @@ class SimulatedTransport(asyncio.Transport):
 
     def begin(self, protocol: Any) -> None:
         self._protocol = protocol
+        self._is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
         self.process.on_kill.append(self._killed)
         protocol.connection_made(self)
         early, self._early = self._early, []
@@ -281,13 +286,13 @@ class SimulatedTransport(asyncio.Transport):
         if self._protocol is None:
             self._early.append(data)
             return
-        if not isinstance(self._protocol, asyncio.BufferedProtocol):
+        if not self._is_buffered:
             self._protocol.data_received(data)
             return
         while data and not self._closed:
             buffer = memoryview(self._protocol.get_buffer(len(data)))
             count = min(len(buffer), len(data))
-            buffer[:count] = data[:count]
+            buffer[:count] = data if count == len(data) else data[:count]
             self._protocol.buffer_updated(count)
             data = data[count:]
             if data and self.is_reading_paused:

@@ -224,7 +224,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # ------------------------------------------------------------------------------- asyncio's
 
     def time(self) -> float:
-        return self.process.monotonic()
+        process = self.process
+        return process.scheduler.now * process._clock_rate
 
     def call_soon(  # type: ignore[override]
         self,
