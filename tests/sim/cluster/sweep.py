@@ -53,6 +53,8 @@ def prepare() -> None:
     """In each process, before its first world."""
     set_strict(True)
     logging.disable()  # what brokers under faults have to say is for nobody
+    # Brokers that were killed never end in order, which Python tells of when it collects them.
+    sys.unraisablehook = lambda _: None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
     signal.signal(signal.SIGALRM, _give_up)
     gc.collect()
