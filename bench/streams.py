@@ -7,10 +7,15 @@
     Python aggregation an initialiser and an adder in Python, 100,000 keys
 
 Rows/s of the input, from `start()` until everything is committed: with planning and the first
-batch. A small application warms Spark up before. Beside them, where it can be had, Quix Streams
-(Python record by record, at least once) on the same broker: from its first record to its last, so
-without its start. `OTTLA_BENCH_QUIX` names a Python that has it; else it is installed into a
-directory that is thrown away."""
+batch. A small application warms Spark up before.
+
+Beside windowed counts, what Spark makes of the same count by itself, from the same topics into
+nothing: the rest is the price of JSON, of the way through Python to the broker, and of exactly
+once, however busy the machine is.
+
+Beside all, where it can be had, Quix Streams (Python record by record, at least once) on the same
+broker: from its first record to its last, so without its start. `OTTLA_BENCH_QUIX` names a Python
+that has it; else it is installed into a directory that is thrown away."""
 
 from __future__ import annotations
 
@@ -27,6 +32,8 @@ from typing import Any
 import ottla.streams as st
 from bench.load import create_topic
 from bench.measure import Figure
+from ottla.streams.app import DEFAULT_BATCH_RECORDS
+from ottla.streams.run import COLUMNS
 from ottla.testing.broker import BrokerProcess
 
 ROWS = 4_000_000
@@ -105,6 +112,8 @@ class _Bench:
         ):  # fmt: skip
             rate = self._rate(topic, rows, build, f"out-{name.partition(' (')[0]}-{topic}")
             yield Figure(f"streams {name}", rate, "rows/s", budget, True)
+            if build is windowed_count:
+                yield Figure("… of Spark's own, into nothing", rate / self._plain_rate(topic), "×")
 
     def _rate(self, topic: str, rows: int, build: Callable[..., None], name: str) -> float:
         from ottla.streams.run import start
@@ -120,6 +129,29 @@ class _Bench:
             return rows / (time.perf_counter() - began)
         finally:
             running.stop()
+
+    def _plain_rate(self, topic: str) -> float:
+        from pyspark.sql import functions as f
+
+        options = {
+            "kafka.bootstrap.servers": self._bootstrap,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            "kafka.isolation.level": "read_committed",
+            "maxOffsetsPerTrigger": str(DEFAULT_BATCH_RECORDS),
+        }
+        reader = self._spark.readStream.format("ottla").schema(COLUMNS).options(**options)
+        rows = reader.load().withWatermark("timestamp", "1 hour")
+        windows = rows.groupBy(f.window("timestamp", "1 minute"), "key")
+        counts = windows.agg(f.count("value"), f.max("timestamp"))
+        writer = counts.writeStream.format("noop").outputMode("update")
+        began = time.perf_counter()
+        query = writer.option("checkpointLocation", tempfile.mkdtemp(dir=self._home)).start()
+        try:
+            query.processAllAvailable()
+            return ROWS / (time.perf_counter() - began)
+        finally:
+            query.stop()
 
 
 def stateless(app: st.App, source: str, target: str) -> None:

@@ -2,7 +2,7 @@
 
     source    rows read, rows/s, and the lag: what is in the topics and not read yet
     operator  rows that came out of it (`observed` in `run` counts them, but for steps that give
-              one row for each)
+              one row for each, and topics of which Spark says how many rows it read)
     state     keys that are kept, changed and dropped as late, memory, time to commit
     sink      the topic that is written
 
@@ -17,7 +17,15 @@ from typing import Any
 
 from ottla.spark.offsets import from_json
 from ottla.streams.plan.explain import words
-from ottla.streams.plan.nodes import MapValues, Node, Repartitioned, SelectKey, Sink, ancestors
+from ottla.streams.plan.nodes import (
+    MapValues,
+    Node,
+    Repartitioned,
+    SelectKey,
+    Sink,
+    Source,
+    ancestors,
+)
 from ottla.streams.plan.tracing import Traced
 
 
@@ -114,14 +122,36 @@ def is_one_to_one(node: Node) -> bool:
     return isinstance(node, Repartitioned | Sink)
 
 
-def with_uncounted(sink: Sink, counted: Sequence[OperatorMetrics]) -> tuple[OperatorMetrics, ...]:
-    """Those of steps that are one to one are their parents'."""
+def read_whole(sink: Sink) -> list[Source]:
+    """The topics of which every row that is read goes on, and that are read once: Spark says how
+    many rows those are. To count them again would cost every row a call, outside of the code that
+    Spark generates for its query. (Where there is JSON, it does Spark good: filters that follow
+    stay behind it, instead of parsing each value once more.)"""
+    sources = [each for each in ancestors(sink) if isinstance(each, Source)]
+    topics = [each.topic for each in sources]
+    return [
+        each
+        for each in sources
+        if each.bad_records == "stop"
+        and topics.count(each.topic) == 1
+        and "json" not in (each.key_serde.name, each.value_serde.name)
+    ]
+
+
+def with_uncounted(
+    sink: Sink, counted: Sequence[OperatorMetrics], sources: Sequence[SourceMetrics] = ()
+) -> tuple[OperatorMetrics, ...]:
+    """Those of topics are what was read, those of steps that are one to one are their parents'."""
     rows = {each.number: each.rows for each in counted}
     names = {each.number: each.operator for each in counted}
     numbers: dict[int, int] = {}
+    read = {each.topic: each.rows for each in sources}
+    whole = {id(each): read[each.topic] for each in read_whole(sink) if each.topic in read}
     for number, node in enumerate(ancestors(sink), 1):
         numbers[id(node)] = number
-        if number not in rows and is_one_to_one(node):
+        if number not in rows and id(node) in whole:
+            rows[number], names[number] = whole[id(node)], words(node)[0]
+        elif number not in rows and is_one_to_one(node):
             parent = rows.get(numbers[id(node.parents[0])])
             if parent is not None:
                 rows[number], names[number] = parent, words(node)[0]

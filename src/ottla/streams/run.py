@@ -32,7 +32,7 @@ from ottla.streams.failures import QueryFailed
 from ottla.streams.internal_topics import create_internal_topics
 from ottla.streams.plan.explain import words
 from ottla.streams.plan.nodes import Node, Printed, Sink, Source, ancestors
-from ottla.streams.progress import is_one_to_one, line, observed_name
+from ottla.streams.progress import is_one_to_one, line, observed_name, read_whole
 from ottla.streams.rest import Resources
 from ottla.streams.rest_server import RestServer
 from ottla.streams.running import Running
@@ -229,6 +229,8 @@ class ClusterTopics:
         self._group = group_of(app, sink)
         self._limit = app.max_records_per_batch
         self._numbers = {id(node): at for at, node in enumerate(ancestors(sink), 1)}
+        for each in read_whole(sink):
+            self._numbers.pop(id(each))
         self._counts = app.operator_metrics
 
     def stream(self, source: Source, *, with_origin: bool = False) -> DataFrame:

@@ -76,7 +76,7 @@ class Running:
             self._queries.append(_Query(sink, self._starter(self._app, sink, self.spark)))
 
     def status(self) -> list[QueryStatus]:
-        return [_status(query) for query in self._queries]
+        return [_status(query, self._app.operator_metrics) for query in self._queries]
 
     def process_all_available(self) -> None:
         """Wait until all that is in the topics now has been processed and written."""
@@ -168,7 +168,7 @@ def _last_batch(query: StreamingQuery) -> int | None:
     return None if progress is None else int(progress["batchId"])
 
 
-def _status(query: _Query) -> QueryStatus:
+def _status(query: _Query, counts: bool) -> QueryStatus:
     told = query.spark.lastProgress
     progress: dict[str, Any] | None = None if told is None else json.loads(told.json)
     status = query_status(
@@ -178,4 +178,7 @@ def _status(query: _Query) -> QueryStatus:
         message=str(query.spark.status["message"]),
         restarts=query.restarts,
     )
-    return replace(status, operators=with_uncounted(query.sink, status.operators))
+    if not counts:
+        return status
+    operators = with_uncounted(query.sink, status.operators, status.sources)
+    return replace(status, operators=operators)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -110,3 +111,14 @@ def test_tasks_are_merged_by_time_and_each_keeps_its_order() -> None:
     batch = stateful._batch(packs)
     assert list(batch.values) == [20, 10, 11, 30, 21, 12]
     assert list(batch.sides) == [0, 0, 0, 1, 0, 0]
+
+
+def test_garbage_is_collected_again_after_a_bucket_whatever_became_of_it() -> None:
+    def fail() -> None:
+        with stateful.uncollected():
+            assert not gc.isenabled()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert gc.isenabled()

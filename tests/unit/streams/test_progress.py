@@ -7,6 +7,7 @@ from typing import Any
 import ottla.streams as st
 from ottla.streams.progress import (
     OperatorMetrics,
+    SourceMetrics,
     line,
     observed_name,
     prometheus,
@@ -75,6 +76,26 @@ def test_steps_that_are_one_to_one_have_the_rows_of_their_parents() -> None:
         OperatorMetrics(4, "map_values", 6),
         OperatorMetrics(5, "to", 6),
     )
+
+
+def test_a_topic_that_is_read_whole_has_the_rows_that_spark_read() -> None:
+    app = st.App("shop")
+    app.stream("orders", value=st.Long).map_values(lambda n: {"m": n}).to("all")
+    assert with_uncounted(app.sinks[0], [], [SourceMetrics("orders", 5, 1.0, 0)]) == (
+        OperatorMetrics(1, "stream", 5),
+        OperatorMetrics(2, "map_values", 5),
+        OperatorMetrics(3, "to", 5),
+    )
+
+
+def test_a_topic_of_which_rows_are_dropped_or_that_is_read_twice_is_counted_row_by_row() -> None:
+    read = [SourceMetrics("orders", 5, 1.0, 0)]
+    dropping = st.App("dropping")
+    dropping.stream("orders", value=st.Long, bad_records="drop").to("all")
+    assert with_uncounted(dropping.sinks[0], [], read) == ()
+    twice = st.App("twice")
+    twice.stream("orders").merge(twice.stream("orders")).to("all")
+    assert with_uncounted(twice.sinks[0], [], read) == ()
 
 
 def test_state_says_what_is_kept_and_what_was_late() -> None:

@@ -72,11 +72,11 @@ def _in_order(value: Any, names: list[str], what: str) -> tuple[Any, ...]:
     raise TypeError(f"{what} must have the columns {', '.join(names)}; it is {value!r}")
 
 
-def milliseconds_of(column: Any) -> list[int]:
-    """Of a column of timestamps in microseconds."""
+def milliseconds_of(column: Any) -> Any:
+    """Of a column of timestamps in microseconds, a NumPy array."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    return [each // 1000 for each in column.cast(pa.int64()).to_numpy().tolist()]
+    return column.cast(pa.int64()).to_numpy() // 1000
 
 
 def timestamps_of(times_ms: Sequence[int], kind: Any) -> Any:

@@ -19,8 +19,10 @@ One such operator per query is all that Spark allows."""
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark import TaskContext
@@ -160,13 +162,28 @@ def _runner(program: Program, schema: Any) -> Callable[..., Iterator[Any]]:
             if isinstance(pack.rows, bytes)
         ]
         stream_time_ms = state.getCurrentWatermarkMs() if program.needs_time else 0
-        data: State = pickle.loads(bytes(state.get[0])) if state.exists else {}
-        outputs = program.run(data, _batch(packs), stream_time_ms)
-        _keep(program, state, data, stream_time_ms)
-        streams = [_output_stream(chunk, schema) for chunk in _chunks(list(outputs))]
+        with uncollected():
+            data: State = pickle.loads(bytes(state.get[0])) if state.exists else {}
+            outputs = program.run(data, _batch(packs), stream_time_ms)
+            _keep(program, state, data, stream_time_ms)
+            streams = [_output_stream(chunk, schema) for chunk in _chunks(list(outputs))]
         yield pd.DataFrame({"rows": streams})
 
     return run
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without Python's search for cycles of garbage. A bucket's records and state are many objects
+    at once, and no cycles; to look through them again and again while they are made costs several
+    times what making them does. Cycles that a user's function leaves wait for the bucket's end."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _keep(program: Program, state: Any, data: State, stream_time_ms: int) -> None:
@@ -197,22 +214,24 @@ def _batch(packs: list[Any]) -> Batch:
         runs.setdefault((pack.side, pack.task), []).append(table)
     keys: list[Any] = []
     values: list[Any] = []
-    times_ms: list[int] = []
-    sides: list[int] = []
-    passed: list[Any] = []
-    for (side, _), tables in runs.items():
+    times: list[Any] = []
+    for tables in runs.values():
         table = pa.concat_tables(tables)
         keys += values_of(table.column("key"))
         values += values_of(table.column("value"))
-        times = milliseconds_of(table.column("timestamp"))
-        times_ms += times
-        sides += [side] * len(times)
-        passed.append(np.maximum.accumulate(np.array(times)))
+        times.append(milliseconds_of(table.column("timestamp")))
+    times_ms = np.concatenate(times)
+    sides = np.repeat([side for side, _ in runs], [len(each) for each in times])
     if len(runs) == 1:
-        return Batch(keys, values, times_ms, sides)
-    order = np.argsort(np.concatenate(passed), kind="stable").tolist()
+        return Batch(keys, values, times_ms.tolist(), sides.tolist())
+    passed = np.concatenate([np.maximum.accumulate(each) for each in times])
+    order = np.argsort(passed, kind="stable")
+    places = order.tolist()
     return Batch(
-        *([column[place] for place in order] for column in (keys, values, times_ms, sides))
+        list(map(keys.__getitem__, places)),
+        list(map(values.__getitem__, places)),
+        times_ms[order].tolist(),
+        sides[order].tolist(),
     )
 
 
