@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -19,6 +20,11 @@ set_strict(True)
 # Machines that run tests are shared, and slow at times: a limit per example would fail at random.
 settings.register_profile("ottla", deadline=None)
 settings.load_profile("ottla")
+
+
+# Who runs tests in the background of a shell ignores Ctrl-C, and so would the programs they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
