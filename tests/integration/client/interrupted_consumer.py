@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ottla import Consumer
+from ottla import Consumer, Record
 
 OPTIONS = {"auto_offset_reset": "earliest", "auto_commit_interval_ms": 10, "fetch_max_wait_ms": 20}
 
@@ -28,15 +28,15 @@ def iterate(bootstrap: str, topic: str) -> None:
 
 def poll(bootstrap: str, topic: str) -> None:
     consumer = Consumer(bootstrap, group_id=topic, topics=topic, max_poll_records=5, **OPTIONS)
-    handed: list[int] = []
+    records: list[Record] = []
     try:
         say(-1)
         while True:
-            handed = []
-            handed = [record.offset for record in consumer.poll()]
-            say(*handed)
+            # Kept before anything is done with them: an interrupt may come with the next call.
+            records = consumer.poll()
+            say(*(record.offset for record in records))
     except KeyboardInterrupt:
-        say(*handed)  # perhaps twice, which does no harm
+        say(*(record.offset for record in records))  # perhaps twice, which does no harm
     finally:
         consumer.close()
 
