@@ -1,4 +1,4 @@
-"""What may pass by itself is tried again, for `errors.retry.timeout`."""
+"""What may pass by itself is tried again, for `errors.retry.timeout`; the status says why it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.connect.api import RetriableError
-from ottla.connect.config import ConnectorConfig
+from ottla.connect.task_context import TaskContext
 
 logger = logging.getLogger(__name__)
 
@@ -17,16 +17,20 @@ FIRST_DELAY_MS = 300
 T = TypeVar("T")
 
 
-def retried(config: ConnectorConfig, stopping: threading.Event, do: Callable[[], T]) -> T:
-    policy, delay_ms = config.policy, FIRST_DELAY_MS
+def retried(context: TaskContext, stopping: threading.Event, do: Callable[[], T]) -> T:
+    policy, delay_ms = context.config.policy, FIRST_DELAY_MS
     until = time.monotonic() + policy.retry_timeout_ms / 1000
     while True:
         try:
-            return do()
+            done = do()
+            if delay_ms > FIRST_DELAY_MS:
+                context.on_trouble(None)
+            return done
         except RetriableError as error:
             is_over = policy.retry_timeout_ms >= 0 and time.monotonic() >= until
             if is_over or stopping.is_set():
                 raise
-            logger.warning("connector %s tries again: %s", config.name, error)
+            logger.warning("connector %s tries again: %s", context.config.name, error)
+            context.on_trouble(f"It is tried again: {error}")
         stopping.wait(min(delay_ms, policy.retry_delay_max_ms) / 1000)
         delay_ms *= 2

@@ -208,18 +208,18 @@ class SinkRun:
         for topic in sorted({each.topic for each in records}):
             self._context.on_topic(topic)
         self._given, self._is_ending = {}, False
-        retried(self._config, stopping, lambda: task.begin(batch))
+        retried(self._context, stopping, lambda: task.begin(batch))
         for first in range(0, len(records), PUT_RECORDS):
             self._put(task, records[first : first + PUT_RECORDS], stopping)
         self._letters.flush()
         self._is_ending = True
-        retried(self._config, stopping, task.end)
+        retried(self._context, stopping, task.end)
         self._given = {}
 
     def _put(self, task: SinkTask, records: Sequence[Any], stopping: threading.Event) -> None:
-        part = retried(self._config, stopping, lambda: self._records(records))
+        part = retried(self._context, stopping, lambda: self._records(records))
         if part:
-            retried(self._config, stopping, lambda: task.put(part))
+            retried(self._context, stopping, lambda: task.put(part))
 
     def _records(self, records: Sequence[Any]) -> list[Record]:
         found = []

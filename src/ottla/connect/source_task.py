@@ -69,10 +69,10 @@ class SourceRun:
         return connector.make_task(self._context.settings)
 
     def _turn(self, task: SourceTask, producer: Any, stopping: threading.Event) -> None:
-        polled = retried(self._config, stopping, lambda: task.poll(WAIT_S))
+        polled = retried(self._context, stopping, lambda: task.poll(WAIT_S))
         if not polled:
             return
-        rows = retried(self._config, stopping, lambda: self._rows(polled.records))
+        rows = retried(self._context, stopping, lambda: self._rows(polled.records))
         self._make_topics(rows)
         self._write(producer, rows, polled.offsets)
         self._context.on_offsets(polled.offsets)

@@ -33,7 +33,8 @@ class TaskId(NamedTuple):
 
 @dataclass(frozen=True)
 class Status:
-    """Of a connector or of one of its tasks. `trace`: why it failed."""
+    """Of a connector or of one of its tasks. `trace`: why it failed; of one that is RUNNING, what
+    it tries again just now."""
 
     state: State
     worker_id: str

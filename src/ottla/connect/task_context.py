@@ -51,6 +51,8 @@ class TaskContext:
     """A source has delivered what is before these."""
     on_topic: Callable[[str], None] = _nothing
     """Records came from this topic, or went to it; told for each batch."""
+    on_trouble: Callable[[str | None], None] = _nothing
+    """Something does not work just now and is tried again; None: it works."""
 
     def client(self, kind: str) -> dict[str, str]:
         """Properties of a client: the worker's, then the connector's."""

@@ -125,6 +125,11 @@ class TaskThread:
         if not self._stopping.is_set():
             self._restart.wait(pause_s)
 
+    def tell_trouble(self, reason: str | None) -> None:
+        """From its own thread: it goes on trying, and whoever asks how it is learns why."""
+        if reason is not None or self.state is State.RUNNING:
+            self._enter(self.state, reason)
+
     def _enter(self, state: State, trace: str | None = None) -> None:
         changed = (self.state, self.trace) != (state, trace)
         self.state, self.trace = state, trace

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.connect import session
 from ottla.connect.api import SinkConnector, SourceConnector
@@ -57,7 +57,7 @@ class Worker:
         thread = TaskThread(
             context.id,
             self.config,
-            lambda: make_run(context),
+            lambda: make_run(replace(context, on_trouble=thread.tell_trouble)),
             may_start=may_start,
             on_state=on_state,
         )

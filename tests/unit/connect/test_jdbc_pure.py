@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import sqlite3
 from typing import Any
 
 import pytest
@@ -254,9 +255,10 @@ def test_rows_of_one_moment_are_not_torn_apart() -> None:
 
 
 class FakeError(Exception):
-    def __init__(self, *arguments: Any, state: str | None = None) -> None:
+    def __init__(self, *arguments: Any, state: str | None = None, code: int = 0) -> None:
         super().__init__(*arguments)
         self.sqlstate = state
+        self.sqlite_errorcode = code
 
 
 class OperationalError(FakeError):
@@ -275,9 +277,9 @@ class OperationalError(FakeError):
         ("mariadb", FakeError(2013, "Lost connection"), True),
         ("mariadb", FakeError(4025, "CONSTRAINT failed"), False),
         ("mariadb", FakeError(1062, "Duplicate entry"), False),
-        ("sqlite", FakeError("database or disk is full"), True),
-        ("sqlite", FakeError("database is locked"), True),
-        ("sqlite", FakeError("UNIQUE constraint failed"), False),
+        ("sqlite", FakeError("database or disk is full", code=sqlite3.SQLITE_FULL), True),
+        ("sqlite", FakeError("database is locked", code=sqlite3.SQLITE_BUSY_SNAPSHOT), True),
+        ("sqlite", FakeError("CHECK failed: full", code=sqlite3.SQLITE_CONSTRAINT), False),
     ],
 )
 def test_what_may_pass_is_told_apart_from_what_is_wrong_with_a_row(

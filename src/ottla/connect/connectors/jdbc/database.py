@@ -26,7 +26,10 @@ PASSING_CODES = {
     1290, 1836, 1927, 2002, 2003, 2006, 2013, 2014, 2026, 2027, 2055,
 }  # fmt: skip
 """MySQL's of the same kind: disk full, connections, shutdown, locks and deadlocks, read-only."""
-PASSING_SQLITE = ("locked", "busy", "disk I/O error", "full", "unable to open")
+PASSING_SQLITE = {
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL,
+}  # fmt: skip
 
 
 class RowError(DataError):
@@ -127,7 +130,8 @@ def may_pass(dialect: str, error: DBAPIError) -> bool:
         code = original.args[0] if original.args else 0
         # 1044, 1045: who we are; it is told, and another password may come.
         return code in PASSING_CODES or code in (1044, 1045, 1049)
-    return any(each in str(original) for each in PASSING_SQLITE)
+    # The text would not do: a constraint may be called "full".
+    return getattr(original, "sqlite_errorcode", 0) & 0xFF in PASSING_SQLITE
 
 
 def _text(error: DBAPIError) -> str:

@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: SQL, COPY, and the replication protocol by libpq's own functions.
 
-Whatever goes wrong is one sentence: LinkLost for a connection that broke, PostgresError for what
-the server refused, with its SQLSTATE."""
+Whatever goes wrong is one sentence: LinkLost for a connection that broke, Exhausted for a server
+that is full, PostgresError for what it refused, with its SQLSTATE."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ SESSION = (
 CONNECT_TIMEOUT_S = 10
 ENDED = ("08", "57P")
 """SQLSTATEs of connections that ended, and of servers that stop or start."""
+SHORT = ("53", "58")
+"""And of those that are full (disk, memory, files, temp_file_limit), or whose disk fails."""
 _PREFIX = re.compile(r"^.*?(?:FATAL|ERROR|PANIC): +", re.DOTALL)
 
 
@@ -40,6 +42,14 @@ class PostgresError(UserError):
 
 class LinkLost(PostgresError, RetriableError):
     """It may come back."""
+
+
+class Exhausted(PostgresError, RetriableError):
+    """Somebody makes room some day."""
+
+
+def refusal(message: str, code: str) -> PostgresError:
+    return (Exhausted if code.startswith(SHORT) else PostgresError)(message, code)
 
 
 class Database:
@@ -90,9 +100,9 @@ class Database:
         except psycopg.OperationalError as error:
             if error.sqlstate is None or error.sqlstate.startswith(ENDED):
                 raise self._refused(str(error)) from None
-            raise PostgresError(self.sentence(str(error)), error.sqlstate) from None
+            raise refusal(self.sentence(str(error)), error.sqlstate) from None
         except psycopg.Error as error:
-            raise PostgresError(self.sentence(str(error)), error.sqlstate or "") from None
+            raise refusal(self.sentence(str(error)), error.sqlstate or "") from None
 
     def sentence(self, text: str) -> str:
         return f"PostgreSQL ({self.place}): {first_line(text)}."
@@ -153,7 +163,7 @@ class RawLink:
         if result.status != wanted:
             code = _decoded(result.error_field(pq.DiagnosticField.SQLSTATE)) or ""
             text = result.get_error_message()
-            raise PostgresError(self._database.sentence(text), code)
+            raise refusal(self._database.sentence(text), code)
 
     def _broken(self) -> LinkLost:
         said = first_line(self._connection.get_error_message())

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from ottla.connect.connectors.postgres.catalog import IN_USE, Catalog
 from ottla.connect.connectors.postgres.changes import Changes, Position
 from ottla.connect.connectors.postgres.envelope import Envelopes, Where
 from ottla.connect.connectors.postgres.link import (
+    Exhausted,
     LinkLost,
     PostgresError,
     ReplicationLink,
@@ -74,6 +76,8 @@ class PostgresTask(SourceTask):
         self._reading: tuple[Relation, Shape] | None = None
         self._exported: str | None = None
         self._told_at = self._looked_at = self._status_at = time.monotonic()
+        self._troubles: list[str] = []
+        """What did not work when it was looked around last."""
         self._is_to_tell = False
         """The offset must be known before anything else is done."""
         self._has_moved = False
@@ -109,6 +113,11 @@ class PostgresTask(SourceTask):
             # What was read since is read again.
             self._progress = progress
             self._disconnect()
+        except Exhausted:
+            # Told, and tried again when whoever runs the task thinks fit.
+            self._progress = progress
+            self._disconnect()
+            raise
         except (DataError, ProtocolError) as error:
             self._disconnect()
             raise UserError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
@@ -277,8 +286,9 @@ class PostgresTask(SourceTask):
             offset["snapshot"] = self._progress.to_json()
         if self._watch.kept_bytes is not None:
             offset["slot_lag_bytes"] = self._watch.kept_bytes
-        if self._published.notices:
-            offset["notices"] = self._published.notices
+        notices = self._published.notices + self._troubles
+        if notices:
+            offset["notices"] = notices
         return Polled(records, [(self._partition, offset)])
 
     def _receive(self, wait_s: float) -> list[Record]:
@@ -317,12 +327,27 @@ class PostgresTask(SourceTask):
         if now - self._looked_at < self._options.heartbeat_s:
             return
         self._looked_at = now
+        self._troubles = []
         if self._options.heartbeat_query:
-            self._catalog.ask(self._options.heartbeat_query)
+            with self._noticed("heartbeat.action.query"):
+                self._catalog.ask(self._options.heartbeat_query)
         if not self._progress.pending:
-            self._published.look()
-            self._published.set_right()
-            self._find_new_tables()
+            with self._noticed("the search for new tables"):
+                self._published.look()
+                self._published.set_right()
+                self._find_new_tables()
+
+    @contextmanager
+    def _noticed(self, what: str) -> Iterator[None]:
+        """What the database refuses is no reason to stop the stream: it may be full for writers
+        and can still be read."""
+        try:
+            yield
+        except LinkLost:
+            raise
+        except PostgresError as error:
+            logger.warning("%s failed: %s", what, error)
+            self._troubles.append(f"{what} failed: {error}")
 
     def _find_new_tables(self) -> None:
         new = self._published.unpublished()
