@@ -142,3 +142,17 @@ def test_records_for_which_a_function_raises_go_to_a_topic_with_the_reason(drive
         "IndexError",
         "ZeroDivisionError",
     ]
+
+
+def test_plain_values_and_keys_go_through_topics_as_they_are(drive: Drive) -> None:
+    app = st.App("plain-through")
+    texts = app.stream("texts", value=st.String)
+    numbers = texts.map(
+        lambda key, text: (int(text), float(text) / 2), key_schema="int", schema="double"
+    )
+    halves = numbers.through("halves")
+    halves.filter(lambda key, half: (key > 2) & (half < 4)).to("out")
+    driver = drive(app)
+    for text in ("2", "7", "9"):
+        driver.send("texts", text)
+    assert [(each.key, each.value) for each in driver.read("out")] == [(7, 3.5)]

@@ -4,9 +4,10 @@
     driver.send("orders", {"item": "tea", "amount": 12.5}, key="1", at="2026-01-01T00:00:05Z")
     assert driver.read("totals") == [...]
 
-What was sent since the last `process()` or `read()` is one micro-batch, so that a test decides what
-is late: stream time moves between batches. Queries stay up between them; a
-batch takes part of a second.
+What was sent since the last `process()` or `read()` is one micro-batch of every query that reads it,
+so that a test decides what is late: stream time moves between batches. A query that reads what
+others write sees that in the same batch: it plans nothing until they are done. Queries stay up
+between batches; one takes part of a second.
 
 Sources are files that Spark watches. A table is read by a small data source that looks at its files
 in each batch, as `format("ottla")` looks at its topic."""
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import UserError
 from ottla.streams.errors import TopologyError, listed
 from ottla.streams.failures import cause_of
+from ottla.streams.held_query import while_held
 from ottla.streams.plan.nodes import BadRecords, Folded, Node, Sink, Source, ancestors
 from ottla.streams.run import COLUMNS, ORIGIN, TABLE_COLUMNS
 from ottla.streams.serdes import Serde, natural
@@ -58,7 +60,7 @@ class TopologyDriver:
         self._app = app
         self._spark = spark
         self._home = Path(tempfile.mkdtemp(prefix="ottla-streams-"))
-        self._sinks = app._checked()
+        self._sinks = in_order(app._checked())
         self._sources = {source.topic: source for source in _sources(self._sinks)}
         self._waiting: dict[str, list[tuple[bytes | None, bytes | None, datetime]]] = {}
         self._offset = 0
@@ -91,11 +93,18 @@ class TopologyDriver:
         """Run what was sent as one micro-batch, through all queries."""
         if not self._queries:
             self._queries = [self._start(sink) for sink in self._sinks]
-        for topic, rows in self._waiting.items():
-            self._add(topic, rows)
-        self._waiting.clear()
-        for sink, query in zip(self._sinks, self._queries, strict=True):
-            self._process(sink, query)
+        self._process_first(len(self._queries))
+
+    def _process_first(self, count: int) -> None:
+        """Of the queries in order: each is held until what it reads is there as a whole."""
+        if count == 0:
+            for topic, rows in self._waiting.items():
+                self._add(topic, rows)
+            self._waiting.clear()
+            return
+        sink, query = self._sinks[count - 1], self._queries[count - 1]
+        while_held(query, lambda: self._process_first(count - 1))
+        self._process(sink, query)
 
     def read(self, topic: str) -> list[Record]:
         """What was written to a topic since it was read last, after processing what was sent."""
@@ -159,6 +168,20 @@ class TopologyDriver:
         hidden = home / f".{self._offset}"
         pq.write_table(table, hidden)
         hidden.rename(home / f"{self._offset:012}.parquet")
+
+
+def in_order(sinks: Sequence[Sink]) -> list[Sink]:
+    """Those first whose topics others read. In a circle, as they came."""
+    left, found = list(sinks), list[Sink]()
+    while left:
+        written = {each.topic for each in left}
+        ready = [
+            each for each in left if not written & {source.topic for source in _sources([each])}
+        ]
+        chosen = ready or left[:1]
+        found += chosen
+        left = [each for each in left if not any(each is one for one in chosen)]
+    return found
 
 
 def _sources(sinks: Sequence[Sink]) -> Iterator[Source]:

@@ -32,8 +32,20 @@ def decode(serde: Serde, data: Column, *, stops: bool) -> tuple[Column, Column]:
                 return f.when(is_long | data.isNull(), number).otherwise(refusal), never
             return f.when(is_long, number), ~is_long
     text = data.cast("string")
+    if not serde.shape.is_record:
+        # Spark parses objects only: what is no record is made a column of one.
+        (column,) = serde.shape.columns
+        parsed, is_bad = _parsed(
+            f.concat(f.lit(f'{{"{column.name}":'), text, f.lit("}")), serde, stops
+        )
+        return parsed.getField(column.name), is_bad
+    return _parsed(text, serde, stops)
+
+
+def _parsed(text: Column, serde: Serde, stops: bool) -> tuple[Column, Column]:
     if stops:
-        return f.from_json(text, ddl(serde.shape), {**JSON_OPTIONS, "mode": "FAILFAST"}), never
+        strict = {**JSON_OPTIONS, "mode": "FAILFAST"}
+        return f.from_json(text, ddl(serde.shape), strict), f.lit(False)
     marking = {**JSON_OPTIONS, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     parsed = f.from_json(text, f"{ddl(serde.shape)}, `{CORRUPT}` string", marking)
     return parsed.dropFields(CORRUPT), parsed.getField(CORRUPT).isNotNull()

@@ -1,0 +1,26 @@
+"""In which order the test driver runs the queries of an application."""
+
+from __future__ import annotations
+
+import ottla.streams as st
+from ottla.streams.testing import in_order
+
+
+def order(app: st.App) -> list[str]:
+    return [sink.topic for sink in in_order(app._checked())]
+
+
+def test_a_query_comes_behind_those_whose_topics_it_reads() -> None:
+    app = st.App("late-source")
+    app.stream("b").to("c")
+    app.stream("x").to("y")
+    app.stream("a").to("b")
+    assert order(app) == ["y", "b", "c"]
+
+
+def test_queries_in_a_circle_come_as_they_were_made() -> None:
+    app = st.App("circle")
+    app.stream("a").to("b")
+    app.stream("b").to("a")
+    app.stream("a").to("z")
+    assert order(app) == ["b", "a", "z"]
