@@ -67,5 +67,5 @@ def test_a_failure_before_a_query_that_waits_is_told_as_it_is(drive: Drive) -> N
     numbers.filter(lambda n: n > 0).to("out")
     driver = drive(app)
     driver.send("texts", "seven")
-    with pytest.raises(UserError, match="topic 'numbers': .*invalid literal"):
+    with pytest.raises(UserError, match=r"topic 'numbers': .*invalid literal"):
         driver.read("out")

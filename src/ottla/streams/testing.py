@@ -4,7 +4,7 @@
     driver.send("orders", {"item": "tea", "amount": 12.5}, key="1", at="2026-01-01T00:00:05Z")
     assert driver.read("totals") == [...]
 
-What was sent since the last `process()` or `read()` is one micro-batch of every query that reads it,
+What was sent since the last `process()` or `read()` is one micro-batch of each query that reads it,
 so that a test decides what is late: stream time moves between batches. A query that reads what
 others write sees that in the same batch: it plans nothing until they are done. Queries stay up
 between batches; one takes part of a second.
