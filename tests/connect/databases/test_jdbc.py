@@ -126,7 +126,7 @@ class Source:
                 check(each.value_schema, each.value)
             self.records += polled.records
             self.offsets = merged(self.offsets, polled.offsets)
-            if restarts:
+            if restarts and polled:
                 self.restart()
         assert len(self.records) == count
         return [each.value for each in self.records]

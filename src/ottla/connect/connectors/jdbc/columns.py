@@ -16,7 +16,7 @@ import datetime
 import decimal
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from ottla.connect.data import (
     EPOCH,
     TIME_SCHEMA,
     TIMESTAMP_SCHEMA,
+    DataError,
     Schema,
     Type,
     decimal_schema,
@@ -118,6 +119,18 @@ def inferred(value: Any, mapping: TypeMapping) -> Mapped:
     if isinstance(value, dict | list):
         return Mapped(_named("io.debezium.data.Json"), _json)
     return _plain(Type.STRING, str)
+
+
+def encoded(name: str, mapping: Mapping[str, Mapped], row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as fields. Raises DataError, a sentence."""
+    made = {}
+    for field, each in mapping.items():
+        value = row[field]
+        try:
+            made[field] = None if value is None else each.encode(value)
+        except (DataError, ValueError, TypeError, ArithmeticError) as error:
+            raise DataError(f"the column {field} of {name} has {value!r}: {error}") from None
+    return made
 
 
 def _each(inner: Mapped, item: Any) -> Any:

@@ -40,8 +40,9 @@ class Gone(UserError, RetriableError):
     """The database is away, full or busy."""
 
 
-def make_engine(url: URL, zone: str = "UTC") -> Engine:
-    """Raises UserError if there is no driver. Connections are opened when they are needed."""
+def make_engine(url: URL, zone: str = "UTC", *, reads_only: bool = False) -> Engine:
+    """Raises UserError if there is no driver. Connections are opened when they are needed.
+    `reads_only`: SQLite need not keep others from writing."""
     arguments = _arguments(url, zone)
     try:
         engine = create_engine(url.set(query={}), poolclass=NullPool, connect_args=arguments)
@@ -51,7 +52,7 @@ def make_engine(url: URL, zone: str = "UTC") -> Engine:
     # A row that is refused in the middle of many is logged by psycopg, too; we tell it ourselves.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
     if engine.dialect.name == "sqlite":
-        _let_sqlite_have_transactions(engine)
+        _let_sqlite_have_transactions(engine, "BEGIN" if reads_only else "BEGIN IMMEDIATE")
     return engine
 
 
@@ -79,7 +80,7 @@ def _kind(url: URL) -> str:
     return url.drivername.partition("+")[0]
 
 
-def _let_sqlite_have_transactions(engine: Engine) -> None:
+def _let_sqlite_have_transactions(engine: Engine, begin: str) -> None:
     """Python's driver begins them when it thinks fit, and savepoints then do not work."""
 
     @event.listens_for(engine, "connect")
@@ -89,7 +90,7 @@ def _let_sqlite_have_transactions(engine: Engine) -> None:
 
     @event.listens_for(engine, "begin")
     def begun(connection: Any) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        connection.exec_driver_sql(begin)
 
 
 def place_of(engine: Engine) -> str:

@@ -2,6 +2,7 @@
 
     mode                       condition                                 offset
     bulk                       rows after the last key of this turn      {"turn": 1, "after": […]}
+    bulk, num.partitions       all of it, by Spark; see `part_reader`    {"turn": 1, "rows": 5000}
     incrementing               id > last                                 {"incrementing": 7}
     timestamp                  last < ts < now - delay                   {"timestamp": ms,
                                                                           "timestamp_nanos": ns}

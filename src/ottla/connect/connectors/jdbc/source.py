@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.base.config.definition import ConfigType, Importance
-from ottla.base.config.validator import AtLeast, NonEmpty, OneOf
+from ottla.base.config.validator import AtLeast, Between, NonEmpty, OneOf
 from ottla.connect.api import Guarantee, SourceConnector, SourceTask
-from ottla.connect.connectors.jdbc.modes import BOTH, INCREMENTING, MODES, TIMESTAMP
+from ottla.connect.connectors.jdbc.modes import BOTH, BULK, INCREMENTING, MODES, TIMESTAMP
 from ottla.connect.connectors.jdbc.source_task import JdbcSourceTask
 from ottla.connect.connectors.jdbc.url import parse_url
 from ottla.connect.definition import Definition, Settings, key
@@ -17,6 +17,7 @@ from ottla.connect.definition import Definition, Settings, key
 STRING, INT, LONG = ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 LIST, BOOLEAN, PASSWORD = ConfigType.LIST, ConfigType.BOOLEAN, ConfigType.PASSWORD
 HIGH = Importance.HIGH
+MAX_PARTITIONS = 1_000
 TASK_NUMBER, TASK_COUNT = "task.number", "task.count"
 
 CONNECTION = Definition(
@@ -52,6 +53,12 @@ DEFINITION = CONNECTION + Definition(
         key("poll.interval.ms", INT, 5_000, "How often it is looked for new rows.", AtLeast(0)),
         key("table.poll.interval.ms", LONG, 60_000, "And for new tables.", AtLeast(1)),
         key("batch.max.rows", INT, 5_000, "The most rows at once.", AtLeast(1)),
+        key("num.partitions", INT, 1, "More: a bulk load is read by so many tasks of Spark at "
+            "once.", Between(1, MAX_PARTITIONS)),
+        key("partition.column", STRING, "", "The column of numbers or times whose ranges they "
+            "read; else the first of the primary key."),
+        key("checkpoint.location", STRING, "", "A folder that workers and Spark share, for rows "
+            "that were read so and are not in topics yet."),
         key("numeric.mapping", STRING, "none", "How numeric is told.",
             OneOf(("none", "precision_only", "best_fit", "best_fit_eager_double"))),
         key("timestamp.granularity", STRING, "connect_logical", "How timestamps are told.",
@@ -85,6 +92,20 @@ class JdbcSource(SourceConnector):
         if settings["query"] and re.search(r";\s*$", settings["query"]):
             raise ValueError("the query must not end in a semicolon")
 
+        self._check_parts(settings)
+
+    def _check_parts(self, settings: Settings) -> None:
+        if settings["num.partitions"] == 1:
+            if settings["partition.column"]:
+                raise ValueError("partition.column needs num.partitions, of 2 or more")
+            return
+        if settings["mode"] != BULK:
+            raise ValueError(f"num.partitions is for mode=bulk, not mode={settings['mode']}")
+        if settings["query"] and not settings["partition.column"]:
+            raise ValueError("a query in parts needs partition.column")
+        if not settings["checkpoint.location"]:
+            raise ValueError("num.partitions needs checkpoint.location, a folder for what is read")
+
     def task_settings(self, max_tasks: int) -> list[Settings]:
         """Tables are shared out by their names."""
         count = 1 if self.settings["query"] else max_tasks
@@ -104,7 +125,7 @@ class JdbcSource(SourceConnector):
                 'a partition of a JDBC source is {"protocol": "1", "table": …} '
                 'or {"query": "query"}'
             )
-        numbers = ("incrementing", "timestamp", "timestamp_nanos", "turn")
+        numbers = ("incrementing", "timestamp", "timestamp_nanos", "turn", "rows")
         for name in numbers:
             if not isinstance(offset.get(name, 0), int):
                 raise ValueError(f"{name} of an offset must be a number")

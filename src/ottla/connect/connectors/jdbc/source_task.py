@@ -1,7 +1,8 @@
 """A task of the source: asks its tables in turn, and hands out what is new.
 
 The offset is that after the last row; see `modes`. A bulk load of a table with a key of numbers or
-texts goes on where it was; of any other table, a load that was interrupted begins again."""
+texts goes on where it was; of any other table, a load that was interrupted begins again. With
+`num.partitions` Spark reads a load; see `part_reader`."""
 
 from __future__ import annotations
 
@@ -12,16 +13,26 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, bindparam, column, inspect, text
-from sqlalchemy.types import DateTime, TypeEngine
+from sqlalchemy.types import Date, DateTime, Integer, Numeric, TypeEngine
 
 from ottla.base.errors import UserError
 from ottla.connect.api import Json, Offsets, Polled, SourceTask
-from ottla.connect.connectors.jdbc.columns import Mapped, TypeMapping, inferred, mapped
+from ottla.connect.connectors.jdbc.columns import (
+    Mapped,
+    TypeMapping,
+    encoded,
+    inferred,
+    mapped,
+)
 from ottla.connect.connectors.jdbc.database import RowError, make_engine, place_of, told
 from ottla.connect.connectors.jdbc.modes import BULK, Mode, Question, write_moment
+from ottla.connect.connectors.jdbc.part_reader import PartReader
+from ottla.connect.connectors.jdbc.spark_read import Load
+from ottla.connect.connectors.jdbc.spool import Spool
 from ottla.connect.connectors.jdbc.url import parse_url
 from ottla.connect.data import DataError, FailedRecord, Field, Record, Schema, Type
 from ottla.connect.definition import Settings
@@ -29,6 +40,9 @@ from ottla.connect.definition import Settings
 logger = logging.getLogger(__name__)
 
 PAUSE_S = 0.02
+SAMPLE_ROWS = 1_000
+"""Of a query, by which its columns' types are known."""
+CAN_BE_SPLIT = (Integer, Numeric, Date, DateTime)
 NOW = {
     "postgresql": "SELECT {now}",
     "mysql": "SELECT NOW(6)",
@@ -53,16 +67,18 @@ class Asked:
     offset: Json = field(default_factory=dict)
     next_at: float = 0.0
     has_zone: bool = False
+    parts: PartReader | None = None
+    """If Spark reads it."""
 
 
 class JdbcSourceTask(SourceTask):
     def __init__(self, settings: Settings, number: int, count: int) -> None:
         self._settings = settings
         self._number, self._count = number, count
-        url = parse_url(
+        self._url = parse_url(
             settings["connection.url"], settings["connection.user"], settings["connection.password"]
         )
-        self._engine: Engine = make_engine(url, settings["db.timezone"])
+        self._engine: Engine = make_engine(self._url, settings["db.timezone"], reads_only=True)
         self._dialect = self._engine.dialect.name
         self._types = TypeMapping(settings["numeric.mapping"], settings["timestamp.granularity"])
         self._connection: Any = None
@@ -76,6 +92,9 @@ class JdbcSourceTask(SourceTask):
         self._find()
 
     def stop(self) -> None:
+        for each in self._asked.values():
+            if each.parts is not None:
+                each.parts.stop()
         self._close()
         self._engine.dispose()
 
@@ -92,6 +111,12 @@ class JdbcSourceTask(SourceTask):
             if time.monotonic() >= until:
                 return Polled()
             time.sleep(PAUSE_S)
+
+    def commit(self, offsets: Offsets) -> None:
+        for partition, offset in offsets:
+            for each in self._asked.values():
+                if each.parts is not None and each.partition == partition:
+                    each.parts.spool.drop_before(offset.get("turn", 0))
 
     def _due(self, now: float) -> list[Asked]:
         """Each in its turn."""
@@ -132,6 +157,7 @@ class JdbcSourceTask(SourceTask):
         source = f"({_without_binds(self._settings['query'])}) ottla_query"
         topic = self._settings["topic.prefix"]
         made = Asked("query", topic, {"query": "query"}, source, self._mode(()))
+        self._split(made, self._settings["partition.column"])
         self._take(made)
 
     def _add_table(self, name: str, schema: str | None) -> None:
@@ -156,7 +182,40 @@ class JdbcSourceTask(SourceTask):
         }
         moments = [columns.get(each) for each in mode.timestamps]
         made.has_zone = any(getattr(each, "timezone", False) for each in moments)
+        self._split(made, self._settings["partition.column"] or next(iter(key), ""))
         self._take(made)
+
+    def _split(self, asked: Asked, by: str) -> None:
+        """If it is to be read in parts."""
+        count = self._settings["num.partitions"]
+        if count == 1:
+            return
+        if asked.columns and not isinstance(asked.columns.get(by), CAN_BE_SPLIT):
+            reason = f"has no column {by}" if by not in asked.columns else f"has texts in {by}"
+            said = reason if by else "has no primary key"
+            raise UserError(
+                f"The table {asked.name} cannot be read in parts, as it {said}: set "
+                "partition.column to a column of numbers or times, or num.partitions=1."
+            )
+        location = Path(self._settings["checkpoint.location"])
+        name = str(asked.partition.get("table", "query"))
+        asked.parts = PartReader(
+            Spool(location, name, asked.topic), count, lambda: self._load(asked, by)
+        )
+
+    def _load(self, asked: Asked, by: str) -> Load | None:
+        if not asked.columns:
+            some = self._rows(asked, Question(), SAMPLE_ROWS)
+            if not some:
+                return None
+            if by not in some[0]:
+                raise UserError(f"The query has no column {by}, which partition.column names.")
+            self._infer(asked, some)
+        return Load(
+            asked.name, self._url, self._settings["db.timezone"], asked.source,
+            _without_binds(self._settings["query.suffix"]), self._names(asked), asked.columns,
+            self._quoted(by), asked.columns.get(by), asked.mapping, self._schema(asked),
+        )  # fmt: skip
 
     def _mode(self, key: tuple[str, ...]) -> Mode:
         settings = self._settings
@@ -187,6 +246,9 @@ class JdbcSourceTask(SourceTask):
     def _take(self, asked: Asked) -> None:
         known = (offset for partition, offset in self._known if partition == asked.partition)
         asked.offset = dict(next(known, {}))
+        if asked.parts is not None and not asked.offset:
+            # What is there is of an earlier life.
+            asked.parts.spool.drop()
         initial = self._settings["timestamp.initial"]
         if not asked.offset and asked.mode.has_timestamp and initial is not None:
             if initial < 0:
@@ -201,6 +263,13 @@ class JdbcSourceTask(SourceTask):
     def _ask(self, asked: Asked) -> Polled:
         limit = self._settings["batch.max.rows"]
         is_bulk = asked.mode.name == BULK
+        if asked.parts is not None and not asked.offset.get("after"):
+            return self._from_parts(asked, asked.parts, limit)
+        if asked.offset.get("rows"):
+            raise UserError(
+                f"A load of {asked.name} in parts is under way: set num.partitions to more than 1 "
+                "until it is done, or reset the connector's offsets."
+            )
         if is_bulk and not asked.mode.key:
             return self._whole(asked)
         now = self._now(asked) if asked.mode.has_timestamp else None
@@ -220,6 +289,15 @@ class JdbcSourceTask(SourceTask):
             asked.offset = asked.mode.offset_after(handed[-1], asked.offset)
         except ValueError as error:
             raise UserError(f"{asked.name}: {error}.") from None
+        return Polled(records, [(asked.partition, dict(asked.offset))])
+
+    def _from_parts(self, asked: Asked, parts: PartReader, limit: int) -> Polled:
+        found = parts.next(asked.offset, limit)
+        if found is None:
+            return Polled()
+        records, asked.offset = found
+        if "rows" not in asked.offset:
+            self._wait(asked)
         return Polled(records, [(asked.partition, dict(asked.offset))])
 
     def _cut(
@@ -248,7 +326,7 @@ class JdbcSourceTask(SourceTask):
         asked.next_at = time.monotonic() + self._settings["poll.interval.ms"] / 1000
 
     def _rows(self, asked: Asked, question: Question, limit: int | None) -> list[dict[str, Any]]:
-        names = ", ".join(self._quoted(each) for each in asked.columns) or "*"
+        names = self._names(asked)
         suffix = _without_binds(self._settings["query.suffix"])
         made = text(question.statement(names, asked.source, suffix, limit))
         moments = [name for name in ("now", "since") if name in question.parameters]
@@ -261,6 +339,9 @@ class JdbcSourceTask(SourceTask):
         with self._asking() as connection:
             result = connection.execute(typed, question.parameters)
             return [dict(each) for each in result.mappings()]
+
+    def _names(self, asked: Asked) -> str:
+        return ", ".join(self._quoted(each) for each in asked.columns) or "*"
 
     def _now(self, asked: Asked) -> datetime.datetime:
         now = "CURRENT_TIMESTAMP" if asked.has_zone else "LOCALTIMESTAMP"
@@ -305,10 +386,14 @@ class JdbcSourceTask(SourceTask):
     def _records(self, asked: Asked, rows: list[dict[str, Any]]) -> list[Record]:
         if not asked.columns:
             self._infer(asked, rows)
+        schema = self._schema(asked)
+        return [self._record(asked, row, schema) for row in rows]
+
+    def _schema(self, asked: Asked) -> Schema:
         if asked.schema is None:
             fields = tuple(Field(name, each.schema) for name, each in asked.mapping.items())
             asked.schema = Schema(Type.STRUCT, name=asked.name, fields=fields)
-        return [self._record(asked, row, asked.schema) for row in rows]
+        return asked.schema
 
     def _infer(self, asked: Asked, rows: list[dict[str, Any]]) -> None:
         """A query's columns, by what is in them; one with nothing but nulls so far is a text."""
@@ -324,15 +409,10 @@ class JdbcSourceTask(SourceTask):
             asked.mapping, asked.schema = found, None
 
     def _record(self, asked: Asked, row: Mapping[str, Any], schema: Schema) -> Record:
-        made = {}
-        for name, each in asked.mapping.items():
-            value = row[name]
-            try:
-                made[name] = None if value is None else each.encode(value)
-            except (DataError, ValueError, TypeError, ArithmeticError) as error:
-                said = f"the column {name} of {asked.name} has {value!r}: {error}"
-                return FailedRecord(asked.topic, None, error=said, source="JdbcSource")
-        return Record(asked.topic, made, schema)
+        try:
+            return Record(asked.topic, encoded(asked.name, asked.mapping, row), schema)
+        except DataError as error:
+            return FailedRecord(asked.topic, None, error=str(error), source="JdbcSource")
 
 
 def _without_binds(statement: str) -> str:

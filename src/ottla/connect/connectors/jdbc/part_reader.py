@@ -1,0 +1,75 @@
+"""A bulk load in parts, given out little by little. Where a source is, is
+
+    {"turn": of the load, "rows": of it that are in topics}
+
+A load that is not whole is begun again; one that is stays in the spool until the next turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from ottla.base.errors import UserError
+from ottla.connect.api import Json
+from ottla.connect.connectors.jdbc.spark_read import Load, Loading
+from ottla.connect.connectors.jdbc.spool import Spool
+from ottla.connect.data import Record
+
+
+class PartReader:
+    def __init__(self, spool: Spool, count: int, make_load: Callable[[], Load | None]) -> None:
+        """`make_load`: what is to be read now; None: there is nothing."""
+        self.spool = spool
+        self._count = count
+        self._make_load = make_load
+        self._loading: Loading | None = None
+        self._reading: Iterator[Record] | None = None
+
+    def next(self, offset: Json, limit: int) -> tuple[list[Record], Json] | None:
+        """Records and the offset after them, without `rows` when the turn is over; None: Spark is
+        still reading. Raises UserError."""
+        turn, rows = int(offset.get("turn", 0)), int(offset.get("rows", 0))
+        if self._reading is None:
+            if not self.spool.is_whole(turn):
+                self._check_is_not_begun(turn, rows)
+                load = self._make_load() if self._loading is None else None
+                if load is None and self._loading is None:
+                    return [], {"turn": turn + 1}
+                if not self._is_loaded(turn, load):
+                    return None
+            self._reading = self.spool.records(turn, rows)
+        try:
+            records = list(islice(self._reading, limit))
+        except OSError as error:
+            raise UserError(
+                f"Cannot read {self.spool.folder(turn)}: {error.strerror or error}."
+            ) from None
+        if len(records) == limit:
+            return records, {"turn": turn, "rows": rows + limit}
+        self._reading = None
+        return records, {"turn": turn + 1}
+
+    def stop(self) -> None:
+        if self._loading is not None:
+            self._loading.stop()
+
+    def _check_is_not_begun(self, turn: int, rows: int) -> None:
+        if rows:
+            raise UserError(
+                f"{rows} rows of a load are in topics, and the others are not in "
+                f"{self.spool.folder(turn)}: checkpoint.location must be a folder that all workers "
+                "share. To begin anew, reset the connector's offsets."
+            )
+
+    def _is_loaded(self, turn: int, load: Load | None) -> bool:
+        if load is not None:
+            self._loading = Loading(self.spool, turn, self._count, load)
+        assert self._loading is not None
+        try:
+            is_done = self._loading.is_done(0)
+        except BaseException:
+            self._loading = None
+            raise
+        if is_done:
+            self._loading = None
+        return is_done

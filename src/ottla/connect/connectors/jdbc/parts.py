@@ -1,0 +1,63 @@
+"""A table cut into parts, by ranges of a column of numbers or times. Pure.
+
+Parts are equally wide, from the least value to the greatest, as Spark's own are. The first has no
+lower bound and the last no upper one, and the first has the nulls: whatever is in the table is in
+one of them, and in no other."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.connect.connectors.jdbc.modes import Question
+
+Bound = int | float | decimal.Decimal | datetime.date
+
+
+@dataclass(frozen=True)
+class Part:
+    number: int
+    lower: Any = None
+    """It begins there; None: it has no bound."""
+    upper: Any = None
+    """It ends before."""
+
+    def question(self, column: str) -> Question:
+        """Whose parameters are `lower` and `upper`."""
+        parameters = {"lower": self.lower, "upper": self.upper}
+        given = {name: value for name, value in parameters.items() if value is not None}
+        if not given:
+            return Question()
+        if "lower" not in given:
+            return Question(f"({column} < :upper OR {column} IS NULL)", "", given)
+        where = f"{column} >= :lower"
+        return Question(where + (f" AND {column} < :upper" if "upper" in given else ""), "", given)
+
+
+def split(least: Any, greatest: Any, count: int) -> list[Part]:
+    """At most `count`. None: there are no values. Raises TypeError for what is no number or time,
+    and so cannot be cut."""
+    if least is None or greatest is None:
+        return [Part(0)]
+    if isinstance(least, bool) or not isinstance(least, Bound):
+        raise TypeError(f"{least!r} is no number and no time")
+    bounds = _bounds(least, greatest, count)
+    starts, ends = [None, *bounds], [*bounds, None]
+    return [Part(n, *each) for n, each in enumerate(zip(starts, ends, strict=True))]
+
+
+def _bounds(least: Any, greatest: Any, count: int) -> list[Any]:
+    if isinstance(least, int):
+        width = greatest - least + 1
+        made = [least + width * n // count for n in range(1, count)]
+    elif isinstance(least, float | decimal.Decimal) and not (
+        math.isfinite(least) and math.isfinite(greatest)
+    ):
+        return []
+    else:
+        width = greatest - least
+        made = [least + width * n / count for n in range(1, count)]
+    return sorted({each for each in made if each > least})

@@ -1,0 +1,193 @@
+"""A bulk load by Spark: each of its tasks reads a part of a table, by a connection of its own, and
+writes it down (`spool`), all at once; see `parts` for what a part is.
+
+PostgreSQL shows all of them the same moment: a snapshot that the worker exports and holds until the
+load is whole. Other databases cannot; there each part is as it was when it was read. A part that
+fails fails the load, which is begun again by the worker; Spark is not asked to try again."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, bindparam, column, text
+from sqlalchemy.types import TypeEngine
+
+from ottla.base.errors import UserError
+from ottla.connect.api import RetriableError
+from ottla.connect.connectors.jdbc.columns import Mapped, encoded
+from ottla.connect.connectors.jdbc.database import Gone, make_engine, told
+from ottla.connect.connectors.jdbc.parts import Part, split
+from ottla.connect.connectors.jdbc.spool import Spool, part_name
+from ottla.connect.data import DataError, Schema
+from ottla.connect.failures import reason_of
+from ottla.connect.json_converter import JsonConverter
+from ottla.connect.session import spark_session
+
+FETCHED_ROWS = 2_000
+"""Of the database, at once."""
+STOP_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is read, as each of Spark's tasks must know it."""
+
+    name: str
+    url: URL
+    zone: str
+    source: str
+    """What FROM is followed by."""
+    suffix: str
+    names: str
+    """What SELECT is followed by."""
+    columns: Mapping[str, TypeEngine[Any]]
+    """Empty for a query."""
+    split_by: str
+    """Quoted."""
+    split_type: TypeEngine[Any] | None
+    mapping: Mapping[str, Mapped]
+    schema: Schema
+    folder: str = ""
+    snapshot: str | None = None
+
+    @contextmanager
+    def connected(self) -> Iterator[Any]:
+        engine = make_engine(self.url, self.zone, reads_only=True)
+        try:
+            with told(engine), engine.connect() as connection:
+                if engine.dialect.name == "postgresql":
+                    connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                    if self.snapshot is not None:
+                        # PostgreSQL's own name of it, of letters, digits and dashes.
+                        snapshot = f"SET TRANSACTION SNAPSHOT '{self.snapshot}'"
+                        connection.exec_driver_sql(snapshot)
+                yield connection
+        finally:
+            engine.dispose()
+
+    def bounds(self, connection: Any) -> tuple[Any, Any]:
+        asked = f"MIN({self.split_by}) AS least, MAX({self.split_by}) AS greatest"
+        made: Any = text(f"SELECT {asked} FROM {self.source}")
+        kind = self.split_type
+        if kind is not None:
+            made = made.columns(column("least", kind), column("greatest", kind))
+        least, greatest = connection.execute(made).one()
+        return least, greatest
+
+
+def read_part(load: Load, part: Part) -> tuple[int, str, bool]:
+    """In one of Spark's tasks. How many rows; or why not, and whether that may pass."""
+    try:
+        return _written(load, part), "", False
+    except (UserError, DataError) as error:
+        return 0, str(error), isinstance(error, RetriableError)
+    except OSError as error:
+        return 0, f"Cannot write to {load.folder}: {error.strerror or error}.", False
+
+
+def _written(load: Load, part: Part) -> int:
+    question = part.question(load.split_by)
+    made: Any = text(question.statement(load.names, load.source, load.suffix, None))
+    if load.split_type is not None:
+        kinds = (bindparam(name, type_=load.split_type) for name in question.parameters)
+        made = made.bindparams(*kinds)
+    if load.columns:
+        made = made.columns(*(column(name, kind) for name, kind in load.columns.items()))
+    converter = JsonConverter({"schemas.enable": False})
+    target = Path(load.folder) / part_name(part.number)
+    aside = target.with_name(f"_{target.name}-{uuid.uuid4().hex}")
+    count = 0
+    with load.connected() as connection, open(aside, "wb") as file:
+        streamed = connection.execution_options(yield_per=FETCHED_ROWS)
+        for row in streamed.execute(made, question.parameters).mappings():
+            file.write(_line(load, row, converter))
+            count += 1
+    os.replace(aside, target)
+    return count
+
+
+def _line(load: Load, row: Mapping[str, Any], converter: JsonConverter) -> bytes:
+    try:
+        fields = encoded(load.name, load.mapping, row)
+        data = converter.from_connect("", load.schema, fields)
+        assert data is not None
+        return data + b"\n"
+    except DataError as error:
+        return json.dumps(str(error)).encode() + b"\n"
+
+
+class Loading:
+    """A load under way, in a thread of its own."""
+
+    def __init__(self, spool: Spool, turn: int, count: int, load: Load) -> None:
+        self._spool, self._turn, self._count = spool, turn, count
+        self._group = f"ottla-load-{uuid.uuid4().hex}"
+        self._failure: Exception | None = None
+        self._context: Any = None
+        self._is_stopped = False
+        self._thread = threading.Thread(
+            target=self._run, args=(load,), name=self._group, daemon=True
+        )
+        self._thread.start()
+
+    def is_done(self, wait_s: float) -> bool:
+        """Raises what went wrong."""
+        self._thread.join(wait_s)
+        if self._thread.is_alive():
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        if self._context is not None and self._thread.is_alive():
+            self._context.cancelJobGroup(self._group)
+        self._thread.join(STOP_PATIENCE_S)
+
+    def _run(self, load: Load) -> None:
+        try:
+            self._load(load)
+        except (UserError, RetriableError) as error:
+            self._failure = error
+        except Exception as error:
+            # Py4J's and Spark's own: there is no common class below Exception.
+            self._failure = UserError(f"Spark could not load the rows: {reason_of(str(error))}")
+
+    def _load(self, load: Load) -> None:
+        folder = self._spool.begin(self._turn)
+        self._context = spark_session().sparkContext
+        with load.connected() as connection:
+            snapshot = None
+            if load.url.drivername.startswith("postgresql"):
+                exported = connection.exec_driver_sql("SELECT pg_export_snapshot()")
+                snapshot = exported.scalar_one()
+            parts = self._parts(load, connection)
+            told_to_all = replace(load, folder=str(folder.absolute()), snapshot=snapshot)
+            if self._is_stopped:
+                return
+            self._context.setJobGroup(self._group, f"load of {load.name}", True)
+            reading = self._context.parallelize(parts, len(parts))
+            answers = reading.map(partial(read_part, told_to_all)).collect()
+        for _, said, may_pass in answers:
+            if said:
+                raise (Gone if may_pass else UserError)(said)
+        self._spool.finish(self._turn, load.schema, [rows for rows, _, _ in answers])
+
+    def _parts(self, load: Load, connection: Any) -> list[Part]:
+        try:
+            return split(*load.bounds(connection), self._count)
+        except TypeError as error:
+            raise UserError(
+                f"{load.name} cannot be split by {load.split_by}: {error}. Set partition.column to "
+                "a column of numbers or times, or num.partitions=1."
+            ) from None

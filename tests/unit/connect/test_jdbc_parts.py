@@ -1,0 +1,106 @@
+"""Tables in ranges, and loads in their folder, without a database and without Spark."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.errors import UserError
+from ottla.connect.connectors.jdbc.part_reader import PartReader
+from ottla.connect.connectors.jdbc.parts import Part, split
+from ottla.connect.connectors.jdbc.source import JdbcSource
+from ottla.connect.connectors.jdbc.spool import Spool, part_name
+from ottla.connect.data import INT64, FailedRecord, struct_schema
+
+SCHEMA = struct_schema(("n", INT64))
+
+
+@given(
+    st.lists(st.none() | st.integers(-(2**40), 2**40) | st.floats(-1e6, 1e6), max_size=30),
+    st.integers(2, 12),
+)
+def test_every_row_is_in_one_part_and_in_no_other(values: list[Any], count: int) -> None:
+    numbers = [each for each in values if each is not None]
+    parts = split(min(numbers, default=None), max(numbers, default=None), count)
+    assert 1 <= len(parts) <= count
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE t (row INTEGER, x)")
+    connection.executemany("INSERT INTO t VALUES (?, ?)", enumerate(values))
+    found: list[int] = []
+    for each in parts:
+        question = each.question("x")
+        asked = question.statement("row", "t", "", None)
+        found += [row for (row,) in connection.execute(asked, question.parameters)]
+    assert sorted(found) == list(range(len(values)))
+    connection.close()
+
+
+def test_numbers_and_times_are_cut_into_equal_ranges() -> None:
+    assert split(1, 100, 4) == [
+        Part(0, None, 26), Part(1, 26, 51), Part(2, 51, 76), Part(3, 76, None),
+    ]  # fmt: skip
+    assert split(5, 5, 4) == [Part(0)]
+    assert split(5, 6, 4) == [Part(0, None, 6), Part(1, 6, None)]
+    days = [datetime.datetime(2024, 1, day, tzinfo=datetime.UTC) for day in (1, 3, 5)]
+    assert [each.lower for each in split(days[0], days[2], 2)] == [None, days[1]]
+    dates = [datetime.date(2024, 1, day) for day in (1, 3, 5)]
+    assert [each.lower for each in split(dates[0], dates[2], 2)] == [None, dates[1]]
+    least, greatest = decimal.Decimal("0.5"), decimal.Decimal("1.5")
+    assert split(least, greatest, 2)[1].lower == decimal.Decimal(1)
+    assert split(1.0, float("inf"), 4) == [Part(0)]
+    with pytest.raises(TypeError, match="'a' is no number and no time"):
+        split("a", "b", 2)
+
+
+def write_load(spool: Spool, turn: int, *parts: list[bytes]) -> None:
+    folder = spool.begin(turn)
+    for number, lines in enumerate(parts):
+        (folder / part_name(number)).write_bytes(b"".join(line + b"\n" for line in lines))
+    spool.finish(turn, SCHEMA, [len(each) for each in parts])
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 100])
+def test_a_load_is_given_out_from_wherever_it_was(tmp_path: Path, limit: int) -> None:
+    spool = Spool(tmp_path, "s.odd/name", "topic")
+    write_load(spool, 0, [b'{"n":1}', b'"a word on it"'], [], [b'{"n":3}', b'{"n":4}'])
+    offset: dict[str, Any] = {}
+    found = []
+    while offset.get("turn", 0) == 0:
+        told = PartReader(spool, 2, lambda: None).next(offset, limit)
+        assert told is not None
+        records, offset = told
+        found += records
+    assert [each.value for each in found] == [{"n": 1}, None, {"n": 3}, {"n": 4}]
+    assert isinstance(found[1], FailedRecord)
+    assert found[1].error == "a word on it"
+    spool.drop_before(1)
+    assert not spool.is_whole(0)
+
+
+def test_a_load_whose_rest_is_nowhere_is_told(tmp_path: Path) -> None:
+    reader = PartReader(Spool(tmp_path, "items", "topic"), 2, lambda: None)
+    with pytest.raises(UserError, match=r"checkpoint\.location must be a folder that all workers"):
+        reader.next({"turn": 1, "rows": 5}, 10)
+    assert reader.next({"turn": 1}, 10) == ([], {"turn": 2})
+
+
+@pytest.mark.parametrize(
+    ("given_", "said"),
+    [
+        ({"mode": "incrementing", "incrementing.column.name": "id"}, "is for mode=bulk"),
+        ({"mode": "bulk", "query": "SELECT 1", "topic.prefix": "t"}, "needs partition.column"),
+        ({"mode": "bulk"}, "needs checkpoint.location"),
+        ({"mode": "bulk", "num.partitions": "1", "partition.column": "id"}, "of 2 or more"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_told(given_: dict[str, str], said: str) -> None:
+    properties = {"connection.url": "jdbc:sqlite:x", "num.partitions": "4", **given_}
+    with pytest.raises(ValueError, match=said):
+        JdbcSource(JdbcSource.definition.settings(properties))
