@@ -72,8 +72,12 @@ databases:
 IN_PARALLEL := -n 2 --dist loadfile --max-worker-restart 1
 SPARK_TESTS := tests/spark tests/streams tests/connect
 
+# Simulated clusters, the same ones each time; `make sim` runs others, and more of them.
+WORLDS := 200
+
 test: check kcat databases ## Check, then run the tests
 	@$(PYTEST) $(IN_PARALLEL) $(SPARK_TESTS:%=--ignore=%)
+	@$(BIN)/python -m tests.sim.cluster.sweep --seeds $(WORLDS)
 	@$(PYTEST) $(IN_PARALLEL) $(SPARK_TESTS)
 
 bench: $(STAMP) ## Measure the broker against its budgets
