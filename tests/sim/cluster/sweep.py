@@ -33,6 +33,9 @@ TOLD_EVERY_S = 10.0
 YOUNG_OBJECTS = 50_000
 """Made between two collections: a world makes many that die at once, and few circles."""
 
+WORLDS_KEPT = 20
+"""At most, before their circles are collected: each is some MB."""
+
 
 class Outcome(NamedTuple):
     seed: int
@@ -78,6 +81,8 @@ def outcome_of(seed: int, faults: int) -> Outcome:
         return Outcome(seed, 0, 0.0, False, f"seed {seed}: {traceback.format_exc()}")
     finally:
         signal.alarm(0)
+        if seed % WORLDS_KEPT == 0:
+            gc.collect()
     scheduler = world.cluster.scheduler
     return Outcome(seed, scheduler.steps, scheduler.now, world.was_lost, "")
 

@@ -96,8 +96,10 @@ class Bed:
         connection.close()
         return answer
 
-    def produce(self, node: int, acks: int = -1, timeout_ms: int = 1_000) -> ErrorCode:
-        data = {"index": 0, "records": build_batch([(None, b"v", (), 0)])}
+    def produce(
+        self, node: int, acks: int = -1, timeout_ms: int = 1_000, **producer: int
+    ) -> ErrorCode:
+        data = {"index": 0, "records": build_batch([(None, b"v", (), 0)], **producer)}
         body = {
             "transactional_id": None,
             "acks": acks,
@@ -186,6 +188,29 @@ def test_a_leader_that_was_replaced_does_not_tell_where_the_log_ends() -> None:
         assert world.partition(old).is_leader
         assert world.end(old)[0] is not E.NONE
         assert world.end(world.leader()) == (E.NONE, 1)
+
+
+def test_a_leader_that_was_replaced_does_not_blame_a_producer() -> None:
+    """It lacks what the producer has written since, elsewhere (seed 670)."""
+    with bed() as world:
+        old, producer = world.leader(), {"producer_id": 1, "producer_epoch": 0}
+        assert world.produce(old, base_sequence=0, **producer) is E.NONE
+        world.isolate_from_zookeeper(old)
+        world.until(lambda: world.leader() != old)
+        for sequence in (1, 2):
+            assert world.produce(world.leader(), base_sequence=sequence, **producer) is E.NONE
+        assert world.partition(old).is_leader
+        assert world.produce(old, base_sequence=3, **producer) is E.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_leader_without_a_lease_refuses_what_is_out_of_order_when_it_is_certain_to_lead() -> None:
+    with bed() as world:
+        leader, producer = world.leader(), {"producer_id": 1, "producer_epoch": 0}
+        assert world.produce(leader, base_sequence=0, **producer) is E.NONE
+        world.cluster.kill_zookeeper()
+        world.wait(1.0)
+        assert world.produce(leader, base_sequence=7, **producer) is E.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert world.produce(leader, base_sequence=1, **producer) is E.NONE
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 - Each partition's records must be exactly one v2 batch. A bad one fails its partition only.
 - acks 0: no answer; if a partition fails, the connection is closed, which is all that the client
   can be told. acks 1: appended. acks -1: appended to every in-sync replica and, with
-  `log.flush.acks.all`, synced. A leader without a lease treats all as -1, and takes nothing while
-  it is the only one in sync of several replicas.
+  `log.flush.acks.all`, synced. A leader without a lease treats all as -1, takes nothing while it is
+  the only one in sync of several replicas, and refuses no producer before it is certain that it
+  leads (unsettled_produce.py).
 - Transactional producers: a batch is taken only if its partition is part of the transaction; from
   v12 on it is added to it (transaction_admission.py). Transactional batches without a transactional
   id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED; of several producers: INVALID_PRODUCER_ID_MAPPING.
@@ -32,12 +33,12 @@ from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.partition import Partition
 from ottla.broker.transaction_admission import Admission, produce_operation
+from ottla.broker.unsettled_produce import ABOUT_PRODUCERS, Unsettled, failure
 from ottla.core.coordinator import Producer
 from ottla.core.produce import PreparedBatch, prepare, prepare_records
 from ottla.storage.log import AppendResult
 from ottla.wire.records.batch import HEADER_SIZE, read_header
 from ottla.wire.records.compression import ZSTD
-from ottla.wire.records.errors import BatchError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 API_KEY = 0
 ACKS_ALL = -1
 _ALLOWED_ACKS = (0, 1, ACKS_ALL)
-NO_OFFSET = -1
 _NOTHING_PREPARED: Mapping[int, PreparedBatch | KafkaError] = {}
 _FIRST_WITH_ZSTD = 7
 _FIRST_OF_VERSION_2 = 12
@@ -267,7 +267,7 @@ def _answer(
     acks = request.acks
     topics = []
     failed = False
-    unconfirmed: list[tuple[Partition, int, Body]] = []
+    unsettled = Unsettled()
     for topic in request.topic_data:
         name = topic.name
         partitions = []
@@ -287,7 +287,11 @@ def _answer(
                 result = _append(partition, data, prepared, now_ms, admission)
             except KafkaError as error:
                 failed = True
-                partitions.append(_failure(index, error))
+                partitions.append(body := failure(index, error))
+                if partition is not None and error.code in ABOUT_PRODUCERS:
+                    proof = broker.proof_of_leading(partition)
+                    if proof is not None:
+                        unsettled.refused.append((proof, body))
                 continue
             log = partition.log
             body = {
@@ -300,16 +304,14 @@ def _answer(
             if partition.waits_for_sync or log.wants_flush:
                 broker.flusher.request(partition)
             if not partition.confirms_at_once and (acks == ACKS_ALL or not broker.leads_freely):
-                unconfirmed.append((partition, result.last_offset + 1, body))
+                unsettled.granted.append((partition, result.last_offset + 1, body))
         topics.append({"name": name, "topic_id": topic.topic_id, "partition_responses": partitions})
     if acks == 0:
         if failed:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "an unacknowledged write failed")
         return None
     answer = {"responses": topics}
-    if unconfirmed:
-        return _when_confirmed(answer, unconfirmed, request.timeout_ms)
-    return answer
+    return unsettled.settled(answer, request.timeout_ms) if unsettled else answer
 
 
 def _checked(broker: Broker, topic: str | None, index: int, acks: int) -> Partition:
@@ -355,66 +357,3 @@ def _append(
             )
         admission.check_guard(partition.key)
     return partition.append(batch.batch, batch.header, now_ms)
-
-
-def _failure(index: int, error: KafkaError) -> Body:
-    body: Body = {
-        "index": index,
-        "error_code": error.code,
-        "base_offset": NO_OFFSET,
-        "error_message": error.message,
-    }
-    if isinstance(error, BatchError) and error.record_errors:
-        body["record_errors"] = [
-            {"batch_index": position, "batch_index_error_message": why}
-            for position, why in error.record_errors
-        ]
-    return body
-
-
-def _when_confirmed(
-    answer: Body, unconfirmed: list[tuple[Partition, int, Body]], timeout_ms: int
-) -> asyncio.Future[Body | None]:
-    """The answer, once every partition in it is confirmed or has failed to be, or the client's time
-    is up. What was appended stays, whatever the answer says."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Body | None] = loop.create_future()
-    waiting = {id(body): body for _, _, body in unconfirmed}
-
-    def one_done(confirmed: asyncio.Future[None], partition: Partition, body: Body) -> None:
-        if waiting.pop(id(body), None) is None:
-            return
-        error = _refusal(confirmed, partition)
-        if error is not None:
-            body.update(_failure(body["index"], error))
-        if not waiting and not future.done():
-            timer.cancel()
-            future.set_result(answer)
-
-    def time_is_up() -> None:
-        error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the in-sync replicas did not have it yet")
-        for body in waiting.values():
-            body.update(_failure(body["index"], error))
-        waiting.clear()
-        if not future.done():
-            future.set_result(answer)
-
-    timer = loop.call_later(max(timeout_ms, 0) / 1000, time_is_up)
-    for partition, offset, body in unconfirmed:
-        confirmed = partition.confirmed(offset)
-        confirmed.add_done_callback(
-            lambda done, partition=partition, body=body: one_done(done, partition, body)  # type: ignore[misc]
-        )
-    return future
-
-
-def _refusal(confirmed: asyncio.Future[None], partition: Partition) -> KafkaError | None:
-    error = confirmed.exception()
-    if isinstance(error, KafkaError):
-        return error
-    if partition.in_sync_count < partition.log.config.min_insync_replicas:
-        return KafkaError(
-            ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-            f"{partition.key} was written to fewer in-sync replicas than required",
-        )
-    return None

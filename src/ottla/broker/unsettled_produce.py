@@ -1,0 +1,111 @@
+"""A produce answer of which something is not certain yet.
+
+- What was appended is granted when every in-sync replica has it.
+- What was refused by what is known of its producer (its epoch, its last sequence) is refused when
+  it is certain that this broker leads: without a lease another may have taken more from the same
+  producer, and a client takes such a refusal for its own fault.
+
+The client's time limits both. What was appended stays, whatever the answer says."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.broker.context import Body
+from ottla.broker.partition import Partition
+from ottla.wire.records.errors import BatchError
+
+NO_OFFSET = -1
+ABOUT_PRODUCERS = frozenset({
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+})  # fmt: skip
+"""Refusals that only the leader can know to be right."""
+
+
+@dataclass(slots=True)
+class Unsettled:
+    granted: list[tuple[Partition, int, Body]] = field(default_factory=list)
+    """(where, the offset behind what was appended, the answer for it)"""
+    refused: list[tuple[asyncio.Future[None], Body]] = field(default_factory=list)
+    """(done when this broker is known to lead, the answer for it)"""
+
+    def __bool__(self) -> bool:
+        return bool(self.granted or self.refused)
+
+    def settled(self, answer: Body, timeout_ms: int) -> asyncio.Future[Body | None]:
+        """The answer, once everything in it is certain or the client's time is up."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Body | None] = loop.create_future()
+        waiting = {id(body): body for _, _, body in self.granted}
+        waiting |= {id(body): body for _, body in self.refused}
+
+        def one_done(body: Body, error: KafkaError | None) -> None:
+            if waiting.pop(id(body), None) is None:
+                return
+            if error is not None:
+                _fail(body, error)
+            if not waiting and not future.done():
+                timer.cancel()
+                future.set_result(answer)
+
+        def time_is_up() -> None:
+            for body in waiting.values():
+                _fail(body, _too_late(body))
+            waiting.clear()
+            if not future.done():
+                future.set_result(answer)
+
+        timer = loop.call_later(max(timeout_ms, 0) / 1000, time_is_up)
+        for partition, offset, body in self.granted:
+            partition.confirmed(offset).add_done_callback(
+                lambda done, partition=partition, body=body: one_done(  # type: ignore[misc]
+                    body, _refusal(done) or _too_few(partition)
+                )
+            )
+        for proof, body in self.refused:
+            proof.add_done_callback(lambda done, body=body: one_done(body, _refusal(done)))  # type: ignore[misc]
+        return future
+
+
+def failure(index: int, error: KafkaError) -> Body:
+    body: Body = {"index": index}
+    _fail(body, error)
+    return body
+
+
+def _fail(body: Body, error: KafkaError) -> None:
+    body |= {
+        "error_code": error.code,
+        "base_offset": NO_OFFSET,
+        "error_message": error.message,
+    }
+    if isinstance(error, BatchError) and error.record_errors:
+        body["record_errors"] = [
+            {"batch_index": position, "batch_index_error_message": why}
+            for position, why in error.record_errors
+        ]
+
+
+def _refusal(done: asyncio.Future[None]) -> KafkaError | None:
+    error = done.exception()
+    return error if isinstance(error, KafkaError) else None
+
+
+def _too_few(partition: Partition) -> KafkaError | None:
+    if partition.in_sync_count >= partition.log.config.min_insync_replicas:
+        return None
+    return KafkaError(
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        f"{partition.key} was written to fewer in-sync replicas than required",
+    )
+
+
+def _too_late(body: Body) -> KafkaError:
+    if body.get("error_code"):
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker may lead by now")
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the in-sync replicas did not have it yet")
