@@ -6,4 +6,5 @@ types       columns as schemas and values; `times`, `arrays`
 envelope    changes as records; `changes` the stream with its transactions and positions
 link        connections; `catalog` what the database says of itself
 published   which tables, by which publications; `slot` what is kept back, and the policy
-snapshot    the rows before the first change; `task` all of it, in its order"""
+snapshot    the rows before the first change; `snapshot_modes` when they are read
+task        all of it, in its order"""

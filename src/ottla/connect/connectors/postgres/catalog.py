@@ -141,6 +141,10 @@ class Catalog:
                 f"ALTER ROLE {self.database.user} REPLICATION gives the right."
             )
 
+    def wal_position(self) -> int:
+        ((lsn,),) = self.ask("SELECT (pg_current_wal_lsn() - '0/0')::bigint")
+        return int(lsn)
+
     # ------------------------------------------------------------------------------ its tables
 
     def tables(self) -> list[FoundTable]:

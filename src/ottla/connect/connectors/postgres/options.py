@@ -10,6 +10,7 @@ from ottla.base.config.definition import ConfigType, Importance
 from ottla.base.config.validator import AtLeast, Between, EachOneOf, NonEmpty, OneOf
 from ottla.connect.connectors.postgres.link import Database
 from ottla.connect.connectors.postgres.slot import LagPolicy
+from ottla.connect.connectors.postgres.snapshot_modes import SnapshotMode, snapshot_mode
 from ottla.connect.connectors.postgres.tables import KeyColumns, Selection
 from ottla.connect.connectors.postgres.types import TypeModes
 from ottla.connect.definition import Definition, key
@@ -50,7 +51,8 @@ DEFINITION = Definition(
             "it.", OneOf(("filtered", "all_tables", "disabled"))),
         key("snapshot.mode", STRING, "initial",
             "initial: the rows that are there first; when_needed: also when changes were lost; "
-            "no_data: changes only.", OneOf(("initial", "when_needed", "no_data", "never"))),
+            "always: at each start; initial_only: rows and no changes; no_data: changes only.",
+            NonEmpty()),
         key("tombstones.on.delete", BOOLEAN, True, "Whether a delete is followed by a tombstone."),
         key("skipped.operations", LIST, [], "c, u, d or t: operations that are left out.",
             EachOneOf(("c", "u", "d", "t", "none"))),
@@ -101,9 +103,7 @@ class Options:
     slot_name: str
     publication_name: str
     publication_mode: str
-    takes_snapshot: bool
-    begins_anew: bool
-    """By itself, when changes were lost."""
+    snapshot: SnapshotMode
     has_tombstones: bool
     skipped: frozenset[str]
     marks_transactions: bool
@@ -123,7 +123,6 @@ class Options:
     def of(cls, settings: Mapping[str, Any]) -> Options:
         """Raises ValueError, a sentence."""
         interval_s = settings["heartbeat.interval.ms"] / 1000
-        mode = settings["snapshot.mode"]
         return cls(
             prefix=settings["topic.prefix"],
             database=_database(settings),
@@ -133,8 +132,7 @@ class Options:
             slot_name=_slot_name(settings["slot.name"]),
             publication_name=settings["publication.name"] or settings["slot.name"],
             publication_mode=settings["publication.autocreate.mode"],
-            takes_snapshot=mode in ("initial", "when_needed"),
-            begins_anew=mode == "when_needed",
+            snapshot=snapshot_mode(settings["snapshot.mode"]),
             has_tombstones=settings["tombstones.on.delete"],
             skipped=frozenset(settings["skipped.operations"]) - {"none"},
             marks_transactions=settings["provide.transaction.metadata"],

@@ -62,6 +62,16 @@ def what_is_lost(slot: Slot | None, lsn: int) -> str | None:
     return None
 
 
+def where_it_is(slot: Slot, name: str) -> int:
+    """The position of a slot that was there before us. Raises UserError if it is somebody's."""
+    if slot.plugin != "pgoutput" or not slot.is_here:
+        other = f"for {slot.plugin}" if slot.plugin != "pgoutput" else "of another database"
+        raise UserError(f"The slot {name} is {other}: set slot.name.")
+    if slot.confirmed_lsn is None:
+        raise UserError(f"The slot {name} cannot be read from.")
+    return slot.confirmed_lsn
+
+
 class SlotWatch:
     """Looks at the slot now and then, until it is stopped."""
 

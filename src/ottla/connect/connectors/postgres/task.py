@@ -33,7 +33,7 @@ from ottla.connect.connectors.postgres.link import (
 from ottla.connect.connectors.postgres.options import Options
 from ottla.connect.connectors.postgres.pgoutput import Keepalive, ProtocolError, Relation, decode
 from ottla.connect.connectors.postgres.published import Published
-from ottla.connect.connectors.postgres.slot import SlotWatch, what_is_lost
+from ottla.connect.connectors.postgres.slot import SlotWatch, what_is_lost, where_it_is
 from ottla.connect.connectors.postgres.snapshot import Progress, TableReader
 from ottla.connect.connectors.postgres.tables import Shape, make_shape
 from ottla.connect.data import DataError, Record
@@ -122,8 +122,9 @@ class PostgresTask(SourceTask):
             self._disconnect()
             raise UserError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
         self._watch.check()
-        self._check_slot()
-        self._connect()
+        if self._options.snapshot.streams:
+            self._check_slot()
+            self._connect()
         return Polled()
 
     # --------------------------------------------------------------------------------- start
@@ -140,8 +141,13 @@ class PostgresTask(SourceTask):
         self._published.look()
         if offset:
             self._resume(offset)
-        else:
+        elif self._options.snapshot.streams:
             self._begin(is_anew=False)
+        else:
+            self._begin_without_slot()
+        if not self._options.snapshot.streams:
+            self._leave_alone()
+            return
         self._watch.start()
         if not self._progress.pending:
             self._connect()
@@ -150,15 +156,13 @@ class PostgresTask(SourceTask):
         """The first time, or after a loss."""
         self._published.publish(self._published.tables)
         slot = self._catalog.slot(self._options.slot_name)
-        pending = tuple(self._published.tables) if self._options.takes_snapshot or is_anew else ()
+        takes = self._options.snapshot.at_first or is_anew
+        pending = tuple(self._published.tables) if takes else ()
         if slot is None:
             assert self._link is not None
             lsn, self._exported = self._link.create_slot(self._options.slot_name)
         else:
-            self._check_is_ours(slot.plugin, slot.is_here)
-            if slot.confirmed_lsn is None:
-                raise UserError(f"The slot {self._options.slot_name} cannot be read from.")
-            lsn = slot.confirmed_lsn
+            lsn = where_it_is(slot, self._options.slot_name)
             logger.warning(
                 "the slot %s was there already: changes since it was read last are told after "
                 "the snapshot",
@@ -168,13 +172,34 @@ class PostgresTask(SourceTask):
         self._progress = Progress(pending, is_anew=is_anew)
         self._is_to_tell = not pending
 
+    def _begin_without_slot(self) -> None:
+        """Nobody would read from one, and it would keep WAL back for ever."""
+        self._position = Position(self._catalog.wal_position())
+        self._progress = Progress(tuple(self._published.tables))
+
+    def _leave_alone(self) -> None:
+        """Rows are read, and changes are not."""
+        self._disconnect()
+        name = self._options.slot_name
+        if self._catalog.slot(name) is not None:
+            self._troubles = [f"the slot {name} is there, keeps WAL back, and is not read from"]
+            logger.warning("%s; drop it", self._troubles[0])
+            self._is_to_tell = not self._progress.pending
+
     def _resume(self, offset: Json) -> None:
         self._position = Position.of(offset)
         self._progress = Progress.of(offset.get("snapshot"))
         self._confirmed = 0
-        if self._check_slot():
-            self._published.set_right()
-            self._find_new_tables()
+        mode = self._options.snapshot
+        if not mode.streams or not self._check_slot():
+            return
+        self._published.set_right()
+        self._find_new_tables()
+        if mode.at_each_start and not offset.get("snapshot"):
+            # What changed since the offset is told again after it: whoever applies the records in
+            # their order ends with the same tables.
+            self._progress = Progress(tuple(self._published.tables))
+            self._is_to_tell = True
 
     def _check_slot(self) -> bool:
         """Whether it has what comes next. If not: a new snapshot, or UserError."""
@@ -184,7 +209,7 @@ class PostgresTask(SourceTask):
             return True
         name = self._options.slot_name
         said = f"Changes of {self._options.database.place} were lost with the slot {name}: {reason}"
-        if not self._options.begins_anew:
+        if not self._options.snapshot.after_loss:
             raise UserError(
                 f"{said}. Reset the connector's offsets, or set snapshot.mode=when_needed, to "
                 "begin anew with a snapshot."
@@ -196,11 +221,6 @@ class PostgresTask(SourceTask):
         self._link = self._options.database.replication()
         self._begin(is_anew=True)
         return False
-
-    def _check_is_ours(self, plugin: str, is_here: bool) -> None:
-        if plugin != "pgoutput" or not is_here:
-            other = f"for {plugin}" if plugin != "pgoutput" else "of another database"
-            raise UserError(f"The slot {self._options.slot_name} is {other}: set slot.name.")
 
     # -------------------------------------------------------------------------- connections
 
@@ -265,6 +285,10 @@ class PostgresTask(SourceTask):
                 # A table is published after it is known that its rows are to be read.
                 return self._told([])
             return self._told(list(self._read_rows()))
+        if not self._options.snapshot.streams:
+            # That was all.
+            time.sleep(wait_s)
+            return self._told([]) if self._is_to_tell else Polled()
         if self._changes is None:
             self._connect()
         records = self._receive(wait_s)
@@ -324,7 +348,8 @@ class PostgresTask(SourceTask):
     def _look_around(self) -> None:
         """Now and then: are there new tables?"""
         now = time.monotonic()
-        if now - self._looked_at < self._options.heartbeat_s:
+        is_time = now - self._looked_at >= self._options.heartbeat_s
+        if not is_time or not self._options.snapshot.streams:
             return
         self._looked_at = now
         self._troubles = []
@@ -368,7 +393,8 @@ class PostgresTask(SourceTask):
     def _read_rows(self) -> Iterator[Record]:
         """Some rows of the tables that are pending."""
         if self._reader is None:
-            self._published.publish(self._progress.pending)
+            if self._options.snapshot.streams:
+                self._published.publish(self._progress.pending)
             self._reader = TableReader(self._options.database, self._exported)
             # It is imported; the link that exported it may be used for something else.
             self._exported = None
