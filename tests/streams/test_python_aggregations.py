@@ -163,3 +163,22 @@ def test_an_aggregate_that_is_not_what_the_schema_says_stops_the_app(drive: Driv
     send(driver, 1, "tea", 1)
     with pytest.raises(UserError, match="the value is no int32"):
         driver.read("out")
+
+
+def test_a_time_limit_lets_one_change_of_a_key_pass_in_a_minute(drive: Drive) -> None:
+    app = st.App("limited")
+    words = app.stream("words", value=st.String).group_by(lambda word: word)
+    words.count().suppress(time_limit="1 minute").to("counts")
+    app.table("prices", value=st.Json("n int")).suppress(time_limit="1 minute").to("slow")
+    driver = drive(app)
+    for at_s in (0, 10, 59):
+        driver.send("words", "tea", at=at_s * 1000)
+        driver.send("prices", {"n": at_s}, key="tea", at=at_s * 1000)
+    assert driver.read("counts") == []
+    for topic, value in (("words", "jam"), ("prices", {"n": 1})):
+        driver.send(topic, value, key="jam", at=60_000)
+    counted, slow = driver.read("counts"), driver.read("slow")
+    assert [(each.key, each.value, each.timestamp_ms) for each in counted] == [
+        ("tea", {"count": 3}, 59_000)
+    ]
+    assert [(each.key, each.value) for each in slow] == [("tea", {"n": 59})]

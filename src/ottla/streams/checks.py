@@ -53,6 +53,14 @@ WITH_STATE: dict[type[Node], str] = {
 """Spark takes one of them in a query."""
 
 
+def state_of(node: Node) -> str | None:
+    """What its state is of, if it has one."""
+    if isinstance(node, Suppressed) and node.limit_ms is not None:
+        # Behind an aggregation, changes wait in the state of that.
+        return None if isinstance(node.parent, Folded) else "suppressed"
+    return WITH_STATE.get(type(node))
+
+
 def shape_of(operator: str, function: Function, schema: str | None) -> Shape:
     """Of what a function returns."""
     if isinstance(function, InPython):
@@ -132,7 +140,7 @@ def aggregate_type(name: str, aggregate: Aggregate, value: Shape) -> str | None:
 
 
 def has_state(node: Node) -> bool:
-    return any(type(each) in WITH_STATE for each in ancestors(node))
+    return any(state_of(each) is not None for each in ancestors(node))
 
 
 def failing_softly(node: Node) -> Node:
@@ -147,7 +155,7 @@ def failing_softly(node: Node) -> Node:
 def refuse_second_state(operator: str, *nodes: Node) -> None:
     """Of the inputs of an operator with state."""
     for each in (above for node in nodes for above in ancestors(node)):
-        what = WITH_STATE.get(type(each))
+        what = state_of(each)
         if what is not None:
             raise refused(
                 operator,
@@ -158,7 +166,7 @@ def refuse_second_state(operator: str, *nodes: Node) -> None:
 
 def refuse_two_states(operator: str, node: Node) -> None:
     """Of an operator whose inputs are one query with it."""
-    found = [WITH_STATE[type(each)] for each in ancestors(node) if type(each) in WITH_STATE]
+    found = [what for each in ancestors(node) if (what := state_of(each)) is not None]
     if len(found) > 1:
         raise refused(
             operator,

@@ -45,7 +45,7 @@ from ottla.streams.plan.nodes import (
 from ottla.streams.plan.shapes import plain
 from ottla.streams.plan.tracing import InPython, Traced, fingerprint_of_class, in_python, trace
 from ottla.streams.serdes import Serde, natural
-from ottla.streams.state.processors import Processor
+from ottla.streams.state.processors import Processor, has_wall_clock
 from ottla.streams.table import GlobalTable, Table
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 Over = Callable[..., Any]
 """A function of (value), (key, value) or (key, value, timestamp)."""
 
+CLOCK = "1 second"
+"""How often processors look at the clock on the wall unless they are told."""
+LEAST_CLOCK_MS = 100
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
@@ -221,9 +224,11 @@ class Stream:
         *,
         schema: str,
         key_schema: str | None = None,
+        clock: Duration | None = None,
     ) -> Stream:
         """Your own: a subclass of `st.Processor`, or a function that makes one. `schema` is that of
-        the values it forwards; `key_schema` of their keys, if they are not the stream's."""
+        the values it forwards; `key_schema` of their keys, if they are not the stream's. `clock` is
+        how often one with `on_wall_clock` is to look at the clock ("1 second")."""
         node = self._node
         refuse_second_state("process", node)
         made: object = processor() if callable(processor) else processor
@@ -232,11 +237,18 @@ class Stream:
         kind = type(made)
         if kind.process is Processor.process:
             raise refused("process", f"{kind.__name__} has no process(self, record)")
+        clock_ms = None
+        if has_wall_clock(kind):
+            clock_ms = duration_ms(clock or CLOCK, name="clock", least_ms=LEAST_CLOCK_MS)
+        elif clock is not None:
+            raise refused("process", f"clock={clock!r}: {kind.__name__} has no on_wall_clock")
         key = node.key if key_schema is None else parse_schema(key_schema)
         refuse_untyped("process", node.key, node.value, key)
         value = parse_schema(schema)
         fingerprint = fingerprint_of_class(kind)
-        return self._with(Processed(key, value, node, processor, kind.__name__, fingerprint))
+        return self._with(
+            Processed(key, value, node, processor, kind.__name__, fingerprint, clock_ms)
+        )
 
     def join(
         self,

@@ -28,6 +28,9 @@ from ottla.streams.plan.nodes import (
 )
 from ottla.streams.plan.tracing import Traced
 
+CLOCK = "~clock"
+"""In the offsets of a source that is a clock (`clock_source`); no topic has this name."""
+
 
 @dataclass(frozen=True)
 class SourceMetrics:
@@ -90,7 +93,7 @@ def query_status(
     """`progress`: Spark's, as JSON has it."""
     if progress is None:
         return QueryStatus(topic, is_active, None, 0.0, 0.0, 0, None, restarts, message)
-    sources = tuple(_source(each) for each in progress.get("sources", ()))
+    sources = tuple(_source(each) for each in progress.get("sources", ()) if not _is_clock(each))
     lags = [each.lag for each in sources if each.lag is not None]
     return QueryStatus(
         topic,
@@ -176,6 +179,10 @@ def _source(told: Mapping[str, Any]) -> SourceMetrics:
     topics = sorted({tp.topic for tp in end or ()})
     rate = _number(told.get("inputRowsPerSecond"))
     return SourceMetrics(",".join(topics), int(told.get("numInputRows", 0)), rate, lag)
+
+
+def _is_clock(told: Mapping[str, Any]) -> bool:
+    return CLOCK in str(told.get("endOffset"))
 
 
 def _offsets(told: Any) -> Any:

@@ -257,6 +257,13 @@ class ClusterTopics:
         }
         return self._spark.read.format("ottla").schema(TABLE_COLUMNS).options(**options).load()
 
+    def clock(self, every_ms: int) -> DataFrame:
+        from ottla.streams.clock_source import EVERY_MS, WallClock
+
+        self._spark.dataSource.register(WallClock)
+        reader = self._spark.readStream.format(WallClock.name())
+        return reader.option(EVERY_MS, str(every_ms)).load()
+
     def observed(self, node: Node, rows: DataFrame) -> DataFrame:
         """Count the rows that come out of an operator, for `status()`."""
         # Once: a stream that is read twice is two of them to Spark, and names must differ.

@@ -14,6 +14,7 @@ from ottla.streams.checks import (
     shape_of,
     sink,
 )
+from ottla.streams.durations import Duration, duration_ms
 from ottla.streams.errors import refused
 from ottla.streams.joins import (
     foreign_join,
@@ -33,6 +34,7 @@ from ottla.streams.plan.nodes import (
 )
 from ottla.streams.plan.tracing import Traced, trace
 from ottla.streams.serdes import Serde, natural
+from ottla.streams.suppression import limited
 
 if TYPE_CHECKING:
     from ottla.streams.app import App
@@ -87,8 +89,15 @@ class Table:
 
     # ------------------------------------------------------------------------------ with state
 
-    def suppress(self) -> Table:
-        """Nothing of a window until it closes, then its outcome, once."""
+    def suppress(self, *, time_limit: Duration | None = None) -> Table:
+        """Nothing of a window until it closes, then its outcome, once. Or, with a `time_limit`, at
+        most one change of a key in so much event time: the first waits for that long, and what
+        changes meanwhile takes its place."""
+        if time_limit is not None:
+            if isinstance(self._node, Suppressed):
+                raise refused("suppress", "there is one already")
+            limit_ms = duration_ms(time_limit, name="time_limit", least_ms=1)
+            return Table(self._app, limited(self._node, limit_ms))
         node = self.when_suppressed or self._node
         if not isinstance(node, Aggregated | Folded) or node.window is None:
             raise refused("suppress", "only windows close: windowed(…) must come before, once")

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,10 +25,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
+from ottla.streams.durations import Duration, duration_ms
 from ottla.streams.errors import TopologyError, listed
 from ottla.streams.failures import cause_of
 from ottla.streams.held_query import while_held
-from ottla.streams.plan.nodes import BadRecords, Folded, Node, Sink, Source, ancestors
+from ottla.streams.plan.nodes import BadRecords, Folded, Node, Processed, Sink, Source, ancestors
+from ottla.streams.progress import CLOCK
 from ottla.streams.run import COLUMNS, ORIGIN, TABLE_COLUMNS
 from ottla.streams.serdes import Serde, natural
 
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
     from ottla.streams.app import App
 
+EXTRA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+"""Whether Spark runs a batch without data when stream time has moved on."""
 Time = datetime | str | int
 """A datetime, ISO 8601, or ms since 1970. Without a zone: UTC."""
 
@@ -64,11 +69,12 @@ class TopologyDriver:
         self._sources = {source.topic: source for source in _sources(self._sinks)}
         self._waiting: dict[str, list[tuple[bytes | None, bytes | None, datetime]]] = {}
         self._offset = 0
+        self._wall_clock_ms = time.time_ns() // 1_000_000
         self._written: dict[str, list[Record]] = {
             topic: [] for sink in self._sinks for topic in (sink.topic, sink.late_topic) if topic
         }
         self._queries: list[StreamingQuery] = []
-        for topic in self._sources:
+        for topic in (*self._sources, CLOCK):
             (self._home / "topics" / topic).mkdir(parents=True)
 
     def __enter__(self) -> TopologyDriver:
@@ -89,6 +95,11 @@ class TopologyDriver:
         )
         self._waiting.setdefault(topic, []).append(row)
 
+    def advance_wall_clock(self, by: Duration) -> None:
+        """By so much; whoever goes by it sees that when what was sent is processed next. It stands
+        still otherwise, and begins at the time of the day."""
+        self._wall_clock_ms += duration_ms(by, name="by")
+
     def process(self) -> None:
         """Run what was sent as one micro-batch, through all queries."""
         if not self._queries:
@@ -101,10 +112,16 @@ class TopologyDriver:
             for topic, rows in self._waiting.items():
                 self._add(topic, rows)
             self._waiting.clear()
+            if any(map(_has_clock, self._sinks)):
+                self._tick()
             return
         sink, query = self._sinks[count - 1], self._queries[count - 1]
         while_held(query, lambda: self._process_first(count - 1))
         self._process(sink, query)
+        if _has_clock(sink):
+            # Stream time has moved on with the batch: in another, those who wait for that are told.
+            self._tick()
+            self._process(sink, query)
 
     def read(self, topic: str) -> list[Record]:
         """What was written to a topic since it was read last, after processing what was sent."""
@@ -134,7 +151,16 @@ class TopologyDriver:
 
         mode = "update" if sink.emits_changes else "append"
         writer = rows.writeStream.outputMode(mode).foreachBatch(collect)
-        return writer.option("checkpointLocation", str(self._home / "state" / sink.topic)).start()
+        writer = writer.option("checkpointLocation", str(self._home / "state" / sink.topic))
+        if not _has_clock(sink):
+            return writer.start()
+        # Where there is a clock every batch is to have its time: none is made but by us.
+        before = self._spark.conf.get(EXTRA_BATCHES) or "true"
+        self._spark.conf.set(EXTRA_BATCHES, "false")
+        try:
+            return writer.start()
+        finally:
+            self._spark.conf.set(EXTRA_BATCHES, before)
 
     def _process(self, sink: Sink, query: StreamingQuery) -> None:
         from pyspark.errors import StreamingQueryException
@@ -149,7 +175,6 @@ class TopologyDriver:
     def _add(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, datetime]]) -> None:
         """A file, whole when it gets its name."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         keys, values, times = zip(*rows, strict=True)
         offsets = range(self._offset, self._offset + len(rows))
@@ -164,6 +189,17 @@ class TopologyDriver:
                 "offset": pa.array(offsets, pa.int64()),
             }
         )
+        self._write(topic, table)
+
+    def _tick(self) -> None:
+        import pyarrow as pa
+
+        self._offset += 1
+        self._write(CLOCK, pa.table({"ms": pa.array([self._wall_clock_ms], pa.int64())}))
+
+    def _write(self, topic: str, table: Any) -> None:
+        import pyarrow.parquet as pq
+
         home = self._home / "topics" / topic
         hidden = home / f".{self._offset}"
         pq.write_table(table, hidden)
@@ -192,6 +228,12 @@ def _sources(sinks: Sequence[Sink]) -> Iterator[Source]:
             yield node
 
 
+def _has_clock(sink: Sink) -> bool:
+    return any(
+        isinstance(node, Processed) and node.clock_ms is not None for node in ancestors(sink)
+    )
+
+
 class _FileTopics:
     def __init__(self, spark: SparkSession, home: Path) -> None:
         self._spark = spark
@@ -208,6 +250,9 @@ class _FileTopics:
         self._spark.dataSource.register(ParquetTable)
         reader = self._spark.read.format(ParquetTable.name()).schema(TABLE_COLUMNS)
         return reader.load(str(self._home / source.topic))
+
+    def clock(self, every_ms: int) -> DataFrame:
+        return self._spark.readStream.schema("ms BIGINT").parquet(str(self._home / CLOCK))
 
     def observed(self, node: Node, rows: DataFrame) -> DataFrame:
         return rows

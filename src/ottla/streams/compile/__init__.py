@@ -5,6 +5,7 @@
     codecs            serdes -> columns
     sources           sources -> DataFrames
     stateful          programs of `state` -> DataFrames, with state of Spark's
+    ticks             the clock on the wall, for them
     arrow_rows        Arrow columns <-> Python values, for them
     aggregations      aggregations and processors -> DataFrames
     joining           joins -> DataFrames

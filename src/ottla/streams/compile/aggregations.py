@@ -9,9 +9,10 @@ from pyspark.sql import functions as f
 
 from ottla.streams.aggregates import Aggregate
 from ottla.streams.compile.python_functions import field_names, function_column
-from ottla.streams.compile.stateful import run_program
-from ottla.streams.plan.nodes import Aggregated, Changing, Folded, Processed, TableFolded
+from ottla.streams.compile.stateful import run_clock_program, run_program
+from ottla.streams.plan.nodes import Aggregated, Changing, Folded, Node, Processed, TableFolded
 from ottla.streams.plan.shapes import Shape, type_of
+from ottla.streams.state.limits import Latest, TimeLimited
 from ottla.streams.state.processors import Processing
 from ottla.streams.state.program import Program
 from ottla.streams.state.sliding import SlidingWindows
@@ -81,13 +82,18 @@ def _aggregate(aggregate: Aggregate, value: Shape) -> Column:
 # ------------------------------------------------------------------------------- Python's state
 
 
-def folded(node: Folded, rows: DataFrame, *, is_final: bool) -> DataFrame:
+def folded(
+    node: Folded, rows: DataFrame, *, is_final: bool, limit_ms: int | None = None
+) -> DataFrame:
     schema = f"key {type_of(node.key)}, value {type_of(node.outcome)}, timestamp timestamp"
     if node.window is not None:
         schema += f", window {WINDOW_TYPE}"
     if node.late is not None:
         schema += f", late {type_of(node.parent.value)}"
-    done = run_program(_program(node, is_final), [_with_key_and_value(rows)], schema)
+    program = _program(node, is_final)
+    if limit_ms is not None:
+        program = TimeLimited(program, limit_ms)
+    done = run_program(program, [_with_key_and_value(rows)], schema)
     added = [name for name in node.value.names if name not in node.outcome.names]
     if not added:
         return done
@@ -115,6 +121,14 @@ def _program(node: Folded, is_final: bool) -> Program:
     return TimeWindows(fold, window.size_ms, window.every_ms, window.grace_ms, is_final, gives_late)
 
 
+def limited(node: Node, rows: DataFrame, limit_ms: int) -> DataFrame:
+    """A table's changes, each key's at most once in so much event time."""
+    schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
+    return run_program(
+        TimeLimited(Latest(), limit_ms), [rows.where(f.col("key").isNotNull())], schema
+    )
+
+
 def changing(node: Changing, rows: DataFrame) -> DataFrame:
     schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
     return run_program(Changes(), [rows.where(f.col("key").isNotNull())], schema)
@@ -137,6 +151,8 @@ def table_folded(node: TableFolded, rows: DataFrame) -> DataFrame:
     return run_program(program, [rows.where(f.col("key").isNotNull())], schema)
 
 
-def processed(node: Processed, rows: DataFrame) -> DataFrame:
+def processed(node: Processed, rows: DataFrame, clock: DataFrame | None) -> DataFrame:
     schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
+    if clock is not None:
+        return run_clock_program(Processing(node.make), [rows], schema, clock)
     return run_program(Processing(node.make), [rows], schema)

@@ -8,7 +8,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from ottla.base.errors import UserError
-from ottla.streams.compile.aggregations import aggregated, changing, folded, processed, table_folded
+from ottla.streams.compile.aggregations import (
+    aggregated,
+    changing,
+    folded,
+    limited,
+    processed,
+    table_folded,
+)
 from ottla.streams.compile.codecs import encode, windowed_key
 from ottla.streams.compile.columns import ROWS
 from ottla.streams.compile.joining import (
@@ -125,16 +132,20 @@ def _frame(node: Node, topics: Topics) -> DataFrame:  # noqa: C901 - one case pe
             return aggregated(node, frame(node.parent, topics))
         case Folded():
             return folded(node, frame(node.parent, topics), is_final=False)
-        case Suppressed(parent=Folded() as parent):
-            return folded(parent, frame(parent.parent, topics), is_final=True)
-        case Suppressed(parent=parent):
+        case Suppressed(parent=Folded() as parent, limit_ms=limit_ms):
+            rows, is_final = frame(parent.parent, topics), limit_ms is None
+            return folded(parent, rows, is_final=is_final, limit_ms=limit_ms)
+        case Suppressed(parent=parent, limit_ms=None):
             return frame(parent, topics)
+        case Suppressed(parent=parent, limit_ms=int(limit_ms)):
+            return limited(node, frame(parent, topics), limit_ms)
         case Changing():
             return changing(node, frame(node.parent, topics))
         case TableFolded():
             return table_folded(node, frame(node.parent, topics))
-        case Processed():
-            return processed(node, frame(node.parent, topics))
+        case Processed(clock_ms=clock_ms):
+            clock = None if clock_ms is None else topics.clock(clock_ms)
+            return processed(node, frame(node.parent, topics), clock)
         case StreamJoin():
             return stream_join(node, frame(node.left, topics), frame(node.right, topics))
         case TableJoin() | Lookup():

@@ -23,6 +23,9 @@ class Topics(Protocol):
     def table(self, source: Source) -> DataFrame:
         """All rows there are, anew in every micro-batch."""
 
+    def clock(self, every_ms: int) -> DataFrame:
+        """What the clock on the wall shows, so often: rows of `ms`."""
+
     def observed(self, node: Node, rows: DataFrame) -> DataFrame:
         """The same rows, counted on their way if anybody wants to know how many there are."""
 

@@ -23,7 +23,8 @@ import gc
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
@@ -31,7 +32,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ottla.streams.state.program import BUCKETS, Batch, Output, Program, State
+from ottla.streams.compile import ticks
+from ottla.streams.state.program import BUCKETS, Batch, ClockProgram, Output, Program, State
 
 PACK_ROWS = 200_000
 PACK_BYTES = 64 * 1024 * 1024
@@ -49,9 +51,28 @@ def run_program(
 ) -> DataFrame:
     """Rows with `key`, `value`, `timestamp`, one input per side -> rows of `schema`: key, value,
     timestamp, and if it has them window and late."""
+    return _run(program, inputs, schema, spreads_by, None)
+
+
+def run_clock_program(
+    program: ClockProgram, inputs: Sequence[DataFrame], schema: str, clock: DataFrame
+) -> DataFrame:
+    """The same, by the clock on the wall, too: rows of `ms`."""
+    return _run(program, inputs, schema, "key", clock)
+
+
+def _run(
+    program: Program,
+    inputs: Sequence[DataFrame],
+    schema: str,
+    spreads_by: str,
+    clock: DataFrame | None,
+) -> DataFrame:
     packed = _packed(inputs[0], 0, spreads_by)
     for side, rows in enumerate(inputs[1:], 1):
         packed = packed.unionByName(_packed(rows, side, spreads_by))
+    if clock is not None:
+        packed = packed.unionByName(ticks.packed_ticks(clock))
     timeout = "NoTimeout"
     if program.needs_time:
         timeout = "EventTimeTimeout"
@@ -60,8 +81,9 @@ def run_program(
         others = [name for name in packed.columns if name != "latest"]
         packed = counted.select(*others, never_late)
     arrow = to_arrow_schema(_struct(schema), timezone="UTC")
+    runner, state = _runner(program, arrow, clock is not None), "data binary"
     done = packed.groupBy("bucket").applyInPandasWithState(
-        _runner(program, arrow), "rows binary", "data binary", "append", timeout
+        runner, "rows binary", state if clock is None else ticks.STATE, "append", timeout
     )
     return done.mapInArrow(_unpack, schema)
 
@@ -151,7 +173,7 @@ def _unpack(batches: Iterator[Any]) -> Iterator[Any]:
 # ---------------------------------------------------------------------------------------- running
 
 
-def _runner(program: Program, schema: Any) -> Callable[..., Iterator[Any]]:
+def _runner(program: Program, schema: Any, has_clock: bool) -> Callable[..., Iterator[Any]]:
     def run(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
         import pandas as pd  # type: ignore[import-untyped]
 
@@ -162,10 +184,20 @@ def _runner(program: Program, schema: Any) -> Callable[..., Iterator[Any]]:
             if isinstance(pack.rows, bytes)
         ]
         stream_time_ms = state.getCurrentWatermarkMs() if program.needs_time else 0
+        wall_clock_ms, tick_ms = 0, None
+        if has_clock:
+            packs, tick_ms = ticks.taken_out(packs)
+            wall_clock_ms = state.getCurrentProcessingTimeMs() if tick_ms is None else tick_ms
+            is_only_tick = tick_ms is not None and not packs
+            if is_only_tick and ticks.is_nothing_due(state, wall_clock_ms, stream_time_ms):
+                return
         with uncollected():
             data: State = pickle.loads(bytes(state.get[0])) if state.exists else {}
-            outputs = program.run(data, _batch(packs), stream_time_ms)
-            _keep(program, state, data, stream_time_ms)
+            batch = _batch(packs)
+            if has_clock:
+                batch = replace(batch, wall_clock_ms=wall_clock_ms, is_tick=tick_ms is not None)
+            outputs = program.run(data, batch, stream_time_ms)
+            _keep(program, state, data, stream_time_ms, has_clock)
             streams = [_output_stream(chunk, schema) for chunk in _chunks(list(outputs))]
         yield pd.DataFrame({"rows": streams})
 
@@ -186,15 +218,16 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _keep(program: Program, state: Any, data: State, stream_time_ms: int) -> None:
+def _keep(program: Program, state: Any, data: State, stream_time_ms: int, has_clock: bool) -> None:
     if not data:
         if state.exists:
             state.remove()
         return
-    state.update((pickle.dumps(data, protocol=pickle.HIGHEST_PROTOCOL),))
-    if not program.needs_time:
-        return
-    next_ms = program.next_time_ms(data)
+    next_ms = program.next_time_ms(data) if program.needs_time else None
+    kept: tuple[Any, ...] = (pickle.dumps(data, protocol=pickle.HIGHEST_PROTOCOL),)
+    if has_clock:
+        kept += (cast(ClockProgram, program).next_tick_ms(data), next_ms)
+    state.update(kept)
     if next_ms is not None:
         # Spark calls once the watermark is greater.
         state.setTimeoutTimestamp(max(next_ms - 1, stream_time_ms, 1))

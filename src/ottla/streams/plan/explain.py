@@ -154,10 +154,13 @@ def _words_of_state(node: Node) -> tuple[str, str]:
             return "changes", "of each key: before and now"
         case TableFolded(operator=operator, what=what, function=function):
             return operator, f"{what} by {spelled(function)} -> {node.value}"
-        case Suppressed():
+        case Suppressed(limit_ms=None):
             return "suppress", "until the window closes"
-        case Processed(name=name):
-            return "process", f"{name} -> {node.key}: {node.value}"
+        case Suppressed(limit_ms=int(limit_ms)):
+            return "suppress", f"until a time limit of {duration(limit_ms)}"
+        case Processed(name=name, clock_ms=clock_ms):
+            by = "" if clock_ms is None else ", by the wall clock too"
+            return "process", f"{name}{by} -> {node.key}: {node.value}"
     return _words_of_joins(node)
 
 
@@ -186,7 +189,11 @@ def _engine(node: Node) -> str:
             return "  [state]"
         case Folded(why=why):
             return f"  [Python state: {why}]"
+        case Processed(clock_ms=int(clock_ms)):
+            return f"  [Python state; the clock every {duration(clock_ms)}]"
         case Processed() | Changing():
+            return "  [Python state]"
+        case Suppressed(parent=parent, limit_ms=int()) if not isinstance(parent, Folded):
             return "  [Python state]"
         case Sink():
             return "  [changes]" if node.emits_changes else "  [appends]"

@@ -198,7 +198,10 @@ class Aggregated(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class Suppressed(OneParent):
-    """Nothing until the window closes, then its last value."""
+    """Nothing until the window closes, then its last value; or, with a limit, a key's changes at
+    most once in so much event time."""
+
+    limit_ms: int | None = None
 
     @property
     def emits_changes(self) -> bool:
@@ -246,11 +249,13 @@ class TableFolded(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class Processed(OneParent):
-    """A user's processor: `make` makes one."""
+    """A user's processor: `make` makes one. `clock_ms`: how often it is to look at the clock on
+    the wall, if it does."""
 
     make: Callable[[], Processor]
     name: str
     fingerprint: str
+    clock_ms: int | None = None
 
     @property
     def is_windowed(self) -> bool:

@@ -12,13 +12,18 @@
 
     orders.process(Reminder, schema="late string")
 
+By the clock on the wall, `schedule_wall_clock` and `on_wall_clock` are their counterparts.
+
 Stores and timers belong to the key of the record that is being processed (Kafka Streams' belong to
 a partition; a map store gives each key a map of its own). A timer rings once stream time, which
 moves between micro-batches, has reached it. With `ttl` what was written is gone once stream time
-is that much past the record, or timer, by which it was written; there are no timers by the clock on
-the wall, since a batch that is run again after a crash must give the same.
+is that much past the record, or timer, by which it was written.
 
-    state   key -> {TIMERS: [ms, …] in order, store's name: its data}
+The clock on the wall is looked at now and then, behind the records of a micro-batch; what it showed
+is part of the query's offsets, so that a batch that is run again after a crash gives the same.
+What its timers write into stores is written at stream time.
+
+    state   key -> {TIMERS: [ms, …] in order, WALL_CLOCK: the same, store's name: its data}
 
 Data of stores: a value [value, written at]; a list [[item, written at], …]; a map
 {name: [value, written at]}."""
@@ -35,6 +40,7 @@ from ottla.streams.durations import Duration, duration_ms
 from ottla.streams.state.program import Batch, Output, State
 
 TIMERS = ("timers",)
+WALL_CLOCK = ("wall clock",)
 MAX_RINGS = 100_000
 """Of one key's timers in a batch: beyond it they set each other for ever."""
 
@@ -49,7 +55,7 @@ class Record(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """What `on_timer` is called with: the time that it was set to."""
+    """What `on_timer` and `on_wall_clock` are called with: the time that it was set to."""
 
     key: Any
     at_ms: int
@@ -85,18 +91,28 @@ class Store(ABC):
 class Context:
     """Of the record or timer that is being processed."""
 
-    __slots__ = ("data", "key", "now_ms", "outputs", "stream_time_ms")
+    __slots__ = (
+        "data", "key", "now_ms", "outputs", "stream_time_ms", "wall_clock_ms", "written_ms",
+    )  # fmt: skip
 
-    def __init__(self, stream_time_ms: int) -> None:
+    def __init__(self, stream_time_ms: int, wall_clock_ms: int = 0) -> None:
         self.stream_time_ms = stream_time_ms
+        self.wall_clock_ms = wall_clock_ms
         self.outputs: list[Output] = []
         self.key: Any = None
         self.now_ms = 0
+        """What is forwarded has this time."""
+        self.written_ms = 0
+        """What goes into stores has this time."""
         self.data: dict[Any, Any] = {}
+
+    def turn_to(self, key: Any, data: dict[Any, Any], now_ms: int, written_ms: int) -> None:
+        self.key, self.data, self.now_ms, self.written_ms = key, data, now_ms, written_ms
 
 
 class Processor:
-    """Subclass it: declare stores, and write `process`; `on_timer` if it schedules."""
+    """Subclass it: declare stores, and write `process`; `on_timer` if it schedules, and
+    `on_wall_clock` if it does so by the clock on the wall."""
 
     _context: Context
 
@@ -105,6 +121,9 @@ class Processor:
 
     def on_timer(self, timer: Timer) -> None:
         raise TypeError(f"{type(self).__name__} schedules, but has no on_timer(self, timer)")
+
+    def on_wall_clock(self, timer: Timer) -> None:
+        raise AssertionError("set by a processor that has one")
 
     def forward(self, value: Any, *, key: Any = None, timestamp_ms: int | None = None) -> None:
         """A record onward, with the key and the time of what is being processed unless given."""
@@ -129,6 +148,35 @@ class Processor:
         if at_ms in timers:
             timers.remove(at_ms)
 
+    @property
+    def wall_clock_ms(self) -> int:
+        """What the clock on the wall shows, as of this micro-batch."""
+        if not has_wall_clock(type(self)):
+            raise TypeError(
+                f"{type(self).__name__} asks for the clock on the wall, but has no "
+                "on_wall_clock(self, timer)"
+            )
+        return self._context.wall_clock_ms
+
+    def schedule_wall_clock(self, after: Duration) -> int:
+        """Call `on_wall_clock` for this key when so much time has passed; it is told which time
+        that is, as `cancel_wall_clock` must be."""
+        at_ms = self.wall_clock_ms + duration_ms(after, name="after", least_ms=1)
+        timers = self._context.data.setdefault(WALL_CLOCK, [])
+        if at_ms not in timers:
+            insort(timers, at_ms)
+        return at_ms
+
+    def cancel_wall_clock(self, at_ms: int) -> None:
+        """A timer that was set; none is no error."""
+        timers = self._context.data.get(WALL_CLOCK, [])
+        if at_ms in timers:
+            timers.remove(at_ms)
+
+
+def has_wall_clock(processor: type[Processor]) -> bool:
+    return processor.on_wall_clock is not Processor.on_wall_clock
+
 
 @dataclass(frozen=True)
 class Processing:
@@ -139,15 +187,16 @@ class Processing:
 
     def run(self, state: State, batch: Batch, stream_time_ms: int) -> Iterable[Output]:
         processor = self.make()
-        context = processor._context = Context(stream_time_ms)
+        context = processor._context = Context(stream_time_ms, batch.wall_clock_ms)
         stores = stores_of(type(processor))
         self._sweep(state, stores, stream_time_ms)
         self._ring(processor, context, state)
         for key, value, at_ms in zip(batch.keys, batch.values, batch.times_ms, strict=True):
-            context.key, context.now_ms = key, at_ms
-            context.data = state.setdefault(key, {})
+            context.turn_to(key, state.setdefault(key, {}), at_ms, at_ms)
             processor.process(Record(key, value, at_ms, stream_time_ms))
         self._ring(processor, context, state)
+        if batch.is_tick:
+            self._ring_wall_clock(processor, context, state)
         for key in [each for each, data in state.items() if not any(data.values())]:
             del state[key]
         return context.outputs
@@ -164,20 +213,32 @@ class Processing:
 
     def _ring(self, processor: Processor, context: Context, state: State) -> None:
         now_ms = context.stream_time_ms
-        due = [(data[TIMERS][0], key) for key, data in state.items() if data.get(TIMERS)]
-        for _, key in sorted((each for each in due if each[0] <= now_ms), key=lambda each: each[0]):
-            context.key, context.data = key, state[key]
-            timers = context.data[TIMERS]
+        for key in _due(state, TIMERS, now_ms):
+            timers = state[key][TIMERS]
             for _ in range(MAX_RINGS):
                 if not timers or timers[0] > now_ms:
                     break
-                context.now_ms = timers.pop(0)
-                processor.on_timer(Timer(key, context.now_ms, now_ms))
+                at_ms = timers.pop(0)
+                context.turn_to(key, state[key], at_ms, at_ms)
+                processor.on_timer(Timer(key, at_ms, now_ms))
             else:
                 raise RuntimeError(
                     f"{type(processor).__name__}: a timer of key {key!r} sets another that is due "
                     f"already, {MAX_RINGS} times"
                 )
+
+    def _ring_wall_clock(self, processor: Processor, context: Context, state: State) -> None:
+        stream_time_ms, now_ms = context.stream_time_ms, context.wall_clock_ms
+        for key in _due(state, WALL_CLOCK, now_ms):
+            timers = state[key][WALL_CLOCK]
+            while timers and timers[0] <= now_ms:  # those that are set now are later
+                at_ms = timers.pop(0)
+                context.turn_to(key, state[key], at_ms, stream_time_ms)
+                processor.on_wall_clock(Timer(key, at_ms, stream_time_ms))
+
+    def next_tick_ms(self, state: State) -> int | None:
+        times = (data[WALL_CLOCK][0] for data in state.values() if data.get(WALL_CLOCK))
+        return min(times, default=None)
 
     def _sweep(self, state: State, stores: dict[str, Store], stream_time_ms: int) -> None:
         expiring = {name: each for name, each in stores.items() if each.ttl_ms is not None}
@@ -186,6 +247,13 @@ class Processing:
                 if name in data:
                     kept = store.kept(data[name], stream_time_ms - (store.ttl_ms or 0))
                     data.pop(name) if kept is None else data.update({name: kept})
+
+
+def _due(state: State, timers: Any, now_ms: int) -> list[Any]:
+    """Keys with a timer that is, the earliest first."""
+    first = [(data[timers][0], key) for key, data in state.items() if data.get(timers)]
+    first = [each for each in first if each[0] <= now_ms]
+    return [key for _, key in sorted(first, key=lambda each: each[0])]
 
 
 def stores_of(processor: type) -> dict[str, Store]:

@@ -2,8 +2,9 @@
 
 A program is called with a bucket's state and what came for it in a micro-batch, and again, with no
 records, once stream time has reached `next_time_ms`. It changes the state and returns records. It
-must not look at a clock: stream time is an argument, so that a batch that is run again after a
-crash gives the same."""
+must not look at a clock: time is an argument, so that a batch that is run again after a crash gives
+the same. A program that goes by the clock on the wall, too, is called when that has reached
+`next_tick_ms`; its times come with the batch, out of the query's offsets (see `clock_source`)."""
 
 from __future__ import annotations
 
@@ -21,12 +22,15 @@ State = dict[Any, Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """Records in order; `sides` says which input each came from, if there are several."""
+    """Records in order; `sides` says which input each came from, if there are several. The time on
+    the wall is 0 where no program asks for it; `is_tick` says that the clock has moved on."""
 
     keys: Sequence[Any] = ()
     values: Sequence[Any] = ()
     times_ms: Sequence[int] = ()
     sides: Sequence[int] = ()
+    wall_clock_ms: int = 0
+    is_tick: bool = False
 
 
 class Output(NamedTuple):
@@ -49,3 +53,10 @@ class Program(Protocol):
 
     def next_time_ms(self, state: State) -> int | None:
         """The stream time at which there is something to do without records."""
+
+
+class ClockProgram(Program, Protocol):
+    """One that goes by the clock on the wall, too."""
+
+    def next_tick_ms(self, state: State) -> int | None:
+        """The time on the wall at which there is something to do without records."""

@@ -72,7 +72,7 @@ class ValueOfKey(_OfKey):
         return missing if data is None else data[0]
 
     def set(self, value: Any) -> None:
-        self._context.data[self._store.name] = [value, self._context.now_ms]
+        self._context.data[self._store.name] = [value, self._context.written_ms]
 
 
 class ListOfKey(_OfKey):
@@ -86,11 +86,11 @@ class ListOfKey(_OfKey):
 
     def append(self, item: Any) -> None:
         items = self._context.data.setdefault(self._store.name, [])
-        items.append([item, self._context.now_ms])
+        items.append([item, self._context.written_ms])
 
     def set(self, items: list[Any]) -> None:
         """Instead of those there are."""
-        self._context.data[self._store.name] = [[each, self._context.now_ms] for each in items]
+        self._context.data[self._store.name] = [[each, self._context.written_ms] for each in items]
 
 
 class MapOfKey(_OfKey):
@@ -101,7 +101,7 @@ class MapOfKey(_OfKey):
 
     def __setitem__(self, name: Any, value: Any) -> None:
         values = self._context.data.setdefault(self._store.name, {})
-        values[name] = [value, self._context.now_ms]
+        values[name] = [value, self._context.written_ms]
 
     def __delitem__(self, name: Any) -> None:
         del self._context.data.get(self._store.name, {})[name]

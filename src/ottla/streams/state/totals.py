@@ -85,7 +85,8 @@ class TableTotals:
         # What is subtracted goes first: a value that moved within a key must not count twice.
         order = sorted(range(len(batch.keys)), key=[value[0] for _, value in steps].__getitem__)
         columns = (batch.keys, batch.values, batch.times_ms)
-        ordered = Batch(*([column[place] for place in order] for column in columns))
+        keys, values, times_ms = ([column[place] for place in order] for column in columns)
+        ordered = Batch(keys, values, times_ms)
         return Totals(both).run(state, ordered, stream_time_ms)
 
     def _step(self, aggregate: Any, key: Any, value: Any) -> Any:

@@ -1,0 +1,46 @@
+"""Tables that are suppressed by time. Changes must wait somewhere, and a query has one state: what
+Spark would count in its own is counted in Python's, where they wait beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.streams.checks import has_state, refuse_second_state, refuse_untyped
+from ottla.streams.plan.nodes import Aggregated, Folded, MapValues, Node, Suppressed, TableFilter
+from ottla.streams.plan.shapes import record
+from ottla.streams.state.folds import of_aggregates
+
+WHY = "changes wait for a time limit"
+
+
+def limited(node: Node, limit_ms: int) -> Node:
+    """A table whose keys change at most once in so much event time."""
+    if not has_state(node):
+        refuse_untyped("suppress", node.key, node.value)
+    elif isinstance(node, MapValues | TableFilter):
+        # What is made of each change alone may be made of those that are left.
+        return replace(node, parent=limited(node.parent, limit_ms))
+    elif isinstance(node, Aggregated):
+        node = _in_python(node)
+    elif not isinstance(node, Folded):
+        refuse_second_state("suppress", node)
+    return Suppressed(node.key, node.value, node, limit_ms)
+
+
+def _in_python(node: Aggregated) -> Folded:
+    names = [name for name, _ in node.aggregates]
+    outcome = record(*(each for each in node.value.columns if each.name in names))
+    refuse_untyped("suppress", node.key, outcome)
+    return Folded(
+        node.key,
+        node.value,
+        node.parent,
+        "aggregate",
+        ", ".join(f"{name}={each}" for name, each in node.aggregates),
+        WHY,
+        of_aggregates(node.aggregates),
+        outcome,
+        node.window,
+        None,
+        (),
+    )
