@@ -71,6 +71,10 @@ class FrameSource(SourceConnector):
     def frame(self, spark: Any) -> Any:
         """A streaming DataFrame. Called at each start."""
 
+    def told(self, error: BaseException) -> str:
+        """Why Spark's query ended, in a sentence."""
+        return reason_of(str(error))
+
     def make_task(self, settings: Settings) -> SourceTask:
         return FrameTask(self, settings)
 
@@ -129,7 +133,8 @@ class FrameTask(SourceTask):
                 return self._next(self._reading)
             if not self._query.isActive:
                 error = self._query.exception()
-                raise UserError(reason_of(str(error)) if error else "Spark's query has ended")
+                said = self._connector.told(error) if error else "Spark's query has ended"
+                raise UserError(said)
             if time.monotonic() >= until:
                 return Polled()
             time.sleep(LOOK_EVERY_S)

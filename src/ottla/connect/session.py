@@ -9,6 +9,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from ottla.base.errors import UserError
+from ottla.connect.failures import reason_of
+
 SETTINGS = {
     "spark.sql.streaming.stopTimeout": "30s",
     # A busy machine takes its time to start a Python.
@@ -29,7 +32,7 @@ def configure(settings: Mapping[str, str]) -> None:
 
 
 def spark_session() -> Any:
-    """Raises UserError where PySpark is not installed."""
+    """Raises UserError where PySpark is not installed, or Spark does not start."""
     global _session
     with _lock:
         if _session is None:
@@ -37,10 +40,30 @@ def spark_session() -> Any:
 
             settings = SETTINGS | _given
             master = settings.pop("spark.master", None)
-            _session = session(master, app_name="ottla-connect", **settings)
+            try:
+                _session = session(master, app_name="ottla-connect", **settings)
+            except UserError:
+                raise
+            except Exception as error:
+                # PySpark's own, Py4J's: there is no common class below Exception.
+                raise UserError(not_started(str(error), _given)) from error
             # What goes wrong is in a task's status, and in our own log.
             _session.sparkContext.setLogLevel("OFF")
         return _session
+
+
+def not_started(text: str, given: Mapping[str, str]) -> str:
+    """Why there is no Spark, in a sentence."""
+    packages = given.get("spark.jars.packages")
+    if "JAVA_GATEWAY_EXITED" not in text:
+        return f"Spark does not start: {reason_of(text)}"
+    said = "Spark does not start: its Java ended at once, and said why on the worker's console"
+    if not packages:
+        return f"{said}."
+    return (
+        f"{said}. It looks for spark.jars.packages={packages} then: is there such a version, and "
+        "can this machine reach where it is?"
+    )
 
 
 def stop() -> None:

@@ -19,6 +19,7 @@ from ottla.connect.connectors.spark_formats import (
     FILE_FORMATS,
     OPTION,
     options_of,
+    sentence,
     told_plainly,
 )
 from ottla.connect.connectors.spark_functions import function_of
@@ -61,6 +62,9 @@ class SparkSource(FrameSource):
             elif is_files:
                 reader = reader.schema(self._inferred(spark))
             return reader.load(path) if path else reader.load()
+
+    def told(self, error: BaseException) -> str:
+        return sentence(self.settings["format"], error)
 
     def _inferred(self, spark: Any) -> Any:
         """Of the files that are there."""
