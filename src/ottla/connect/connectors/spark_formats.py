@@ -75,7 +75,8 @@ def sentence(format_: str, error: BaseException) -> str:
 
 def _causes(error: BaseException) -> str:
     """Java's own words, which Spark's errors for Python carry beside what they say."""
-    found, cause = [], getattr(error, "_cause", None)
+    found: list[str] = []
+    cause = getattr(error, "_cause", None)
     while cause is not None and len(found) < MAX_CAUSES:
         found.append(f"\n{getattr(cause, '_stackTrace', '')}"[:MAX_CAUSE_CHARS])
         cause = getattr(cause, "_cause", None)
