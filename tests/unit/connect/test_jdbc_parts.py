@@ -63,7 +63,7 @@ def write_load(spool: Spool, turn: int, *parts: list[bytes]) -> None:
     folder = spool.begin(turn)
     for number, lines in enumerate(parts):
         (folder / part_name(number)).write_bytes(b"".join(line + b"\n" for line in lines))
-    spool.finish(turn, SCHEMA, [len(each) for each in parts])
+    spool.finish(turn, folder, SCHEMA, [len(each) for each in parts])
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 100])
@@ -82,6 +82,32 @@ def test_a_load_is_given_out_from_wherever_it_was(tmp_path: Path, limit: int) ->
     assert found[1].error == "a word on it"
     spool.drop_before(1)
     assert not spool.is_whole(0)
+    assert list(tmp_path.glob("*/*")) == []
+
+
+def test_a_load_that_ends_late_does_not_stand_for_the_one_that_is_given_out(
+    tmp_path: Path,
+) -> None:
+    late, quick = (Spool(tmp_path, "items", "topic") for _ in range(2))
+    folder = late.begin(0)
+    write_load(quick, 0, [b'{"n":1}', b'{"n":2}'])
+    reader = PartReader(quick, 2, lambda: None)
+    first = reader.next({}, 1)
+    (folder / part_name(0)).write_bytes(b'{"n":7}\n{"n":8}\n')
+    late.finish(0, folder, SCHEMA, [2])
+    again = PartReader(late, 2, lambda: None).next({"turn": 0, "rows": 1}, 5)
+    assert first is not None
+    assert again is not None
+    assert [each.value["n"] for each in (*first[0], *again[0])] == [1, 2]
+    assert not folder.exists()
+
+
+def test_a_load_that_lost_rows_is_told(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "items", "topic")
+    write_load(spool, 0, [b'{"n":1}', b'{"n":2}'])
+    (spool.folder(0) / part_name(0)).write_bytes(b'{"n":1}\n')
+    with pytest.raises(UserError, match="has 1 of its 2 rows: it is damaged"):
+        PartReader(spool, 2, lambda: None).next({}, 5)
 
 
 def test_a_load_whose_rest_is_nowhere_is_told(tmp_path: Path) -> None:

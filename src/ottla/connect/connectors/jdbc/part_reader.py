@@ -56,7 +56,7 @@ class PartReader:
     def _check_is_not_begun(self, turn: int, rows: int) -> None:
         if rows:
             raise UserError(
-                f"{rows} rows of a load are in topics, and the others are not in "
+                f"{rows} rows of a load are in topics, and the others are nowhere, as there is no "
                 f"{self.spool.folder(turn)}: checkpoint.location must be a folder that all workers "
                 "share. To begin anew, reset the connector's offsets."
             )

@@ -111,6 +111,8 @@ def _written(load: Load, part: Part) -> int:
         for row in streamed.execute(made, question.parameters).mappings():
             file.write(_line(load, row, converter))
             count += 1
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(aside, target)
     return count
 
@@ -181,7 +183,7 @@ class Loading:
         for _, said, may_pass in answers:
             if said:
                 raise (Gone if may_pass else UserError)(said)
-        self._spool.finish(self._turn, load.schema, [rows for rows, _, _ in answers])
+        self._spool.finish(self._turn, folder, load.schema, [rows for rows, _, _ in answers])
 
     def _parts(self, load: Load, connection: Any) -> list[Part]:
         try:

@@ -1,16 +1,20 @@
 """Rows that were read at once and are given out one after another: a folder for each load.
 
     LOCATION/TABLE-CHECKSUM/TURN/part-00003    a row a line: its fields as JSON, or a text, why not
-                                 _SUCCESS      when all of it is there: {"schema": …, "parts": […]}
+                                 _SUCCESS      {"schema": …, "parts": [rows of each]}
 
-A load without _SUCCESS never was. Parts are given out in their order, so that "so many rows of this
-turn" is a place in it, also for another worker that has the same folder."""
+A load is written to TURN-ID and renamed when all of it is there, once: a worker that was taken for
+dead may end its own load late, and finds that the turn has one. Parts are given out in their order,
+so that "so many rows of this turn" is a place in it, for other workers, too."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shutil
+import uuid
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -38,38 +42,52 @@ class Spool:
         self._json = JsonConverter({"schemas.enable": False})
 
     def folder(self, turn: int) -> Path:
+        """It is there when a load of this turn is."""
         return self._folder / f"{turn:08}"
 
     def is_whole(self, turn: int) -> bool:
-        return (self.folder(turn) / DONE).exists()
+        return self.folder(turn).is_dir()
 
     def begin(self, turn: int) -> Path:
-        """Empty, for a load. Raises UserError."""
-        folder = self.folder(turn)
+        """An empty folder, for a load. Raises UserError."""
+        folder = self._folder / f"{turn:08}-{uuid.uuid4().hex}"
         try:
-            shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
         except OSError as error:
             reason = (error.strerror or "it cannot be made").lower()
             raise UserError(f"Cannot use checkpoint.location, {folder}: {reason}.") from None
         return folder
 
-    def finish(self, turn: int, schema: Schema | None, parts: Sequence[int]) -> None:
+    def finish(self, turn: int, folder: Path, schema: Schema | None, parts: Sequence[int]) -> None:
         told = {"schema": schema_to_json(schema), "parts": list(parts)}
-        replace_file(self.folder(turn) / DONE, json.dumps(told).encode())
+        replace_file(folder / DONE, json.dumps(told).encode())
+        try:
+            os.rename(folder, self.folder(turn))
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+            # Somebody else was quicker.
+            shutil.rmtree(folder, ignore_errors=True)
 
     def records(self, turn: int, skipped: int) -> Iterator[Record]:
-        """Without the first ones."""
-        told: dict[str, Any] = json.loads((self.folder(turn) / DONE).read_bytes())
+        """Without the first ones. Raises UserError if some are not there any more."""
+        folder = self.folder(turn)
+        told: dict[str, Any] = json.loads((folder / DONE).read_bytes())
         schema = schema_from_json(told["schema"])
         for number, rows in enumerate(told["parts"]):
             if skipped >= rows:
                 skipped -= rows
                 continue
-            with open(self.folder(turn) / part_name(number), "rb") as file:
-                for at, line in enumerate(file):
-                    if at >= skipped:
+            found = 0
+            with open(folder / part_name(number), "rb") as file:
+                for found, line in enumerate(file, 1):
+                    if found > skipped:
                         yield self._record(line, schema)
+            if found != rows:
+                raise UserError(
+                    f"{folder / part_name(number)} has {found} of its {rows} rows: it is damaged. "
+                    "To begin anew, reset the connector's offsets."
+                )
             skipped = 0
 
     def _record(self, line: bytes, schema: Schema | None) -> Record:
@@ -83,7 +101,8 @@ class Spool:
         if not self._folder.is_dir():
             return
         for each in self._folder.iterdir():
-            if each.name.isdecimal() and int(each.name) < turn:
+            number = each.name.partition("-")[0]
+            if number.isdecimal() and int(number) < turn:
                 shutil.rmtree(each, ignore_errors=True)
 
     def drop(self) -> None:
