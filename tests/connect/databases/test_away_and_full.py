@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -240,7 +241,7 @@ def test_a_constraint_that_is_called_full_is_the_rows_fault(tmp_path: Path) -> N
 
 
 @contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Any]:
+def small_disk(folder: Path, size: str, owner: str = "postgres") -> Iterator[Any]:
     """A file system of that size, and how it is made larger."""
     made = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)],
@@ -250,7 +251,7 @@ def small_disk(folder: Path, size: str) -> Iterator[Any]:
     if made.returncode != 0:
         pytest.skip("only root may mount a small disk")
     try:
-        shutil.chown(folder, "postgres")
+        shutil.chown(folder, owner)
         yield lambda larger: subprocess.run(
             ["mount", "-o", f"remount,size={larger}", str(folder)], check=True
         )
@@ -281,25 +282,58 @@ def test_a_capture_goes_on_when_postgresql_has_room_for_a_large_transaction() ->
 
 
 @pytest.mark.chaos
-def test_a_sink_goes_on_when_the_disk_has_room_again(tmp_path: Path) -> None:
-    server = Postgres()
-    folder = server.folder / "small"
-    folder.mkdir()
-    with small_disk(folder, "500k") as enlarge, running(server):
-        server.run(
-            f"CREATE TABLESPACE small LOCATION '{folder}'",
-            "CREATE TABLE people (id int, name text) TABLESPACE small",
-        )
-        login = {"connection.url": server.url(), "connection.user": "postgres"}
-        target = Target("postgresql", {**login, "connection.password": server.password}, server.run)
-        sink = Sink(target, insert_mode="insert", pk_mode="none", delete_enabled="false",
-                    fields_whitelist="id,name")  # fmt: skip
-        rows = [person(n, n, name="x" * 200) for n in range(10_000)]
-        for _ in range(2):
-            with pytest.raises(RetriableError, match="could not extend file"):
-                sink.give(*rows)
-        enlarge("50m")
-        sink.task.end()
-        assert server.run("SELECT count(*), count(DISTINCT id) FROM people") == [(10_000, 10_000)]
-        assert sink.reported == []
-        sink.task.stop()
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "sqlite"])
+def test_a_sink_goes_on_when_the_disk_has_room_again(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="ottla-small-"))
+    owner = {"postgresql": "postgres", "mariadb": "mysql", "sqlite": "root"}[kind]
+    try:
+        with small_disk(folder, "700k", owner) as enlarge:
+            target = on_small_disk(request, folder, kind)
+            sink = Sink(target, insert_mode="insert", pk_mode="none", delete_enabled="false",
+                        auto_evolve="false", fields_whitelist="id,name")  # fmt: skip
+            rows = [person(n, n, name="x" * 200) for n in range(10_000)]
+            for _ in range(2):
+                with pytest.raises(RetriableError, match=r"could not extend file|full"):
+                    sink.give(*rows)
+            enlarge("50m")
+            sink.task.end()
+            count = "SELECT count(*), count(DISTINCT id) FROM people"
+            assert target.run(count) == [(10_000, 10_000)]
+            assert sink.reported == []
+            sink.task.stop()
+            if kind != "sqlite":
+                target.run("DROP TABLE people")
+            if kind == "postgresql":
+                target.run("DROP TABLESPACE small")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def on_small_disk(request: pytest.FixtureRequest, folder: Path, kind: str) -> Target:
+    """A database whose table people is in that folder."""
+    if kind == "sqlite":
+        target = sqlite_at(folder / "test.db")
+        target.run("CREATE TABLE people (id INTEGER, name TEXT)")
+        return target
+    if kind == "postgresql":
+        postgres: Postgres = request.getfixturevalue("postgres")
+        name: str = request.getfixturevalue("database")
+        postgres.run(f"CREATE TABLESPACE small LOCATION '{folder}'")
+        login = {"connection.url": postgres.url(name), "connection.user": "postgres"}
+        target = Target(
+            kind, {**login, "connection.password": postgres.password},
+            lambda *statements: postgres.run(*statements, database=name),
+        )  # fmt: skip
+        target.run("CREATE TABLE people (id int, name text) TABLESPACE small")
+        return target
+    mariadb: MariaDb = request.getfixturevalue("mariadb")
+    mariadb.run(
+        "DROP DATABASE shop",
+        "CREATE DATABASE shop CHARACTER SET utf8mb4",
+        "USE shop",
+        f"CREATE TABLE people (id INT, name TEXT) DATA DIRECTORY='{folder}'",
+    )
+    login = {"connection.url": mariadb.url, "connection.user": "ottla"}
+    return Target(kind, {**login, "connection.password": mariadb.password}, mariadb.run)

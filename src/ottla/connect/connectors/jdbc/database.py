@@ -6,6 +6,7 @@ is at fault (RowError); or what we asked cannot be (UserError)."""
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,9 @@ PASSING_CODES = {
     1290, 1836, 1927, 2002, 2003, 2006, 2013, 2014, 2026, 2027, 2055,
 }  # fmt: skip
 """MySQL's of the same kind: disk full, connections, shutdown, locks and deadlocks, read-only."""
+FILE_CODES = {3, 1004, 1005, 1026, 1030}
+NO_SPACE = re.compile(r"\b(?:error|errno|Errcode): *28\b|\berror 28\b")
+"""MySQL's of files that cannot be made or written, and what it says if the disk is why."""
 PASSING_SQLITE = {
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL,
@@ -130,7 +134,8 @@ def may_pass(dialect: str, error: DBAPIError) -> bool:
             return True
         code = original.args[0] if original.args else 0
         # 1044, 1045: who we are; it is told, and another password may come.
-        return code in PASSING_CODES or code in (1044, 1045, 1049)
+        is_full = code in FILE_CODES and bool(NO_SPACE.search(str(original)))
+        return code in PASSING_CODES or code in (1044, 1045, 1049) or is_full
     # The text would not do: a constraint may be called "full".
     return getattr(original, "sqlite_errorcode", 0) & 0xFF in PASSING_SQLITE
 
