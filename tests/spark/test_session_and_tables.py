@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from click.testing import CliRunner
 from tests.spark.conftest import Topic
 
 import ottla.spark
+from ottla.base.java import java_feature_version
 from ottla.cli.sql import named_topics
+from ottla.spark.spark_session import LAST_JAVA_WITH_VFORK
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -34,6 +37,29 @@ def test_settings_are_there_and_a_users_own_win(spark: Any) -> None:
     assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_files_of_a_checkpoint_are_plain_ones_and_java_starts_programs_the_quick_way(
+    spark: Any, tmp_path: Path
+) -> None:
+    """For each file Hadoop runs chmod, and once more if it keeps a checksum in another."""
+    (tmp_path / "in").mkdir()
+    rows = spark.readStream.format("text").load(str(tmp_path / "in"))
+    home = tmp_path / "checkpoint"
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(home)).start()
+    try:
+        (tmp_path / "in" / "a.txt").write_text("a")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    names = [each.name for each in home.rglob("*") if each.is_file()]
+    assert "metadata" in names
+    assert not [name for name in names if name.endswith(".crc")]
+    quick = spark._jvm.System.getProperty("jdk.lang.Process.launchMechanism")
+    home = Path(spark._jvm.System.getProperty("java.home"))
+    version = java_feature_version(home)
+    assert version is not None
+    assert quick == ("VFORK" if version <= LAST_JAVA_WITH_VFORK else None)
 
 
 def orders(topic: Topic, *values: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -28,6 +29,16 @@ def find_java() -> Path:
 
 def java_home() -> Path:
     return find_java().resolve().parent.parent
+
+
+def java_feature_version(home: Path) -> int | None:
+    """17, 21 and so on, as the runtime's own description has it."""
+    try:
+        described = (home / "release").read_text()
+    except OSError:
+        return None
+    found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', described, re.MULTILINE)
+    return None if found is None else int(found[1])
 
 
 def _packaged_java() -> Path | None:
