@@ -72,7 +72,7 @@ def session(master: str | None = None, *, app_name: str = "ottla", **settings: A
     builder = builder.master(master)
     defaults = dict(SETTINGS)
     if master.startswith("local"):
-        defaults |= ON_ONE_MACHINE | _quick_starts()
+        defaults |= {**ON_ONE_MACHINE, **_quick_starts()}
         defaults["spark.sql.shuffle.partitions"] = str(_cores(master))
     given = {name.replace("__", "."): str(value) for name, value in settings.items()}
     for name, value in (defaults | given).items():
