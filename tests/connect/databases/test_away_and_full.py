@@ -237,6 +237,43 @@ def test_a_constraint_that_is_called_full_is_the_rows_fault(tmp_path: Path) -> N
     sink.task.stop()
 
 
+@pytest.mark.chaos
+def test_mariadb_that_is_away_is_waited_for(mariadb: MariaDb) -> None:
+    mariadb.run(
+        "DROP DATABASE shop",
+        "CREATE DATABASE shop CHARACTER SET utf8mb4",
+        "USE shop",
+        "CREATE TABLE items (id INTEGER NOT NULL PRIMARY KEY)",
+        "INSERT INTO items VALUES (1), (2)",
+    )
+    login = {"connection.url": mariadb.url, "connection.user": "ottla"}
+    target = Target("mariadb", {**login, "connection.password": mariadb.password}, mariadb.run)
+    source = Source(target, mode="incrementing", incrementing_column_name="id",
+                    table_whitelist="items")  # fmt: skip
+    sink = Sink(target, insert_mode="insert", pk_mode="none", delete_enabled="false")
+    source.until(2)
+    sink.give(person(0, 1))
+    for _ in range(2):
+        # In order: that of these tests may forget its last second in a crash.
+        mariadb.stop()
+        try:
+            sink.task.begin(1)
+            sink.task.put([person(1, 2), person(2, 3)])
+            for _ in range(2):
+                with pytest.raises(RetriableError, match="mariadb"):
+                    sink.task.end()
+                with pytest.raises(RetriableError, match="mariadb"):
+                    source.until(100)
+        finally:
+            mariadb.start()
+        sink.task.end()
+    mariadb.run("INSERT INTO items VALUES (3)")
+    assert [row["id"] for row in source.until(3)] == [1, 2, 3]
+    assert mariadb.run("SELECT id FROM people ORDER BY id") == [(1,), (2,), (3,)]
+    source.task.stop()
+    sink.task.stop()
+
+
 # ------------------------------------------------------------------------------------ really full
 
 
