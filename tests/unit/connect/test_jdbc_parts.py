@@ -16,7 +16,7 @@ from ottla.base.errors import UserError
 from ottla.connect.connectors.jdbc.part_reader import PartReader
 from ottla.connect.connectors.jdbc.parts import Part, split
 from ottla.connect.connectors.jdbc.source import JdbcSource
-from ottla.connect.connectors.jdbc.spool import Spool, part_name
+from ottla.connect.connectors.jdbc.spool import Spool, part_name, write_rows
 from ottla.connect.data import INT64, FailedRecord, struct_schema
 
 SCHEMA = struct_schema(("n", INT64))
@@ -59,17 +59,23 @@ def test_numbers_and_times_are_cut_into_equal_ranges() -> None:
         split("a", "b", 2)
 
 
-def write_load(spool: Spool, turn: int, *parts: list[bytes]) -> None:
+def write_part(path: Path, rows: list[Any]) -> None:
+    with open(path, "wb") as file:
+        for first in range(0, len(rows), 2):
+            write_rows(file, rows[first : first + 2])
+
+
+def write_load(spool: Spool, turn: int, *parts: list[Any]) -> None:
     folder = spool.begin(turn)
-    for number, lines in enumerate(parts):
-        (folder / part_name(number)).write_bytes(b"".join(line + b"\n" for line in lines))
+    for number, rows in enumerate(parts):
+        write_part(folder / part_name(number), rows)
     spool.finish(turn, folder, SCHEMA, [len(each) for each in parts])
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 100])
 def test_a_load_is_given_out_from_wherever_it_was(tmp_path: Path, limit: int) -> None:
     spool = Spool(tmp_path, "s.odd/name", "topic")
-    write_load(spool, 0, [b'{"n":1}', b'"a word on it"'], [], [b'{"n":3}', b'{"n":4}'])
+    write_load(spool, 0, [(1,), "a word on it", (3,)], [], [(4,), (5,)])
     offset: dict[str, Any] = {}
     found = []
     while offset.get("turn", 0) == 0:
@@ -77,7 +83,7 @@ def test_a_load_is_given_out_from_wherever_it_was(tmp_path: Path, limit: int) ->
         assert told is not None
         records, offset = told
         found += records
-    assert [each.value for each in found] == [{"n": 1}, None, {"n": 3}, {"n": 4}]
+    assert [each.value for each in found] == [{"n": 1}, None, {"n": 3}, {"n": 4}, {"n": 5}]
     assert isinstance(found[1], FailedRecord)
     assert found[1].error == "a word on it"
     spool.drop_before(1)
@@ -90,10 +96,10 @@ def test_a_load_that_ends_late_does_not_stand_for_the_one_that_is_given_out(
 ) -> None:
     late, quick = (Spool(tmp_path, "items", "topic") for _ in range(2))
     folder = late.begin(0)
-    write_load(quick, 0, [b'{"n":1}', b'{"n":2}'])
+    write_load(quick, 0, [(1,), (2,)])
     reader = PartReader(quick, 2, lambda: None)
     first = reader.next({}, 1)
-    (folder / part_name(0)).write_bytes(b'{"n":7}\n{"n":8}\n')
+    write_part(folder / part_name(0), [(7,), (8,)])
     late.finish(0, folder, SCHEMA, [2])
     again = PartReader(late, 2, lambda: None).next({"turn": 0, "rows": 1}, 5)
     assert first is not None
@@ -104,10 +110,24 @@ def test_a_load_that_ends_late_does_not_stand_for_the_one_that_is_given_out(
 
 def test_a_load_that_lost_rows_is_told(tmp_path: Path) -> None:
     spool = Spool(tmp_path, "items", "topic")
-    write_load(spool, 0, [b'{"n":1}', b'{"n":2}'])
-    (spool.folder(0) / part_name(0)).write_bytes(b'{"n":1}\n')
-    with pytest.raises(UserError, match="has 1 of its 2 rows: it is damaged"):
+    write_load(spool, 0, [(1,), (2,), (3,)])
+    path = spool.folder(0) / part_name(0)
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(UserError, match="has 2 of its 3 rows: it is damaged"):
         PartReader(spool, 2, lambda: None).next({}, 5)
+
+
+def test_nothing_but_values_is_taken_from_a_file(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "items", "topic")
+    now = datetime.datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=datetime.UTC)
+    row = ([decimal.Decimal("1.5"), now, now.date(), now.time(), {"a": b"b"}, None],)
+    write_load(spool, 0, [row])
+    told = PartReader(spool, 2, lambda: None).next({}, 5)
+    assert told is not None
+    assert told[0][0].value == {"n": row[0]}
+    write_load(spool, 1, [(Path("/"),)])
+    with pytest.raises(UserError, match="is no value of a row"):
+        PartReader(spool, 2, lambda: None).next({"turn": 1}, 5)
 
 
 def test_a_load_whose_rest_is_nowhere_is_told(tmp_path: Path) -> None:

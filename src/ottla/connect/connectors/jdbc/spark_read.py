@@ -7,7 +7,6 @@ fails fails the load, which is begun again by the worker; Spark is not asked to 
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import uuid
@@ -23,13 +22,12 @@ from sqlalchemy.types import TypeEngine
 
 from ottla.base.errors import UserError
 from ottla.connect.api import RetriableError
-from ottla.connect.connectors.jdbc.columns import Mapped, encoded
+from ottla.connect.connectors.jdbc.columns import Encode, Mapped, encoded
 from ottla.connect.connectors.jdbc.database import Gone, make_engine, told
 from ottla.connect.connectors.jdbc.parts import Part, split
-from ottla.connect.connectors.jdbc.spool import Spool, part_name
+from ottla.connect.connectors.jdbc.spool import Spool, part_name, write_rows
 from ottla.connect.data import DataError, Schema
 from ottla.connect.failures import reason_of
-from ottla.connect.json_converter import JsonConverter
 from ottla.connect.session import spark_session
 
 FETCHED_ROWS = 2_000
@@ -102,29 +100,39 @@ def _written(load: Load, part: Part) -> int:
         made = made.bindparams(*kinds)
     if load.columns:
         made = made.columns(*(column(name, kind) for name, kind in load.columns.items()))
-    converter = JsonConverter({"schemas.enable": False})
     target = Path(load.folder) / part_name(part.number)
     aside = target.with_name(f"_{target.name}-{uuid.uuid4().hex}")
     count = 0
     with load.connected() as connection, open(aside, "wb") as file:
         streamed = connection.execution_options(yield_per=FETCHED_ROWS)
-        for row in streamed.execute(made, question.parameters).mappings():
-            file.write(_line(load, row, converter))
-            count += 1
+        result = streamed.execute(made, question.parameters)
+        order = [list(result.keys()).index(name) for name in load.mapping]
+        encoders = [each.encode for each in load.mapping.values()]
+        for rows in result.partitions():
+            write_rows(file, [_row(load, row, order, encoders) for row in rows])
+            count += len(rows)
         file.flush()
         os.fsync(file.fileno())
     os.replace(aside, target)
     return count
 
 
-def _line(load: Load, row: Mapping[str, Any], converter: JsonConverter) -> bytes:
+def _row(load: Load, row: Any, order: list[int], encoders: list[Encode]) -> tuple[Any, ...] | str:
     try:
-        fields = encoded(load.name, load.mapping, row)
-        data = converter.from_connect("", load.schema, fields)
-        assert data is not None
-        return data + b"\n"
+        return tuple(
+            None if (value := row[at]) is None else encode(value)
+            for at, encode in zip(order, encoders, strict=True)
+        )
+    except (DataError, ValueError, TypeError, ArithmeticError):
+        return _why_not(load, row)
+
+
+def _why_not(load: Load, row: Any) -> str:
+    try:
+        encoded(load.name, load.mapping, row._mapping)
     except DataError as error:
-        return json.dumps(str(error)).encode() + b"\n"
+        return str(error)
+    return f"a row of {load.name} cannot be read"
 
 
 class Loading:
