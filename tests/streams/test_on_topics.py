@@ -58,15 +58,19 @@ class Shop:
     def send(self, topic: str, *records: tuple[str | None, Any, int]) -> None:
         """Key, value (None is a tombstone), time in seconds."""
         with Producer(self.bootstrap) as producer:
+            sent = []
             for key, value, at_s in records:
                 data = value if isinstance(value, bytes) else json.dumps(value).encode()
-                producer.send(
+                future = producer.send(
                     topic,
                     None if value is None else data,
                     key=None if key is None else key.encode(),
                     timestamp=at_s * 1000,
                 )
+                sent.append(future)
             producer.flush()
+            for future in sent:
+                future.result(0)  # or raises what became of it
 
     def _await_markers(self, consumer: Consumer, tps: list[TopicPartition]) -> None:
         """A transaction that is committed is seen when the broker has marked it so, a moment later;

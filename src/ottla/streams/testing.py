@@ -31,6 +31,7 @@ from ottla.streams.failures import cause_of
 from ottla.streams.held_query import while_held
 from ottla.streams.plan.nodes import BadRecords, Folded, Node, Processed, Sink, Source, ancestors
 from ottla.streams.progress import CLOCK
+from ottla.streams.query_settings import EXTRA_BATCHES, applied
 from ottla.streams.run import COLUMNS, ORIGIN, TABLE_COLUMNS
 from ottla.streams.serdes import Serde, natural
 
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
     from ottla.streams.app import App
 
-EXTRA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
-"""Whether Spark runs a batch without data when stream time has moved on."""
 Time = datetime | str | int
 """A datetime, ISO 8601, or ms since 1970. Without a zone: UTC."""
 
@@ -152,15 +151,9 @@ class TopologyDriver:
         mode = "update" if sink.emits_changes else "append"
         writer = rows.writeStream.outputMode(mode).foreachBatch(collect)
         writer = writer.option("checkpointLocation", str(self._home / "state" / sink.topic))
-        if not _has_clock(sink):
-            return writer.start()
         # Where there is a clock every batch is to have its time: none is made but by us.
-        before = self._spark.conf.get(EXTRA_BATCHES) or "true"
-        self._spark.conf.set(EXTRA_BATCHES, "false")
-        try:
+        with applied(self._spark, {EXTRA_BATCHES: "false"} if _has_clock(sink) else {}):
             return writer.start()
-        finally:
-            self._spark.conf.set(EXTRA_BATCHES, before)
 
     def _process(self, sink: Sink, query: StreamingQuery) -> None:
         from pyspark.errors import StreamingQueryException

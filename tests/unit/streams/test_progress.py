@@ -103,6 +103,14 @@ def test_state_says_what_is_kept_and_what_was_late() -> None:
     assert (state.rows, state.updated, state.removed, state.dropped_late) == (7, 3, 1, 2)
 
 
+def test_state_that_spark_does_not_count_is_told_by_its_size() -> None:
+    (told,) = PROGRESS["stateOperators"]
+    uncounted = status({**PROGRESS, "stateOperators": [{**told, "numRowsTotal": 0}]})
+    assert uncounted.state[0].rows is None
+    assert "state 2.0 MB, 2 late" in line(uncounted, "12:00:05")
+    assert "state_rows" not in prometheus("app", [uncounted])
+
+
 def test_a_source_of_another_kind_has_no_lag() -> None:
     progress = {**PROGRESS, "sources": [{"endOffset": "3", "latestOffset": None}]}
     assert status(progress).lag is None

@@ -1,0 +1,70 @@
+"""What a query is started with, unless the user says otherwise."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import ottla.streams as st
+from ottla.streams.plan.nodes import Sink
+from ottla.streams.query_settings import (
+    COUNTED_STATE,
+    EXTRA_BATCHES,
+    applied,
+    not_chosen,
+    query_settings,
+)
+
+
+class Conf(dict[str, str]):
+    """Of a session, or of its context."""
+
+    def set(self, name: str, value: str) -> None:
+        self[name] = value
+
+    def unset(self, name: str) -> None:
+        del self[name]
+
+    def contains(self, name: str) -> bool:
+        return name in self
+
+
+def session(conf: Conf, of_context: Conf | None = None) -> Any:
+    context = SimpleNamespace(getConf=lambda: of_context or Conf())
+    return SimpleNamespace(conf=conf, sparkContext=context)
+
+
+def windows(app: st.App) -> st.Table:
+    words = app.stream("words", value=st.String).group_by(lambda word: word)
+    return words.windowed(st.tumbling("1 minute")).count()
+
+
+def sink_of(app: st.App) -> Sink:
+    (found,) = app.sinks
+    return found
+
+
+def test_changes_of_windows_need_no_batch_without_data_and_what_closes_does() -> None:
+    changes, closed, own = st.App("changes"), st.App("closed"), st.App("own")
+    windows(changes).to("out")
+    windows(closed).suppress().to("out")
+    words = own.stream("words", value=st.String).transform(lambda rows: rows)
+    words.group_by_key().count().to("out")
+    assert query_settings(sink_of(changes)) == {COUNTED_STATE: "false", EXTRA_BATCHES: "false"}
+    assert query_settings(sink_of(closed)) == {COUNTED_STATE: "false"}
+    assert query_settings(sink_of(own)) == {COUNTED_STATE: "false"}, "it may have state of its own"
+
+
+def test_what_a_user_has_set_stays() -> None:
+    settings = {COUNTED_STATE: "false", EXTRA_BATCHES: "false"}
+    app = st.App("chosen", spark={COUNTED_STATE: "true"})
+    assert not_chosen(settings, app, session(Conf())) == {EXTRA_BATCHES: "false"}
+    by_submit = session(Conf(), Conf({EXTRA_BATCHES: "true"}))
+    assert not_chosen(settings, app, by_submit) == {}
+
+
+def test_the_session_is_as_it_was_when_the_query_has_started() -> None:
+    conf = Conf({EXTRA_BATCHES: "true"})
+    with applied(session(conf), {EXTRA_BATCHES: "false", COUNTED_STATE: "false"}):
+        assert conf == {EXTRA_BATCHES: "false", COUNTED_STATE: "false"}
+    assert conf == {EXTRA_BATCHES: "true"}
