@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -300,7 +300,9 @@ def small_disk(folder: Path, size: str, owner: str = "postgres") -> Iterator[Any
 def test_a_capture_goes_on_when_postgresql_has_room_for_a_large_transaction() -> None:
     """PostgreSQL keeps what it decodes of a large transaction on disk."""
     server = Postgres()
-    with small_disk(server.folder / "data" / "pg_replslot", "1m") as enlarge, running(server):
+    slots = server.folder / "data" / "pg_replslot"
+    # Its folder can be removed when nothing is mounted in it any more.
+    with closing(server), small_disk(slots, "1m") as enlarge, running(server):
         server.run(
             "ALTER SYSTEM SET logical_decoding_work_mem = '64kB'",
             "SELECT pg_reload_conf()",
