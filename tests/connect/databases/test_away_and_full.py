@@ -151,7 +151,9 @@ def test_connectors_wait_for_a_database_that_is_away(
 
 
 @pytest.mark.timeout(240)
-def test_what_is_tried_again_says_why_while_it_runs_and_the_rest_flows(shop: Shop) -> None:
+def test_what_is_tried_again_says_why_while_it_runs_and_the_rest_flows(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
     """The database takes no rows for a while: a sink that is patient does not fail, but tells; who
     only reads goes on, and a heartbeat that cannot be written is a notice."""
     shop.start(
@@ -177,6 +179,7 @@ def test_what_is_tried_again_says_why_while_it_runs_and_the_rest_flows(shop: Sho
     shop.wait_until_all_is_there()
     wait_for(lambda: shop.trace("writer") == "", "it works")
     wait_for(lambda: "heartbeat.action.query" not in notices(), "no notice")
+    assert caplog.text.count("heartbeat.action.query failed") <= 2, "once for each reason"
 
 
 def test_a_source_goes_on_when_there_is_room_to_sort_again(

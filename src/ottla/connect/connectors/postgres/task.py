@@ -352,27 +352,29 @@ class PostgresTask(SourceTask):
         if not is_time or not self._options.snapshot.streams:
             return
         self._looked_at = now
-        self._troubles = []
+        known, self._troubles = self._troubles, []
         if self._options.heartbeat_query:
-            with self._noticed("heartbeat.action.query"):
+            with self._noticed("heartbeat.action.query", known):
                 self._catalog.ask(self._options.heartbeat_query)
         if not self._progress.pending:
-            with self._noticed("the search for new tables"):
+            with self._noticed("the search for new tables", known):
                 self._published.look()
                 self._published.set_right()
                 self._find_new_tables()
 
     @contextmanager
-    def _noticed(self, what: str) -> Iterator[None]:
+    def _noticed(self, what: str, known: list[str]) -> Iterator[None]:
         """What the database refuses is no reason to stop the stream: it may be full for writers
-        and can still be read."""
+        and can still be read. It is logged once, unless it is `known`."""
         try:
             yield
         except LinkLost:
             raise
         except PostgresError as error:
-            logger.warning("%s failed: %s", what, error)
-            self._troubles.append(f"{what} failed: {error}")
+            said = f"{what} failed: {error}"
+            if said not in known:
+                logger.warning("%s", said)
+            self._troubles.append(said)
 
     def _find_new_tables(self) -> None:
         new = self._published.unpublished()
