@@ -17,6 +17,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -145,8 +146,10 @@ class SinkKit:
         self.config = configured(connector, given)
         assert isinstance(self.config.connector, SinkConnector), "this is no sink"
         self._connector = self.config.connector
-        self._own = tempfile.mkdtemp(prefix="ottla-sink-") if directory is None else None
-        self._directory = directory or Path(str(self._own))
+        if directory is None:
+            directory = Path(tempfile.mkdtemp(prefix="ottla-sink-"))
+            weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+        self._directory = directory
         self._tolerates = tolerates
         self.reported: list[tuple[Record, Exception]] = []
         """What the task said it cannot place."""
@@ -196,8 +199,6 @@ class SinkKit:
 
     def stop(self) -> None:
         self.task.stop()
-        if self._own is not None:
-            shutil.rmtree(self._own, ignore_errors=True)
 
     def _made(self, records: Sequence[Any]) -> list[Record]:
         return [
