@@ -43,6 +43,8 @@ class Flusher:
         self._failures: dict[Partition, str] = {}
         """Of the round that is running."""
         self.rounds = 0
+        self.on_offline: Callable[[Partition], object] = lambda partition: None
+        """Told of a partition whose disk has failed."""
 
     def request(self, partition: Partition, *, with_indexes: bool = False) -> None:
         self._marked[partition] = self._marked.get(partition, False) or with_indexes
@@ -111,6 +113,7 @@ class Flusher:
             partition.go_offline(what)
             with contextlib.suppress(OSError):
                 doubt_log(partition.log)
+            self.on_offline(partition)
         else:
             asyncio.get_running_loop().call_later(RETRY_S, self.request, partition)
         logger.error("%s", what)

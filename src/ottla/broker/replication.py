@@ -55,6 +55,7 @@ class Replication:
         self._shrinking: asyncio.Task[None] | None = None
         self._changes: set[asyncio.Task[None]] = set()
         self._resigning: set[TopicPartition] = set()
+        broker.flusher.on_offline = self._went_offline
 
     # ------------------------------------------------------------------------ start and stop
 
@@ -106,6 +107,10 @@ class Replication:
         else:
             self._follow(partition, topic, state)
             self._resign(partition, topic, state)
+
+    def _went_offline(self, partition: Partition) -> None:
+        """At once, while somebody else is in sync; behind whoever is told of the failure now."""
+        asyncio.get_running_loop().call_soon(self._review, partition)
 
     def _truncation_over(self, partition: Partition) -> None:
         if self._broker.partitions.get(partition.key) is not partition:

@@ -266,6 +266,16 @@ def test_a_leader_whose_disk_fails_leaves_it_to_others() -> None:
         assert old not in world.isr()
 
 
+def test_a_leader_whose_disk_fails_is_replaced_before_anybody_else_can_die() -> None:
+    """If the others died first, it would be the only one in sync, with nothing to show for it
+    (seed 6509)."""
+    with bed(log_flush_acks_all="true") as world:
+        old = world.leader()
+        world.cluster.machines[old].disk.inject(Fault("sync", path="/t-0/"))
+        assert world.produce(old) is E.KAFKA_STORAGE_ERROR
+        world.until(lambda: world.leader() not in (old, NOBODY), timeout_s=0.1)
+
+
 def test_a_follower_with_a_full_disk_leaves_the_isr_and_returns() -> None:
     with bed(replica_lag_time_max_ms="1000") as world:
         leader, full = world.leader(), world.followers()[0]

@@ -121,10 +121,10 @@ class World:
             self._fault()
             self._run_for(self.random.uniform(0.05, self._gap_s), tasks)
         self._heal()
-        self.was_lost = is_stuck = self._wait_until_well(tasks)
+        self.was_lost = self._wait_until_well(tasks)
         self.is_over = True
-        self._wait_for_clients(tasks, is_stuck)
-        if is_stuck:
+        self._wait_for_clients(tasks)
+        if self.was_lost:
             return
         self._wait_until_in_sync()
         self._wait_for_images()
@@ -183,7 +183,7 @@ class World:
     def _is_lost(self) -> bool:
         return any(not self.oracle.has_eligible(state) for state in self.oracle.states().values())
 
-    def _wait_for_clients(self, tasks: list[asyncio.Task[None]], is_stuck: bool) -> None:
+    def _wait_for_clients(self, tasks: list[asyncio.Task[None]]) -> None:
         deadline = self.cluster.scheduler.now + HEAL_S
         while self.cluster.scheduler.now < deadline:
             if all(task.done() for task in tasks):
@@ -195,7 +195,9 @@ class World:
                 for client, task in zip(self.clients, tasks, strict=True)
                 if not task.done()
             ]
-            assert is_stuck, f"10: {waiting} wait {HEAL_S} s after all is well"
+            # Others may have gone on while the last of an ISR was still on its way back.
+            self.was_lost = self.was_lost or self._is_lost()
+            assert self.was_lost, f"10: {waiting} wait {HEAL_S} s after all is well"
         for task in tasks:
             if task.done():
                 task.result()
