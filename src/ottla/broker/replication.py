@@ -55,11 +55,11 @@ class Replication:
         self._shrinking: asyncio.Task[None] | None = None
         self._changes: set[asyncio.Task[None]] = set()
         self._resigning: set[TopicPartition] = set()
-        broker.flusher.on_offline = self._went_offline
 
     # ------------------------------------------------------------------------ start and stop
 
     def start(self) -> None:
+        self._broker.flusher.on_offline = self._went_offline
         self._shrinking = asyncio.create_task(self._shrink_for_ever(), name="isr-shrinking")
 
     async def stop(self) -> None:
