@@ -35,6 +35,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", f"{MARK}(overrides): broker properties for the `ottla_broker` fixture"
     )
+    _leave_assertions_alone(config)
+
+
+def _leave_assertions_alone(config: pytest.Config) -> None:
+    """pytest takes every module of a package with a plugin for tests, and parses it anew. Brokers
+    import some of theirs in threads, and CPython 3.11 cannot parse in two of them at once."""
+    hook = getattr(config.pluginmanager, "rewrite_hook", None)
+    getattr(hook, "_must_rewrite", set()).discard("ottla")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -161,3 +161,13 @@ def test_loading_the_plugin_loads_nothing_but_pytest() -> None:
 def test_help_names_the_fixtures(run) -> None:
     result = run("", "--fixtures")
     result.stdout.fnmatch_lines(["ottla_broker *", "*A broker for this test alone.*"])
+
+
+def test_the_modules_of_ottla_are_imported_as_they_are(run) -> None:
+    """And not parsed for their assertions, perhaps in two threads at once."""
+    source = """
+        def test_import():
+            import ottla.connect.connectors.jdbc.sink as module
+            assert type(module.__spec__.loader).__name__ == "SourceFileLoader"
+    """
+    run(source, apart=True).assert_outcomes(passed=1)
