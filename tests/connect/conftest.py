@@ -1,4 +1,4 @@
-"""A broker for all tests of this folder, and a worker for each."""
+"""A broker for the tests of each file, and a worker for each test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.connect.workers import Standalone
 from ottla.testing.broker_thread import BrokerThread
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerThread]:
     with BrokerThread() as made:
         yield made

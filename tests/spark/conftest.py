@@ -1,4 +1,4 @@
-"""One Spark session and one broker for all tests of this folder: a session takes seconds to start.
+"""One Spark session for all tests of this folder (it takes seconds to start), one broker for a file.
 
 Tests keep apart by the names of their topics, groups and checkpoints. OTTLA_TEST_BOOTSTRAP names
 another broker to run them on (`make compat` names Apache Kafka's)."""
@@ -43,7 +43,7 @@ def spark() -> Iterator[SparkSession]:
     made.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerThread | ForeignBroker]:
     if FOREIGN is not None:
         yield ForeignBroker(FOREIGN)

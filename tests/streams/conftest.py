@@ -1,4 +1,4 @@
-"""One Spark session and one broker for all tests of this folder."""
+"""One Spark session for all tests of this folder, and one broker for those of each file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def spark() -> Iterator[SparkSession]:
     made.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerThread]:
     with BrokerThread() as running:
         yield running

@@ -65,9 +65,16 @@ class History:
     def __init__(self) -> None:
         self.committed: dict[int, Batch] = {}
         self.end = 0
+        self.ends: dict[int, int] = {}
+        """Leader epoch -> how far its leader has committed."""
         self.last: Batch | None = None
         self.leaders: dict[int, tuple[int, int]] = {}
         """Leader epoch -> (broker, incarnation)."""
+
+    def end_before(self, epoch: int) -> int:
+        """What a leader of this epoch must hold. A broker may hear of its election when others
+        have led, and committed, after it: that is not for it to hold."""
+        return max((end for led, end in self.ends.items() if led < epoch), default=0)
 
 
 class Seen:
@@ -125,7 +132,8 @@ class Oracle:
                 self._leader_began(machine, partition, leadership)
             if leadership.high_watermark > seen.high_watermark:
                 first, seen.high_watermark = seen.high_watermark, leadership.high_watermark
-                self._watermark_moved(machine, partition, first, leadership.high_watermark)
+                epoch = leadership.leader_epoch
+                self._watermark_moved(machine, partition, epoch, first, leadership.high_watermark)
             if self._judged:
                 judged = self._judged.get(key)
                 if judged == (machine.number, leadership.leader_epoch):
@@ -138,7 +146,8 @@ class Oracle:
         assert history.leaders.setdefault(epoch, me) == me, (
             f"2: {key}: {history.leaders[epoch]} and {me} lead in epoch {epoch}"
         )
-        self.check_holds(key, partition.log, history.end, f"1: {machine.number}, leader {epoch}")
+        before = history.end_before(epoch)
+        self.check_holds(key, partition.log, before, f"1: {machine.number}, leader {epoch}")
 
     def check_holds(self, key: TopicPartition, log: Log, end: int, who: str) -> None:
         """That everything committed below `end` is there."""
@@ -149,9 +158,10 @@ class Oracle:
             assert known is None or known == batch, f"{who} of {key} has {batch}, not {known}"
 
     def _watermark_moved(
-        self, machine: Machine, partition: Partition, first: int, end: int
+        self, machine: Machine, partition: Partition, epoch: int, first: int, end: int
     ) -> None:
         history, key = self._histories[partition.key], partition.key
+        history.ends[epoch] = end
         for batch in batches(partition.log, first, end):
             known = history.committed.setdefault(batch.base_offset, batch)
             assert known == batch, f"3: {key}: {machine.number} commits {batch}, known is {known}"
