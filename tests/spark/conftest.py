@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder (it takes seconds to start), one broker for a file.
+"""One Spark session for all tests (it takes seconds to start), one broker for those of a file.
 
 Tests keep apart by the names of their topics, groups and checkpoints. OTTLA_TEST_BOOTSTRAP names
 another broker to run them on (`make compat` names Apache Kafka's)."""
