@@ -37,6 +37,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ottla.connect.columns import ColumnBatch, Columns, NotInColumns
 from ottla.connect.data import Record
 from ottla.connect.definition import Definition, Settings
 
@@ -56,13 +57,15 @@ class RetriableError(Exception):
 
 @dataclass(frozen=True)
 class Polled:
-    """Records, and the offsets after them: those of the partitions that moved."""
+    """Records, and the offsets after them: those of the partitions that moved. Many records may
+    come as columns instead, which are several times as fast; those are behind the others."""
 
     records: Sequence[Record] = ()
     offsets: Offsets = field(default_factory=list)
+    columns: Sequence[ColumnBatch] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.records) or bool(self.offsets)
+        return bool(self.records) or bool(self.columns) or bool(self.offsets)
 
 
 class SourceTask(ABC):
@@ -83,6 +86,8 @@ class SourceTask(ABC):
 
 
 class SinkTask(ABC):
+    takes_columns: ClassVar[bool] = False
+    """Whether `put_columns` is worth a try."""
     epoch: int = 0
     """How often this task was started, in any worker. Set before `start`."""
     is_takeover: bool = False
@@ -98,6 +103,11 @@ class SinkTask(ABC):
 
     @abstractmethod
     def put(self, records: Sequence[Record]) -> None: ...
+
+    def put_columns(self, columns: Columns) -> None:
+        """As `put`, for many records of one topic at once. Raises NotInColumns, before anything is
+        done, for what must come one by one: they are handed to `put` then."""
+        raise NotInColumns("records are taken one by one")
 
     @abstractmethod
     def end(self) -> None:

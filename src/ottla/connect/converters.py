@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from ottla.base.config.definition import ConfigType
+from ottla.connect.columns import Columns, NotInColumns
 from ottla.connect.data import (
     BOOLEAN,
     FLOAT64,
@@ -54,6 +55,16 @@ class Converter(ABC):
     def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
         """The schema and value in bytes. Raises DataError."""
 
+    def from_columns(self, schema: Schema | None, value: Any, columns: Columns) -> Any:
+        """`from_connect` for the values of a batch, as an array of bytes. Any exception means that
+        they must go one by one."""
+        raise NotInColumns(f"{type(self).__name__} writes one value at a time")
+
+    def to_columns(self, topic: str, data: Any) -> tuple[Schema | None, Any]:
+        """`to_connect` for an array of bytes; what is null there is null. Any exception means that
+        they must go one by one."""
+        raise NotInColumns(f"{type(self).__name__} reads one value at a time")
+
 
 class StringConverter(Converter):
     definition = Definition([
@@ -85,6 +96,24 @@ class StringConverter(Converter):
         except UnicodeDecodeError as error:
             raise DataError(f"bytes are no text in {self._encoding}: {error}") from None
 
+    def from_columns(self, schema: Schema | None, value: Any, columns: Columns) -> Any:
+        import pyarrow as pa
+
+        array = columns.array(schema, value)
+        if not self._is_utf8() or not pa.types.is_string(array.type):
+            raise NotInColumns("not texts in UTF-8")
+        return array.cast(pa.binary())
+
+    def to_columns(self, topic: str, data: Any) -> tuple[Schema | None, Any]:
+        import pyarrow as pa
+
+        if not self._is_utf8():
+            raise NotInColumns("not texts in UTF-8")
+        return OPTIONAL_STRING, data.cast(pa.string())
+
+    def _is_utf8(self) -> bool:
+        return self._encoding.lower().replace("-", "") == "utf8"
+
 
 class ByteArrayConverter(Converter):
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
@@ -97,6 +126,17 @@ class ByteArrayConverter(Converter):
         return bytes(value)
 
     def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
+        return OPTIONAL_BYTES, data
+
+    def from_columns(self, schema: Schema | None, value: Any, columns: Columns) -> Any:
+        import pyarrow as pa
+
+        array = columns.array(schema, value)
+        if not pa.types.is_binary(array.type):
+            raise NotInColumns("not bytes")
+        return array
+
+    def to_columns(self, topic: str, data: Any) -> tuple[Schema | None, Any]:
         return OPTIONAL_BYTES, data
 
 

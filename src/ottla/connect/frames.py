@@ -22,7 +22,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,14 @@ from ottla.base.config.definition import ConfigType, Importance
 from ottla.base.config.validator import NonEmpty
 from ottla.base.errors import UserError
 from ottla.connect.api import Offsets, Polled, SourceConnector, SourceTask
+from ottla.connect.columns import (
+    MANY_RECORDS,
+    ColumnBatch,
+    Columns,
+    NotInColumns,
+    column_of,
+    has_columns,
+)
 from ottla.connect.data import (
     FailedRecord,
     Header,
@@ -94,7 +102,10 @@ class FrameTask(SourceTask):
         self._partition = {"checkpoint.location": settings["checkpoint.location"]}
         self._batch = self._rows = 0
         """What is given out next."""
-        self._reading: Iterator[Record] | None = None
+        self._reading: Iterator[Any] | None = None
+        """Batches of Arrow that are left of it."""
+        self._ahead: Any = None
+        """The next of those."""
         self._query: Any = None
         self._is_stopped = threading.Event()
 
@@ -128,7 +139,8 @@ class FrameTask(SourceTask):
         until = time.monotonic() + wait_s
         while True:
             if self._reading is None and (self._spool(self._batch) / DONE).exists():
-                self._reading = islice(self._records(self._batch), self._rows, None)
+                self._reading = self._batches(self._batch, self._rows)
+                self._ahead = next(self._reading, None)
             if self._reading is not None:
                 return self._next(self._reading)
             if not self._query.isActive:
@@ -139,12 +151,21 @@ class FrameTask(SourceTask):
                 return Polled()
             time.sleep(LOOK_EVERY_S)
 
-    def _next(self, reading: Iterator[Record]) -> Polled:
-        records = list(islice(reading, MAX_ROWS))
-        self._rows += len(records)
-        if len(records) < MAX_ROWS:
+    def _next(self, reading: Iterator[Any]) -> Polled:
+        rows, self._ahead = self._ahead, next(reading, None)
+        if rows is not None:
+            self._rows += rows.num_rows
+        if self._ahead is None:
             self._batch, self._rows, self._reading = self._batch + 1, 0, None
-        return Polled(records, [(self._partition, {"batch": self._batch, "rows": self._rows})])
+        offsets: Offsets = [(self._partition, {"batch": self._batch, "rows": self._rows})]
+        if rows is None:
+            return Polled(offsets=offsets)
+        records = partial(_records, rows, self._topic)
+        try:
+            batch = ColumnBatch(_columns(rows, self._topic), records)
+        except NotInColumns:
+            return Polled(records(), offsets)
+        return Polled(offsets=offsets, columns=[batch])
 
     def commit(self, offsets: Offsets) -> None:
         for _, offset in offsets:
@@ -166,12 +187,30 @@ class FrameTask(SourceTask):
         while batch - self._batch >= MAX_SPOOLED and not self._is_stopped.is_set():
             time.sleep(LOOK_EVERY_S)
 
-    def _records(self, batch: int) -> Iterator[Record]:
+    def _batches(self, batch: int, done: int) -> Iterator[Any]:
+        """But for those rows that are in topics."""
         import pyarrow.parquet as pq
 
         for path in sorted(self._spool(batch).glob("part-*")):
             for rows in pq.ParquetFile(path).iter_batches(MAX_ROWS):
-                yield from records_of(rows, self._topic)
+                if rows.num_rows > done:
+                    yield rows.slice(done)
+                done = max(0, done - rows.num_rows)
+
+
+def _records(batch: Any, topic: str) -> list[Record]:
+    return list(records_of(batch, topic))
+
+
+def _columns(batch: Any, topic: str) -> Columns:
+    """Of a frame whose columns are fields of the value."""
+    if not has_columns() or batch.num_rows < MANY_RECORDS:
+        raise NotInColumns("not so many")
+    if "value" in batch.schema.names or not topic:
+        raise NotInColumns("a column for each part of a record")
+    schema = connect_schema(batch.schema)
+    value = column_of(batch.to_struct_array(), schema)
+    return Columns(Record(topic, value, schema), batch.num_rows)
 
 
 def records_of(batch: Any, topic: str) -> Iterator[Record]:

@@ -23,6 +23,8 @@ from typing import Any
 
 from ottla.base.config.definition import ConfigType
 from ottla.base.config.validator import AtLeast, OneOf
+from ottla.connect import json_columns
+from ottla.connect.columns import Columns, NotInColumns
 from ottla.connect.converters import Converter
 from ottla.connect.data import (
     DECIMAL,
@@ -81,13 +83,27 @@ class JsonConverter(Converter):
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         if schema is None and value is None:
             return None
-        text = _text(self._payload(schema, value))
-        if _NUMBER in text:
-            text = _QUOTED_NUMBER.sub(r"\1", text)
+        text = self._told_alone(schema, value)
         if self._schemas:
             told = "null" if schema is None else self._told.get(schema)
             text = f'{{"schema":{told},"payload":{text}}}'
         return text.encode()
+
+    def from_columns(self, schema: Schema | None, value: Any, columns: Columns) -> Any:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if schema is None:
+            raise NotInColumns("without a schema each value has fields of its own")
+        texts = json_columns.texts(schema, value, columns, self._told_alone)
+        if self._schemas:
+            head = pa.scalar(f'{{"schema":{self._told.get(schema)},"payload":')
+            texts = pc.binary_join_element_wise(head, texts, pa.scalar("}"), "")
+        return texts.cast(pa.binary())
+
+    def _told_alone(self, schema: Schema | None, value: Any) -> str:
+        text = _text(self._payload(schema, value))
+        return _QUOTED_NUMBER.sub(r"\1", text) if _NUMBER in text else text
 
     def _payload(self, schema: Schema | None, value: Any) -> Any:
         if schema is None:
@@ -168,6 +184,15 @@ class JsonConverter(Converter):
         schema = self._schema(told["schema"])
         payload = told["payload"]
         return schema, _floats(payload) if schema is None else self._from_json(schema, payload)
+
+    def to_columns(self, topic: str, data: Any) -> tuple[Schema | None, Any]:
+        if not self._schemas:
+            return None, json_columns.plain_values(data)
+        prefix, told = json_columns.split_envelope(data[0].as_py() or b"")
+        schema = self._read.get(told)
+        if schema is None:
+            raise NotInColumns("without a schema each value has fields of its own")
+        return schema, json_columns.payloads(data, prefix, schema)
 
     def value_in(self, schema: Schema, data: bytes) -> Any:
         """A payload alone, whose schema is known from elsewhere."""

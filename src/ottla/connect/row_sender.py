@@ -5,22 +5,19 @@ headers, partitions or times of their own, none so large that a broker might ref
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 from ottla.client.errors import RecordTooLarge
+from ottla.connect.column_pipeline import LARGE_BYTES, TopicTable
+from ottla.connect.columns import MANY_RECORDS, has_columns
 from ottla.connect.pipeline import Row
-
-MANY_ROWS = 1_000
-LARGE_BYTES = 256 * 1024
 
 
 def send_rows(
     producer: Any, rows: Sequence[Row], on_too_large: Callable[[Row, RecordTooLarge], None]
 ) -> None:
-    if len(rows) >= MANY_ROWS and _has_arrow() and _are_alike(rows):
+    if len(rows) >= MANY_RECORDS and has_columns() and _are_alike(rows):
         _send_columns(producer, rows)
         return
     for row in rows:
@@ -31,6 +28,11 @@ def send_rows(
             )  # fmt: skip
         except RecordTooLarge as error:
             on_too_large(row, error)
+
+
+def send_table(producer: Any, rows: TopicTable) -> None:
+    there = {name: name for name in ("key", "timestamp") if name in rows.table.column_names}
+    producer.send_table(rows.topic, rows.table, value="value", **there)
 
 
 def _are_alike(rows: Sequence[Row]) -> bool:
@@ -55,8 +57,3 @@ def _send_columns(producer: Any, rows: Sequence[Row]) -> None:
         return
     table = pa.table({"key": keys, "value": values})
     producer.send_table(rows[0].topic, table, key="key", value="value")
-
-
-@cache
-def _has_arrow() -> bool:
-    return all(importlib.util.find_spec(name) for name in ("pyarrow", "numba"))

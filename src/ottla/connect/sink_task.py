@@ -17,17 +17,29 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ottla.base.errors import KafkaError, UserError
 from ottla.base.types import TopicPartition
 from ottla.connect.api import SinkConnector, SinkTask
+from ottla.connect.column_pipeline import to_columns, transformed
+from ottla.connect.columns import MANY_RECORDS, NotInColumns, has_columns
 from ottla.connect.config import ConnectorConfig
 from ottla.connect.data import Record
 from ottla.connect.dead_letters import DeadLetters
 from ottla.connect.ledger import SINK_TASK, SinkPosition, encode, offset_key
 from ottla.connect.pipeline import Row, StageFailed
 from ottla.connect.retrying import retried
+from ottla.connect.sink_batch import (
+    DONE_POLL_S,
+    PUT_RECORDS,
+    Part,
+    Records,
+    SinkBatch,
+    poll_records,
+    poll_tables,
+)
 from ottla.connect.task_context import TaskContext
 from ottla.connect.topics import make_topics
 
@@ -35,16 +47,8 @@ logger = logging.getLogger(__name__)
 
 MAX_BATCH_RECORDS = 10_000
 """Unless consumer.override.max.poll.records says otherwise."""
-MAX_BATCH_BYTES = 32 * 1024 * 1024
-"""About: a batch is not added to when it is larger."""
-MANY_RECORDS = 500
-"""A batch of so many is worth waiting a moment for more."""
-PUT_RECORDS = 5_000
-"""The most that `put` is handed at once."""
 IDLE_POLL_S = 0.2
 """A stop waits so long."""
-DONE_POLL_S = 0.02
-"""If nothing more has come by then, the last batch is noted as done."""
 LOOK_FOR_TOPICS_S = 5.0
 NOTE_DRIFT_S = 0.5
 CONSUMER_DEFAULTS = {
@@ -76,6 +80,7 @@ class SinkRun:
         self._given: dict[int, tuple[Record, Row]] = {}
         """What the task may report, by the record's identity: all of the batch under way."""
         self._is_ending = False
+        self._in_columns = False
 
     def run(self, stopping: threading.Event, started: Callable[[], None]) -> None:
         """Until it is told to stop; raises what it cannot go on from."""
@@ -142,17 +147,14 @@ class SinkRun:
     def _turn(
         self, producer: Any, consumer: Any, task: SinkTask, stopping: threading.Event
     ) -> None:
-        records = self._polled(consumer)
-        if not records:
+        polled = self._polled(consumer)
+        if not len(polled):
             self._note_rest(producer, consumer)
             if time.monotonic() >= self._look_at:
                 self._assign(consumer)
             return
-        start: Positions = {}
-        for record in records:
-            tp = TopicPartition(record.topic, record.partition)
-            if tp not in start:
-                start[tp] = self._next.get(tp, record.offset)
+        first = polled.first_offsets()
+        start = {tp: self._next.get(tp, offset) for tp, offset in first.items()}
         end = {tp: consumer.position(tp) for tp in start}
         self._position = replace(
             self._position, batch=self._position.batch + 1, start=start, end=end
@@ -160,21 +162,14 @@ class SinkRun:
         self._note(producer, self._next | start)
         self._next |= end
         self._is_done = False
-        self._give(task, records, stopping)
+        self._give(task, polled, stopping)
+        self._in_columns = task.takes_columns and has_columns() and len(polled) >= MANY_RECORDS
 
-    def _polled(self, consumer: Any) -> list[Any]:
+    def _polled(self, consumer: Any) -> SinkBatch:
         """What is there, up to `max.poll.records`: one fetch is not all that waits."""
-        records: list[Any] = consumer.poll(IDLE_POLL_S if self._is_done else DONE_POLL_S)
-        limit, size_bytes = consumer.config.max_poll_records, 0
-        more = records
-        while more and len(records) < limit:
-            size_bytes += sum(len(each.value or b"") for each in more)
-            if size_bytes > MAX_BATCH_BYTES:
-                break
-            wait_s = DONE_POLL_S if len(records) >= MANY_RECORDS else 0.0
-            more = consumer.poll(wait_s, limit - len(records))
-            records += more
-        return records
+        wait_s = IDLE_POLL_S if self._is_done else DONE_POLL_S
+        poll = poll_tables if self._in_columns else poll_records
+        return poll(consumer, wait_s, consumer.config.max_poll_records)
 
     def _again(
         self, producer: Any, consumer: Any, task: SinkTask, stopping: threading.Event
@@ -192,42 +187,49 @@ class SinkRun:
             wanted = {tp: end for tp, end in wanted.items() if consumer.position(tp) < end}
         if wanted:
             return
-        ends = self._position.end
-        inside = [
-            each
-            for each in records
-            if each.offset < ends[TopicPartition(each.topic, each.partition)]
-        ]
-        self._next |= ends
+        self._next |= self._position.end
         self._is_done = False
-        self._give(task, inside, stopping)
+        self._give(task, Records(records).before(self._position.end), stopping)
 
-    def _give(self, task: SinkTask, records: list[Any], stopping: threading.Event) -> None:
+    def _give(self, task: SinkTask, polled: SinkBatch, stopping: threading.Event) -> None:
         batch = self._position.batch
-        records.sort(key=lambda each: (each.topic, each.partition, each.offset))
-        for topic in sorted({each.topic for each in records}):
+        for topic in sorted({tp.topic for tp in polled.first_offsets()}):
             self._context.on_topic(topic)
         self._given, self._is_ending = {}, False
         retried(self._context, stopping, lambda: task.begin(batch))
-        for first in range(0, len(records), PUT_RECORDS):
-            self._put(task, records[first : first + PUT_RECORDS], stopping)
+        for part in polled.parts():
+            if not self._put_columns(task, part, stopping):
+                self._put_rows(task, part.rows(), stopping)
         self._letters.flush()
         self._is_ending = True
         retried(self._context, stopping, task.end)
         self._given = {}
 
-    def _put(self, task: SinkTask, records: Sequence[Any], stopping: threading.Event) -> None:
-        part = retried(self._context, stopping, lambda: self._records(records))
-        if part:
-            retried(self._context, stopping, lambda: task.put(part))
+    def _put_columns(self, task: SinkTask, part: Part, stopping: threading.Event) -> bool:
+        """Whether they could go so."""
+        told = part.columns()
+        if told is None:
+            return False
+        chain, conversion = self._config.chain, self._config.conversion
+        try:
+            columns = transformed(chain, to_columns(conversion, chain, *told))
+            if columns is not None:
+                retried(self._context, stopping, partial(task.put_columns, columns))
+        except NotInColumns as reason:
+            logger.debug("task %s goes record by record: %s", self._context.id, reason)
+            return False
+        return True
 
-    def _records(self, records: Sequence[Any]) -> list[Record]:
+    def _put_rows(self, task: SinkTask, rows: Sequence[Row], stopping: threading.Event) -> None:
+        for first in range(0, len(rows), PUT_RECORDS):
+            share = rows[first : first + PUT_RECORDS]
+            part = retried(self._context, stopping, partial(self._records, share))
+            if part:
+                retried(self._context, stopping, partial(task.put, part))
+
+    def _records(self, rows: Sequence[Row]) -> list[Record]:
         found = []
-        for each in records:
-            row = Row(
-                each.topic, each.partition, each.key, each.value, tuple(each.headers),
-                each.timestamp, each.offset,
-            )  # fmt: skip
+        for row in rows:
             record = self._record(row)
             if record is not None:
                 found.append(record)

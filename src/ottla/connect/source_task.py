@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ottla.base.errors import UserError
 from ottla.client.errors import RecordTooLarge, TransactionAborted
-from ottla.connect.api import Offsets, RetriableError, SourceConnector, SourceTask
+from ottla.connect.api import Offsets, Polled, RetriableError, SourceConnector, SourceTask
+from ottla.connect.column_pipeline import TopicTable, to_table, transformed
+from ottla.connect.columns import NotInColumns
 from ottla.connect.data import Record
 from ottla.connect.ledger import encode, offset_key
 from ottla.connect.pipeline import Row, StageFailed
 from ottla.connect.retrying import retried
-from ottla.connect.row_sender import send_rows
+from ottla.connect.row_sender import send_rows, send_table
 from ottla.connect.task_context import TaskContext
 from ottla.connect.topics import make_topics
 
@@ -30,6 +32,9 @@ WAIT_S = 0.1
 """The most that a task may wait in `poll`; a stop waits so long, too."""
 WRITES = 3
 """So often is a transaction tried that must be aborted, as when leaders move."""
+
+
+Part = list[Row] | TopicTable
 
 
 class SourceRun:
@@ -72,9 +77,9 @@ class SourceRun:
         polled = retried(self._context, stopping, lambda: task.poll(WAIT_S))
         if not polled:
             return
-        rows = retried(self._context, stopping, lambda: self._rows(polled.records))
-        self._make_topics(rows)
-        self._write(producer, rows, polled.offsets)
+        parts = retried(self._context, stopping, lambda: self._converted(polled))
+        self._make_topics(parts)
+        self._write(producer, parts, polled.offsets)
         self._context.on_offsets(polled.offsets)
         try:
             task.commit(polled.offsets)
@@ -82,11 +87,15 @@ class SourceRun:
             # What is in topics is there; the next commit tells of more.
             logger.warning("task %s could not commit: %s", self._context.id, error)
 
-    def _write(self, producer: Any, rows: Sequence[Row], offsets: Offsets) -> None:
+    def _write(self, producer: Any, parts: Sequence[Part], offsets: Offsets) -> None:
         for turn in range(1, WRITES + 1):
             try:
                 with producer.transaction():
-                    send_rows(producer, rows, self._too_large)
+                    for part in parts:
+                        if isinstance(part, TopicTable):
+                            send_table(producer, part)
+                        else:
+                            send_rows(producer, part, self._too_large)
                     for partition, offset in offsets:
                         key = offset_key(self._context.namespace, partition)
                         producer.send(self._context.ledger.topic, encode(offset), key=key)
@@ -96,15 +105,28 @@ class SourceRun:
                     raise
                 logger.warning("task %s writes again: %s", self._context.id, error)
 
-    def _make_topics(self, rows: Sequence[Row]) -> None:
-        topics = sorted({row.topic for row in rows})
+    def _make_topics(self, parts: Iterable[Part]) -> None:
+        topics = sorted(set().union(*map(_topics, parts)))
         new = [topic for topic in topics if topic not in self._topics]
         client = self._context.client("admin") | self._context.ledger_client()
-        for group, named in self._config.topic_creation.shares(new):
-            make_topics(client, named, group.partitions, group.replication_factor, group.configs)
+        for group, members in self._config.topic_creation.shares(new):
+            make_topics(client, members, group.partitions, group.replication_factor, group.configs)
         self._topics.update(new)
         for topic in topics:
             self._context.on_topic(topic)
+
+    def _converted(self, polled: Polled) -> list[Part]:
+        """In the order in which they were polled."""
+        parts: list[Part] = [self._rows(polled.records)] if polled.records else []
+        for batch in polled.columns:
+            try:
+                done = transformed(self._config.chain, batch.columns)
+                if done is not None:
+                    parts.append(to_table(self._config.conversion, done))
+            except NotInColumns as reason:
+                logger.debug("task %s goes record by record: %s", self._context.id, reason)
+                parts.append(self._rows(batch.records()))
+        return parts
 
     def _rows(self, records: Sequence[Record]) -> list[Row]:
         rows = []
@@ -128,3 +150,7 @@ class SourceRun:
             raise UserError(f"{said}; errors.tolerance=all would go on without it.") from None
         if policy.logs:
             logger.error("%s", said)
+
+
+def _topics(part: Part) -> set[str]:
+    return {part.topic} if isinstance(part, TopicTable) else {row.topic for row in part}

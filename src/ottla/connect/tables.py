@@ -70,7 +70,7 @@ def table_of(schema: Schema, values: Sequence[Mapping[str, Any]]) -> Any:
         raise DataError("a value has no fields")
     try:
         columns = [
-            pa.array([_for_arrow(each.schema, _get(value, each)) for value in values], kind.type)
+            pa.array([for_arrow(each.schema, _get(value, each)) for value in values], kind.type)
             for each, kind in zip(schema.fields, wanted, strict=True)
         ]
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -89,17 +89,17 @@ def _get(value: Mapping[str, Any], field: Field) -> Any:
     return field.schema.default if found is None else found
 
 
-def _for_arrow(schema: Schema, value: Any) -> Any:
+def for_arrow(schema: Schema, value: Any) -> Any:
     """As Arrow's builders take it: maps as pairs, times with a zone."""
     if value is None:
         return None
     if schema.type is Type.MAP and schema.value_schema is not None:
         inner = schema.value_schema
-        return [(name, _for_arrow(inner, each)) for name, each in value.items()]
+        return [(name, for_arrow(inner, each)) for name, each in value.items()]
     if schema.type is Type.ARRAY and schema.value_schema is not None:
-        return [_for_arrow(schema.value_schema, each) for each in value]
+        return [for_arrow(schema.value_schema, each) for each in value]
     if schema.type is Type.STRUCT:
-        return {each.name: _for_arrow(each.schema, _get(value, each)) for each in schema.fields}
+        return {each.name: for_arrow(each.schema, _get(value, each)) for each in schema.fields}
     if schema.name == data.TIMESTAMP and isinstance(value, datetime.datetime):
         return encode_logical(schema, value)
     return value
@@ -123,21 +123,21 @@ def inferred(values: Sequence[Mapping[str, Any]]) -> Any:
             column = pa.array([value.get(name) for value in values])
         except (pa.ArrowException, TypeError, OverflowError):
             raise DataError(f"values of the field {name} have no type in common") from None
-        if not _is_empty(column.type):
+        if not is_empty(column.type):
             columns[name] = column
     if not columns:
         columns = {name: pa.nulls(len(values), pa.string()) for name in names}
     return pa.table(columns)
 
 
-def _is_empty(kind: Any) -> bool:
+def is_empty(kind: Any) -> bool:
     """Whether no file could keep it: nothing but null is known of it."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
-        return all(_is_empty(kind.field(index).type) for index in range(kind.num_fields))
+        return all(is_empty(kind.field(index).type) for index in range(kind.num_fields))
     if pa.types.is_list(kind):
-        return _is_empty(kind.value_type)
+        return is_empty(kind.value_type)
     return bool(pa.types.is_null(kind))
 
 
@@ -186,22 +186,23 @@ def _connect_type(kind: Any, name: str) -> Schema:
 def plain_values(batch: Any, schema: Schema) -> list[dict[str, Any]]:
     """A batch's rows as values of the schema: maps as dicts, times with a zone."""
     columns = [
-        [_from_arrow(field.schema, value) for value in column.to_pylist()]
+        [from_arrow(field.schema, value) for value in column.to_pylist()]
         for field, column in zip(schema.fields, batch.columns, strict=True)
     ]
     names = [field.name for field in schema.fields]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _from_arrow(schema: Schema, value: Any) -> Any:
+def from_arrow(schema: Schema, value: Any) -> Any:
+    """A value of Arrow's as records have it."""
     if value is None:
         return None
     if schema.type is Type.MAP and schema.value_schema is not None:
-        return {name: _from_arrow(schema.value_schema, each) for name, each in value}
+        return {name: from_arrow(schema.value_schema, each) for name, each in value}
     if schema.type is Type.ARRAY and schema.value_schema is not None:
-        return [_from_arrow(schema.value_schema, each) for each in value]
+        return [from_arrow(schema.value_schema, each) for each in value]
     if schema.type is Type.STRUCT:
-        return {each.name: _from_arrow(each.schema, value.get(each.name)) for each in schema.fields}
+        return {each.name: from_arrow(each.schema, value.get(each.name)) for each in schema.fields}
     if schema.name == data.TIMESTAMP and value.tzinfo is None:
         return value.replace(tzinfo=datetime.UTC)
     return value

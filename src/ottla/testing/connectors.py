@@ -91,6 +91,7 @@ class SourceKit:
         for task in self._tasks:
             polled = task.poll(POLL_S)
             found += polled.records
+            found += [record for batch in polled.columns for record in batch.records()]
             self._polled = merged(self._polled, polled.offsets)
             for partition, offset in polled.offsets:
                 self._connector.check_offset(partition, offset)

@@ -17,7 +17,6 @@ Checksums are always compared here."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
 from functools import lru_cache
@@ -25,11 +24,11 @@ from typing import Any
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.fetched import FetchedPartition
+from ottla.client.consumer.json_values import parsed
 from ottla.client.errors import DeserializationFailed
 from ottla.wire.records.columnar.constants import int32_column
 from ottla.wire.records.columnar.decode import SCHEMA as RECORD_SCHEMA
 from ottla.wire.records.columnar.decode import decode_fetch
-from ottla.wire.records.columnar.needs import numpy as np
 from ottla.wire.records.columnar.needs import pyarrow as pa
 from ottla.wire.records.errors import BatchError
 
@@ -43,7 +42,6 @@ TYPES = {
     "timestamp": pa.field("timestamp", TIMESTAMP, False),
     **{name: RECORD_SCHEMA.field(name) for name in RECORD_SCHEMA.names if name != "timestamp"},
 }
-MIN_BLOCK_BYTES = 1 << 20
 
 
 class TableReader:
@@ -156,27 +154,16 @@ class TableReader:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _parse(self, values: Any) -> Any:
-        import pyarrow.compute as pc
-        import pyarrow.json as arrow_json
-
-        lines = pc.fill_null(values, b"{}")
-        whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
-        text = pc.binary_join(whole, b"\n")[0].as_buffer()
-        longest = pc.max(pc.binary_length(lines)).as_py() or 0
-        newlines = int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
-        parsed = arrow_json.read_json(
-            io.BytesIO(text),
-            read_options=arrow_json.ReadOptions(block_size=max(MIN_BLOCK_BYTES, longest + 2)),
-            parse_options=arrow_json.ParseOptions(
-                explicit_schema=self._json_schema,
-                newlines_in_values=newlines >= len(lines),
-                unexpected_field_behavior="infer" if self._json_schema is None else "ignore",
-            ),
-        )
-        if parsed.num_rows != len(values):
-            raise pa.ArrowInvalid("a value is empty or holds more than one object")
-        batches = parsed.combine_chunks().to_batches()
-        return batches[0]
+        schema = self._json_schema
+        if schema is None:
+            objects = parsed(values)
+        else:
+            objects = parsed(values, pa.struct(list(schema)), unexpected="ignore")
+        if pa.types.is_null(objects.type):
+            objects = objects.cast(pa.struct([]))
+        if not pa.types.is_struct(objects.type):
+            raise pa.ArrowInvalid("values are no objects")
+        return pa.RecordBatch.from_struct_array(objects)
 
 
 @lru_cache(256)

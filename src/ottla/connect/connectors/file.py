@@ -15,6 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,6 +30,14 @@ from ottla.connect.api import (
     SinkTask,
     SourceConnector,
     SourceTask,
+)
+from ottla.connect.columns import (
+    MANY_RECORDS,
+    Column,
+    ColumnBatch,
+    Columns,
+    NotInColumns,
+    has_columns,
 )
 from ottla.connect.connectors.fenced_files import FencedState, continue_in_copy
 from ottla.connect.connectors.tailed_file import TailedFile
@@ -86,11 +95,31 @@ class FileLines(SourceTask):
         while True:
             lines = self._file.take()
             if lines:
-                records = [Record(self._topic, self._text(line), STRING) for line in lines]
-                return Polled(records, [({"filename": self._path}, self._file.offset())])
+                offsets: Offsets = [({"filename": self._path}, self._file.offset())]
+                if len(lines) >= MANY_RECORDS and has_columns():
+                    columns = self._columns(lines)
+                    if columns is not None:
+                        batch = ColumnBatch(columns, partial(self._records, lines))
+                        return Polled(offsets=offsets, columns=[batch])
+                return Polled(self._records(lines), offsets)
             if time.monotonic() >= until:
                 return Polled()
             time.sleep(LOOK_EVERY_S)
+
+    def _records(self, lines: Sequence[bytes]) -> list[Record]:
+        return [Record(self._topic, self._text(line), STRING) for line in lines]
+
+    def _columns(self, lines: Sequence[bytes]) -> Columns | None:
+        """None if some of them are not UTF-8."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        try:
+            texts = pa.array(lines, pa.binary()).cast(pa.string())
+        except pa.ArrowInvalid:
+            return None
+        texts = pc.replace_substring_regex(texts, r"\r$", "") if _has_returns(texts) else texts
+        return Columns(Record(self._topic, Column(texts, STRING), STRING), len(lines))
 
     def _text(self, line: bytes) -> str:
         try:
@@ -102,6 +131,12 @@ class FileLines(SourceTask):
                     "%s has lines that are not UTF-8; what is none is replaced", self._path
                 )
             return line.removesuffix(b"\r").decode("utf-8", "replace")
+
+
+def _has_returns(texts: Any) -> bool:
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.ends_with(texts, "\r")).as_py())
 
 
 class FileStreamSink(SinkConnector):
@@ -122,6 +157,8 @@ class LinesToFile(SinkTask):
 
     A worker that takes over from another continues in a copy of the file (`fenced_files`), which
     is the same file under another inode."""
+
+    takes_columns = True
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -164,7 +201,21 @@ class LinesToFile(SinkTask):
             "null" if each.value is None else as_text(each.value_schema, each.value)
             for each in records
         )
-        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+        self._write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+
+    def put_columns(self, columns: Columns) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        texts = columns.value()
+        if not pa.types.is_string(texts.type):
+            raise NotInColumns("values are no texts")
+        lines = pc.binary_join_element_wise(pc.fill_null(texts, "null"), pa.scalar("\n"), "")
+        whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+        self._write(memoryview(pc.binary_join(whole, "")[0].as_buffer()))
+
+    def _write(self, data: bytes | memoryview) -> None:
+        assert self._file is not None
         view = memoryview(data)
         while view:
             view = view[self._file.write(view) :]

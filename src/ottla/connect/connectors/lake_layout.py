@@ -74,6 +74,10 @@ class Layout:
         except (zoneinfo.ZoneInfoNotFoundError, ValueError):
             raise ValueError(f"there is no timezone {settings['timezone']}") from None
 
+    def only_folder(self, topic: str) -> str | None:
+        """That of all records of a topic, if there is only one."""
+        return escaped(topic) if self._is_plain else None
+
     def folder(self, record: Record, value: Mapping[str, Any]) -> str:
         """Below the lake's path. Raises DataError for a record that has not what it takes."""
         topic = self._topics.get(record.topic)

@@ -26,6 +26,8 @@ from ottla.base.config.validator import AtLeast, NonEmpty, OneOf
 from ottla.base.errors import UserError
 from ottla.connect.api import Guarantee, SinkConnector, SinkTask
 from ottla.connect.atomic_file import lasting_id
+from ottla.connect.column_tables import typed_table, untyped_table
+from ottla.connect.columns import Columns, NotInColumns, check_not_null
 from ottla.connect.connectors.lake_files import StagedWriter, make_parquet
 from ottla.connect.connectors.lake_layout import LAYOUT_KEYS, Layout
 from ottla.connect.connectors.lake_state import (
@@ -81,6 +83,8 @@ class ParquetSink(SinkConnector):
 
 
 class Lake(SinkTask):
+    takes_columns = True
+
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._layout = Layout(settings, _now_ms)
@@ -167,6 +171,20 @@ class Lake(SinkTask):
         for where, rows in groups.items():
             for table in self._made(rows):
                 self._tables.setdefault(where, []).append(table)
+
+    def put_columns(self, columns: Columns) -> None:
+        if self._is_done:
+            return
+        check_not_null(columns.record.value)
+        folder = self._layout.only_folder(columns.record.topic)
+        if folder is None:
+            raise NotInColumns("each record has a folder of its own")
+        if columns.record.value_schema is None:
+            table, kind = untyped_table(columns), ""
+        else:
+            schema, kind = self._kinds.get(columns.record.value_schema)
+            table = typed_table(columns, schema)
+        self._tables.setdefault((folder, kind), []).append(table)
 
     def end(self) -> None:
         with self._lock:

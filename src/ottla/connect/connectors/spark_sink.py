@@ -24,6 +24,8 @@ from ottla.base.config.definition import ConfigType, Importance
 from ottla.base.config.validator import NonEmpty
 from ottla.connect.api import SinkConnector, SinkTask
 from ottla.connect.atomic_file import lasting_id
+from ottla.connect.column_tables import merged, typed_table, untyped_table
+from ottla.connect.columns import Columns
 from ottla.connect.connectors.lake_state import Ready, StateFolder
 from ottla.connect.connectors.spark_formats import (
     FILE_FORMATS,
@@ -89,16 +91,32 @@ class RowsTask(SinkTask):
 
     def __init__(self) -> None:
         self._records: list[Record] = []
+        self._tables: list[Any] = []
+        """Of records that came as columns."""
         self._kinds: SchemaCache[Schema, str] = SchemaCache(MAX_KINDS, repr)
 
     def begin(self, batch: int) -> None:
         self._batch = batch
         self._records = []
+        self._tables = []
 
     def put(self, records: Sequence[Record]) -> None:
         self._records += records
 
+    def put_columns(self, columns: Columns) -> None:
+        schema = columns.record.value_schema
+        if schema is None:
+            table = untyped_table(columns)
+        elif schema.type is Type.STRUCT:
+            table = typed_table(columns, schema)
+        else:
+            table = typed_table(columns, Schema(Type.STRUCT, fields=(Field("value", schema),)))
+        self._tables.append(table)
+
     def tables(self) -> list[Any]:
+        return [*merged(self._tables), *self._row_tables()]
+
+    def _row_tables(self) -> list[Any]:
         groups: dict[str, tuple[Schema | None, list[tuple[Record, Mapping[str, Any]]]]] = {}
         for record in self._records:
             schema, value = self.row(record)
@@ -145,6 +163,8 @@ class RowsTask(SinkTask):
 class FilesTask(RowsTask):
     """Files, exactly once."""
 
+    takes_columns = True
+
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self._settings = settings
@@ -183,7 +203,8 @@ class FilesTask(RowsTask):
 
 
 class TableTask(RowsTask):
-    """Whatever Spark can append to."""
+    """Whatever Spark can append to. Delta knows the tables of a batch by their numbers, so that
+    they must be the same ones when it comes again: records come one by one."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()

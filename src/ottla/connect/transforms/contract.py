@@ -30,6 +30,8 @@ class Transform(ABC):
     definition: ClassVar[Definition] = Definition()
     has_parts: ClassVar[bool] = False
     """Whether it is named with $Key or $Value."""
+    on_columns: bool = False
+    """Whether `apply` does to a record of columns what it does to each record (see `columns`)."""
 
     def __init__(self, settings: Settings, part: str = VALUE) -> None:
         """Raises ValueError, a sentence, for settings that exclude each other."""
@@ -92,6 +94,8 @@ def _defaults(schema: Schema) -> dict[str, Any]:
 
 class Predicate(ABC):
     definition: ClassVar[Definition] = Definition()
+    on_columns: ClassVar[bool] = False
+    """Whether `test` tells of a record of columns what it tells of each record."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -28,6 +28,7 @@ from ottla.connect.transforms.contract import NULL_DEFAULT, PartTransform
 from ottla.connect.transforms.paths import (
     SYNTAX,
     Path,
+    changed,
     insert_schema,
     insert_value,
     path_of,
@@ -46,6 +47,7 @@ _INSERTED = {
 class InsertField(PartTransform):
     """A name that ends in ! must be there; one that ends in ? (or in neither) may be null."""
 
+    on_columns = True
     definition = Definition([
         key("topic.field", ConfigType.STRING, None, "Field for the topic."),
         key("partition.field", ConfigType.STRING, None, "Field for the partition."),
@@ -101,10 +103,11 @@ class InsertField(PartTransform):
         if what == "static":
             return self.settings["static.value"]
         ms = record.timestamp_ms
-        return from_ms(ms) if has_schema and ms is not None else ms
+        return changed(ms, from_ms) if has_schema and ms is not None else ms
 
 
 class ReplaceField(PartTransform):
+    on_columns = True
     definition = Definition([
         key("exclude", ConfigType.LIST, [], "Fields to leave out."),
         key("include", ConfigType.LIST, [], "The only fields to keep; empty: all."),
@@ -182,6 +185,7 @@ _BLANK: tuple[tuple[type, Any], ...] = (
 class MaskField(PartTransform):
     """Fields become empty, zero or false; or the replacement, if they are numbers or texts."""
 
+    on_columns = True
     definition = Definition(
         [
             key("fields", ConfigType.LIST, None, "The fields.", NonEmpty()),
@@ -246,6 +250,7 @@ class HoistField(PartTransform):
         super().__init__(settings, part)
         hoisted = settings["hoisted"]
         self._path = path_of(hoisted, settings) if hoisted else ()
+        self.on_columns = not self._path
 
     def apply(self, record: Record) -> Record:
         schema, value = self.get(record)
@@ -270,6 +275,7 @@ class HoistField(PartTransform):
 class ExtractField(PartTransform):
     """One field becomes the whole."""
 
+    on_columns = True
     definition = Definition(
         [
             key("field", ConfigType.STRING, None, "The field; with V2 a path.", NonEmpty()),
@@ -301,6 +307,7 @@ class ExtractField(PartTransform):
 class ValueToKey(PartTransform):
     """The key becomes a struct of fields of the value, each by the last name of its path."""
 
+    on_columns = True
     has_parts = False
     definition = Definition(
         [key("fields", ConfigType.LIST, None, "The fields.", NonEmpty()), NULL_DEFAULT, SYNTAX],

@@ -82,6 +82,7 @@ class InsertHeader(Transform):
 
 
 class DropHeaders(Transform):
+    on_columns = True
     definition = Definition(
         [key("headers", ConfigType.LIST, None, "The headers' names.", NonEmpty())],
         required=["headers"],

@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.base.config.definition import ConfigType
 from ottla.base.config.validator import OneOf
+from ottla.connect.columns import Column
 from ottla.connect.data import DataError, Field, Schema, Type
 from ottla.connect.definition import Settings, key
 
@@ -80,7 +81,13 @@ def with_value(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
     if not isinstance(value, Mapping) or name not in value:
         return value
     inner = value[name]
-    return {**value, name: with_value(inner, tuple(rest), change) if rest else change(inner)}
+    done = with_value(inner, tuple(rest), change) if rest else changed(inner, change)
+    return {**value, name: done}
+
+
+def changed(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The value changed, or each of a column's."""
+    return value.map(change) if isinstance(value, Column) else change(value)
 
 
 def without_schema(schema: Schema, path: Path) -> Schema:

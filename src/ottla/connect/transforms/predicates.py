@@ -12,6 +12,7 @@ from ottla.connect.transforms.contract import Predicate
 
 
 class TopicNameMatches(Predicate):
+    on_columns = True
     definition = Definition(
         [key("pattern", ConfigType.STRING, None, "A pattern for the whole name of the topic.")],
         required=["pattern"],
@@ -29,6 +30,7 @@ class TopicNameMatches(Predicate):
 
 
 class HasHeaderKey(Predicate):
+    on_columns = True
     definition = Definition(
         [key("name", ConfigType.STRING, None, "The header's name.", NonEmpty())], required=["name"]
     )
@@ -38,5 +40,7 @@ class HasHeaderKey(Predicate):
 
 
 class RecordIsTombstone(Predicate):
+    on_columns = True
+
     def test(self, record: Record) -> bool:
         return record.value is None

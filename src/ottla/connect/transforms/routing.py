@@ -16,6 +16,7 @@ _JAVA_GROUP = re.compile(r"\\(.)|\$(?:(\d)|\{(\w+)\})")
 class RegexRouter(Transform):
     """The topic's name, if the whole of it matches, becomes the replacement ($1: first group)."""
 
+    on_columns = True
     definition = Definition(
         [
             key("regex", ConfigType.STRING, None, "A pattern for the whole name of the topic."),
@@ -81,6 +82,8 @@ class TimestampRouter(Transform):
 
 class Filter(Transform):
     """Drops the records that its predicate holds for."""
+
+    on_columns = True
 
     def apply(self, record: Record) -> None:
         return None

@@ -26,6 +26,7 @@ from ottla.connect.transforms.contract import NULL_DEFAULT, PartTransform
 from ottla.connect.transforms.paths import (
     SYNTAX,
     Path,
+    changed,
     path_of,
     schema_at,
     with_schema,
@@ -36,6 +37,7 @@ from ottla.connect.transforms.paths import (
 class Flatten(PartTransform):
     """Fields of fields become fields, with their path as their name."""
 
+    on_columns = True
     definition = Definition([
         key("delimiter", ConfigType.STRING, ".", "Between the names of a path."),
     ])  # fmt: skip
@@ -94,6 +96,7 @@ _CAST = {
 class Cast(PartTransform):
     """`spec` is field:type, …, or one type for the whole."""
 
+    on_columns = True
     definition = Definition(
         [
             key("spec", ConfigType.LIST, None,
@@ -131,7 +134,8 @@ class Cast(PartTransform):
             new = self.made_of.get(schema) if schema is not None else None
             if value is None and schema is not None and self.settings[NULL_DEFAULT.name]:
                 value = schema.default
-            return self.put(record, new, cast(schema, value, self._whole))
+            change = partial(cast, schema, wanted=self._whole)
+            return self.put(record, new, changed(value, change))
         if value is None:
             return record
         done: Any = self.struct(schema, value)
@@ -189,6 +193,7 @@ def _number(value: bool | int | float | str, wanted: Type) -> Any:
 
 
 class SetSchemaMetadata(PartTransform):
+    on_columns = True
     definition = Definition([
         key("schema.name", ConfigType.STRING, None, "The schema's new name."),
         key("schema.version", ConfigType.INT, None, "The schema's new version.", AtLeast(0)),

@@ -23,7 +23,7 @@ from ottla.connect.data import (
 from ottla.connect.definition import Definition, Settings, key
 from ottla.connect.java_dates import JavaDatePattern
 from ottla.connect.transforms.contract import NULL_DEFAULT, PartTransform
-from ottla.connect.transforms.paths import SYNTAX, path_of, with_schema, with_value
+from ottla.connect.transforms.paths import SYNTAX, changed, path_of, with_schema, with_value
 
 _PER_SECOND = {
     "seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000,
@@ -38,6 +38,7 @@ _SCHEMAS: dict[str, Schema] = {
 
 
 class TimestampConverter(PartTransform):
+    on_columns = True
     definition = Definition(
         [
             key("field", ConfigType.STRING, "", "The field; empty: the whole."),
@@ -66,7 +67,7 @@ class TimestampConverter(PartTransform):
             return record
         new = self.made_of.get(schema) if schema is not None else None
         if not self._path:
-            return self.put(record, new, self._convert(value))
+            return self.put(record, new, changed(value, self._convert))
         struct = self.struct(schema, value)
         return self.put(record, new, with_value(struct, self._path, self._convert))
 

@@ -1,0 +1,45 @@
+"""Values that are JSON, parsed by Arrow's own reader: one row for each, whatever is in them.
+
+Each value is parsed inside an object of its own, {"v": VALUE}: none can be two rows, or a part of
+one, as it could if values were only written one below the other."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from ottla.wire.records.columnar.needs import numpy as np
+from ottla.wire.records.columnar.needs import pyarrow as pa
+
+MIN_BLOCK_BYTES = 1 << 20
+MEMBER = "v"
+
+
+def parsed(values: Any, kind: Any = None, *, unexpected: str = "infer") -> Any:
+    """An array of what the values say; null for those that are null. `kind` is what they are of,
+    as far as it is known, `unexpected` what becomes of fields that it does not have: infer, ignore
+    or error. Raises pyarrow.ArrowInvalid."""
+    import pyarrow.compute as pc
+    import pyarrow.json as arrow_json
+
+    if not len(values):
+        return pa.nulls(0, kind or pa.null())
+    lines = pc.binary_join_element_wise(
+        pa.scalar(b'{"v":'), pc.fill_null(values, b"null"), pa.scalar(b"}"), b""
+    )
+    whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+    text = pc.binary_join(whole, b"\n")[0].as_buffer()
+    longest = pc.max(pc.binary_length(lines)).as_py() or 0
+    newlines = int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
+    table = arrow_json.read_json(
+        io.BytesIO(text),
+        read_options=arrow_json.ReadOptions(block_size=max(MIN_BLOCK_BYTES, longest + 2)),
+        parse_options=arrow_json.ParseOptions(
+            explicit_schema=None if kind is None else pa.schema([(MEMBER, kind)]),
+            newlines_in_values=newlines >= len(lines),
+            unexpected_field_behavior=unexpected,
+        ),
+    )
+    if table.num_rows != len(values) or table.column_names != [MEMBER]:
+        raise pa.ArrowInvalid("a value is empty or holds more than one object")
+    return table.column(0).combine_chunks()

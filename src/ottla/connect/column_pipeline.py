@@ -1,0 +1,132 @@
+"""`pipeline` for records in columns: transforms and converters of a whole batch at once.
+
+Each of these raises NotInColumns for a batch that must go record by record, and has done nothing
+then."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ottla.connect.columns import Column, Columns, NotInColumns, check_not_null, column_of
+from ottla.connect.converters import Converter
+from ottla.connect.data import Record, Schema
+from ottla.connect.pipeline import Chain, Conversion
+
+LARGE_BYTES = 256 * 1024
+"""A broker might refuse a record of so much, and only it."""
+
+
+class TopicTable(NamedTuple):
+    """Rows of a topic: key, value and, if they have one, timestamp."""
+
+    topic: str
+    table: Any
+
+
+def can_transform(chain: Chain) -> bool:
+    return all(
+        step.transform.on_columns and (step.predicate is None or step.predicate.on_columns)
+        for step in chain.steps
+    )
+
+
+def transformed(chain: Chain, columns: Columns) -> Columns | None:
+    """None: all of them are dropped."""
+    if not can_transform(chain):
+        raise NotInColumns("a transform must see each record")
+    record = columns.record
+    for step in chain.steps:
+        _check_nulls(record)
+        try:
+            if step.predicate is not None and step.predicate.test(record) == step.negate:
+                continue
+            done = step.transform.apply(record)
+        except Exception as error:
+            # Which record it is, and what becomes of it, is found one by one.
+            raise NotInColumns(str(error)) from error
+        if done is None:
+            return None
+        record = done
+    if record.headers:
+        raise NotInColumns("records have headers")
+    return Columns(record, columns.rows)
+
+
+def _check_nulls(record: Record) -> None:
+    """Transforms leave alone what is null, record by record."""
+    for part in (record.key, record.value):
+        if part is not None:
+            check_not_null(part)
+
+
+# ---------------------------------------------------------------------------------------- sources
+
+
+def to_table(conversion: Conversion, columns: Columns) -> TopicTable:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    record = columns.record
+    if record.partition is not None:
+        raise NotInColumns("records name their partitions")
+    made = {}
+    if record.key is not None or record.key_schema is not None:
+        made["key"] = _written(conversion.key, record.key_schema, record.key, columns)
+    made["value"] = _written(conversion.value, record.value_schema, record.value, columns)
+    for each in made.values():
+        longest = pc.max(pc.binary_length(each)).as_py()
+        if longest is not None and longest >= LARGE_BYTES:
+            raise NotInColumns("a record is large")
+    times: Any = record.timestamp_ms
+    if isinstance(times, Column):
+        times = times.array(None)
+        if times.null_count:
+            raise NotInColumns("some records have no time")
+        made["timestamp"] = times.cast(pa.timestamp("ms", tz="UTC"))
+    return TopicTable(record.topic, pa.table(made))
+
+
+def _written(converter: Converter, schema: Schema | None, value: Any, columns: Columns) -> Any:
+    try:
+        return converter.from_columns(schema, value, columns)
+    except NotInColumns:
+        raise
+    except Exception as error:
+        raise NotInColumns(str(error)) from error
+
+
+# ------------------------------------------------------------------------------------------ sinks
+
+
+def to_columns(conversion: Conversion, chain: Chain, topic: str, rows: Any) -> Columns:
+    """Of rows as a consumer gives them: a batch of Arrow with partition, offset, timestamp, key,
+    value and headers, all of one topic."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pc.sum(pc.list_value_length(rows.column("headers"))).as_py():
+        raise NotInColumns("records have headers")
+    is_split = bool(chain.steps)
+    key_schema, key = _read(conversion.key, topic, rows.column("key"), is_split=is_split)
+    value_schema, value = _read(conversion.value, topic, rows.column("value"), is_split=is_split)
+    times = rows.column("timestamp").cast(pa.int64())
+    record = Record(
+        topic, value, value_schema, key, key_schema,
+        Column(rows.column("partition"), None), Column(rows.column("offset"), None),  # type: ignore[arg-type]
+        Column(times, None),  # type: ignore[arg-type]
+    )  # fmt: skip
+    return Columns(record, rows.num_rows)
+
+
+def _read(
+    converter: Converter, topic: str, data: Any, *, is_split: bool
+) -> tuple[Schema | None, Any]:
+    if data.null_count == len(data):
+        return converter.to_connect(topic, None)
+    try:
+        schema, array = converter.to_columns(topic, data)
+    except NotInColumns:
+        raise
+    except Exception as error:
+        raise NotInColumns(str(error)) from error
+    return schema, column_of(array, schema, is_split=is_split)

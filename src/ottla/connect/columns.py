@@ -1,0 +1,223 @@
+"""Many records as one, whose fields are columns.
+
+A batch of records of one topic is one Record: where a record has a value, it has a Column of all of
+theirs; structs are dicts of those, as always. So a transform that only moves fields about, or changes
+one of them, is the same code for one record and for a batch, and is called once: it says so with
+`on_columns`. What is the same for all of them (a topic, a text that was inserted) stays what it is.
+
+This is the quick way for what nearly all records are. Whatever does not fit (headers, structs that
+are null, a value that is not what its schema says, a transform of one's own) is NotInColumns, and the
+batch goes the long way, record by record: there errors are found and told, one by one."""  # noqa: E501
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ottla.connect.data import DataError, Record, Schema, Type
+from ottla.connect.tables import arrow_type, for_arrow, from_arrow
+
+MANY_RECORDS = 1_000
+"""From so many on columns are worth their while."""
+
+
+class NotInColumns(Exception):
+    """Records that must go one by one."""
+
+
+@cache
+def has_columns() -> bool:
+    """Whether what it takes is installed."""
+    return all(importlib.util.find_spec(name) for name in ("pyarrow", "numba"))
+
+
+class Column:
+    """The values of a field: Arrow's, or plain ones that were made of them."""
+
+    __slots__ = ("_array", "_schema", "_values")
+
+    def __init__(self, array: Any, schema: Schema | None, values: list[Any] | None = None) -> None:
+        self._array = array
+        self._schema = schema
+        self._values = values
+
+    def values(self) -> list[Any]:
+        """As records have them."""
+        if self._values is None:
+            if self._schema is None:
+                _check_told(self._array)
+            plain = self._array.to_pylist()
+            if self._schema is not None and not _is_plain(self._schema):
+                plain = [from_arrow(self._schema, each) for each in plain]
+            self._values = plain
+        return self._values
+
+    def has_nulls(self) -> bool:
+        if self._array is not None:
+            return bool(self._array.null_count)
+        return any(each is None for each in self._values or ())
+
+    def map(self, change: Callable[[Any], Any]) -> Column:
+        """Each of them changed."""
+        return Column(None, None, [change(each) for each in self.values()])
+
+    def array(self, schema: Schema | None) -> Any:
+        """As values of a schema; without one as they are. Raises NotInColumns."""
+        import pyarrow as pa
+
+        try:
+            if self._array is None:
+                return _array(self._values or [], schema)
+            if schema is None:
+                return self._array
+            return _cast(self._array, arrow_type(schema))
+        except (pa.ArrowException, DataError, TypeError, ValueError, OverflowError) as error:
+            raise NotInColumns(str(error)) from None
+
+
+def _check_told(array: Any) -> None:
+    """Raises NotInColumns where Arrow's values, without a schema, may not be those of records: 1
+    among numbers with fractions is 1.0, a field that is missing is null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_nested(array.type):
+        raise NotInColumns("without a schema fields may be missing or null")
+    if pa.types.is_floating(array.type) and pc.any(pc.equal(pc.floor(array), array)).as_py():
+        raise NotInColumns("without a schema numbers may be integers or not")
+
+
+_PLAIN = frozenset(Type) - {Type.ARRAY, Type.MAP, Type.STRUCT}
+
+
+def _is_plain(schema: Schema) -> bool:
+    """Whether Arrow's values are what records have."""
+    return schema.type in _PLAIN and schema.name is None
+
+
+def _array(values: Sequence[Any], schema: Schema | None) -> Any:
+    import pyarrow as pa
+
+    if schema is None:
+        return pa.array(values)
+    return pa.array([for_arrow(schema, each) for each in values], arrow_type(schema))
+
+
+def _cast(array: Any, kind: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if array.type == kind:
+        return array
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(array.type):
+        # What is less than a millisecond is cut off, before 1970 too.
+        array = pc.floor_temporal(array, unit="millisecond")
+    return array.cast(kind)
+
+
+def column_of(array: Any, schema: Schema | None, *, is_split: bool = True) -> Any:
+    """An array as a Column; a struct as a dict of them, and with `is_split`, as transforms must
+    have it, the structs in it too. Raises NotInColumns."""
+    import pyarrow as pa
+
+    if array.null_count and schema is not None and not schema.optional:
+        raise NotInColumns("a value must not be null")
+    if array.null_count and schema is not None and schema.default is not None:
+        raise NotInColumns("a default stands for null")
+    if not pa.types.is_struct(array.type):
+        if is_split and pa.types.is_map(array.type):
+            raise NotInColumns("a map has fields of its own in each record")
+        return Column(array, schema)
+    if array.null_count:
+        raise NotInColumns("a struct is null")
+    names = [array.type.field(index).name for index in range(array.type.num_fields)]
+    if len(set(names)) < len(names):
+        raise NotInColumns("two fields have the same name")
+    return {
+        name: _field(child, None if schema is None else _inner(schema, name), is_split=is_split)
+        for name, child in zip(names, array.flatten(), strict=True)
+    }
+
+
+def _field(array: Any, schema: Schema | None, *, is_split: bool) -> Any:
+    if is_split:
+        return column_of(array, schema)
+    return Column(array, schema)
+
+
+def _inner(schema: Schema, name: str) -> Schema:
+    found = schema.field(name)
+    if found is None:
+        raise NotInColumns(f"the schema has no field {name}")
+    return found.schema
+
+
+def check_not_null(value: Any) -> None:
+    """Raises NotInColumns unless all records have a value."""
+    if value is None or (isinstance(value, Column) and value.has_nulls()):
+        raise NotInColumns("some records have a value, and some have none")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """`record` has Columns for values; its partition, offset and timestamp_ms are Columns of
+    integers, or None. It has no headers."""
+
+    record: Record
+    rows: int
+
+    def value(self) -> Any:
+        """As an Arrow array."""
+        return self.array(self.record.value_schema, self.record.value)
+
+    def key(self) -> Any:
+        return self.array(self.record.key_schema, self.record.key)
+
+    def fields(self) -> dict[str, Any]:
+        """Of a value that is a struct: an array for each. Raises NotInColumns."""
+        schema, value = self.record.value_schema, self.record.value
+        is_struct = schema is None or schema.type is Type.STRUCT
+        if not is_struct or not isinstance(value, Mapping):
+            raise NotInColumns("values have no fields")
+        if schema is None:
+            return {name: self.array(None, each) for name, each in value.items()}
+        if value.keys() != {each.name for each in schema.fields}:
+            raise NotInColumns("values have other fields than their schema")
+        return {each.name: self.array(each.schema, value[each.name]) for each in schema.fields}
+
+    def array(self, schema: Schema | None, value: Any) -> Any:
+        """Of a Column, a dict of them, or what is the same for all. Raises NotInColumns."""
+        import pyarrow as pa
+
+        if isinstance(value, Column):
+            made = value.array(schema)
+        elif isinstance(value, Mapping):
+            made = self._struct(schema, value)
+        else:
+            made = Column(None, None, [value]).array(schema)
+            made = pa.repeat(made[0], self.rows)
+        if schema is not None and made.null_count and not schema.optional:
+            raise NotInColumns("a value must not be null")
+        return made
+
+    def _struct(self, schema: Schema | None, value: Mapping[str, Any]) -> Any:
+        import pyarrow as pa
+
+        inner = Columns(Record("", value, schema), self.rows).fields()
+        if not inner:
+            raise NotInColumns("a struct has no fields")
+        arrays = list(inner.values())
+        if schema is not None:
+            return pa.StructArray.from_arrays(arrays, fields=list(arrow_type(schema)))
+        return pa.StructArray.from_arrays(arrays, names=list(inner))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBatch:
+    """Columns, and the way back to the records that they are."""
+
+    columns: Columns
+    records: Callable[[], Sequence[Record]]
