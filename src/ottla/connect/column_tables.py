@@ -26,12 +26,12 @@ def typed_table(columns: Columns, schema: Schema) -> Any:
     return pa.Table.from_arrays(arrays, schema=arrow_schema(schema))
 
 
-def untyped_table(columns: Columns) -> Any:
-    """Of values without a schema; it has the columns that are not all null."""
+def untyped_table(columns: Columns, gone: Sequence[str] = ()) -> Any:
+    """Of values without a schema; it has the columns that are not all null, and not `gone`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    fields = columns.fields()
+    fields = {name: each for name, each in columns.fields().items() if name not in gone}
     kept = {name: each for name, each in fields.items() if not is_empty(each.type)}
     if not kept:
         raise NotInColumns("nothing is known of any field")
@@ -39,6 +39,20 @@ def untyped_table(columns: Columns) -> Any:
     if not pc.all(has_some).as_py():
         raise NotInColumns("a value may have no fields at all")
     return pa.table(kept)
+
+
+def shares_of(table: Any, places: Sequence[str]) -> list[tuple[str, Any]]:
+    """The rows of each place; `places` has that of each row, or one for all."""
+    import pyarrow as pa
+
+    if len(places) == 1:
+        return [(places[0], table)]
+    rows: dict[str, list[int]] = {}
+    for row, place in enumerate(places):
+        rows.setdefault(place, []).append(row)
+    if len(rows) == 1:
+        return [(places[0], table)]
+    return [(place, table.take(pa.array(share))) for place, share in rows.items()]
 
 
 def merged(tables: Sequence[Any]) -> list[Any]:

@@ -128,7 +128,7 @@ def _check_numbers(array: Any) -> None:
         for child in array.flatten():
             _check_numbers(child)
     elif pa.types.is_list(array.type):
-        _check_numbers(array.flatten())
+        _check_numbers(array.values)
     elif pa.types.is_floating(array.type):
         largest = pc.max(pc.abs(array)).as_py()
         if largest is not None and not largest < EXACT_INTEGERS:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ottla.connect import data
 from ottla.connect.column_pipeline import to_columns, to_table, transformed
@@ -27,6 +28,7 @@ from ottla.connect.data import DataError, Record, Schema, Type, struct_schema
 from ottla.connect.json_converter import JsonConverter
 from ottla.connect.pipeline import Chain, Conversion, Row, Step
 from ottla.connect.plugins import predicate_class, transform_class
+from ottla.connect.sink_batch import ColumnsPart
 from ottla.connect.tables import inferred, table_of
 from ottla.connect.transforms.contract import Transform
 
@@ -257,6 +259,41 @@ def test_json_like_most_is_read_in_columns() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [[b'{"a": 1180591620717411303424}'], [b'{"a": 9007199254740993}', b'{"a": 0.5}'],
+     [b'{"a": [9007199254740993, 0.5]}'], [b'{"a": {"b": -1e300}}'], [b"{}", b'{"a": 1}'],
+     [b'{"a": null}'], [b"1"], [b'{"a": 1}', b'{"a": "x"}']],
+)  # fmt: skip
+def test_json_that_arrow_might_take_for_something_else_goes_one_by_one(values: list[bytes]) -> None:
+    converter = JsonConverter({"schemas.enable": False})
+    with pytest.raises(NotInColumns):
+        untyped_table(to_columns(conversion(converter), Chain(), "t", rows_of(values)))
+
+
+def test_integers_among_fractions_are_not_made_fractions() -> None:
+    converter = JsonConverter({"schemas.enable": False})
+    chain = chain_of(("Cast$Value", {"spec": "a:string"}))
+    alike = to_columns(conversion(converter), chain, "t", rows_of([b'{"a": 1.5}', b'{"a": 2.5}']))
+    done = transformed(chain, alike)
+    assert done is not None
+    assert done.fields()["a"].to_pylist() == ["1.5", "2.5"]
+    mixed = to_columns(conversion(converter), chain, "t", rows_of([b'{"a": 1}', b'{"a": 2.5}']))
+    with pytest.raises(NotInColumns):
+        transformed(chain, mixed)
+
+
+def test_times_of_a_frame_are_cut_to_milliseconds_as_in_records() -> None:
+    schema = struct_schema(("t", data.TIMESTAMP_SCHEMA.as_optional()))
+    times = pa.array([-1, 1, 1999, None], pa.timestamp("us", tz="UTC"))
+    array = pa.StructArray.from_arrays([times], names=["t"])
+    columns = Columns(Record("t", column_of(array, schema), schema), len(times))
+    converter = JsonConverter({"schemas.enable": False})
+    written = to_table(conversion(converter), columns).table.column("value").to_pylist()
+    assert written == [converter.from_connect("t", schema, each) for each in array.to_pylist()]
+    assert written[0] == b'{"t":-1}'
+
+
 @settings(deadline=None, max_examples=100)
 @given(values=st.lists(VALUES, min_size=1, max_size=4))
 def test_json_with_schemas_is_read_as_for_each_record(values: list[dict[str, Any]]) -> None:
@@ -344,6 +381,59 @@ def test_a_file_has_the_same_lines(
         task.stop()
         files.append((folder / name).read_bytes())
     assert files[0] == files[1]
+
+
+LAYOUTS = [
+    {},
+    {"partitioner.class": "FieldPartitioner", "partition.field.name": "c,y"},
+    {"partitioner.class": "DailyPartitioner"},
+    {"partitioner.class": "HourlyPartitioner", "timezone": "Europe/Prague",
+     "timestamp.extractor": "RecordField", "timestamp.field": "t"},
+    {"partitioner.class": "TimeBasedPartitioner", "partition.duration.ms": "7",
+     "path.format": "'s'=ss/'ms'=SSS"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("has_schemas", [True, False])
+@settings(deadline=None, max_examples=30)
+@given(values=st.lists(VALUES, min_size=1, max_size=5))
+def test_a_lake_has_the_same_rows_in_the_same_folders(
+    layout: dict[str, str], has_schemas: bool, values: list[dict[str, Any]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:  # fmt: skip
+    converter = JsonConverter({"schemas.enable": has_schemas})
+    whole = [
+        {**value, "t": value["t"] or NOON, "f": 0.5, "c": value["c"] or "c"} for value in values
+    ]
+    rows = rows_of([converter.from_connect("t", OUTER, value) for value in whole])
+    folder = tmp_path_factory.mktemp("lake")
+    told = []
+    for name in ("one-by-one", "columns"):
+        texts = {"path": str(folder / name), **layout}
+        checked = ParquetSink.definition.settings(texts)
+        task = ParquetSink(checked).make_task(checked)
+        task.start(folder)
+        task.begin(1)
+        if name == "columns":
+            task.put_columns(to_columns(conversion(converter), Chain(), "t", rows))
+        else:
+            task.put(
+                [conversion(converter).to_record(row) for row in ColumnsPart("t", rows).rows()]
+            )
+        task.end()
+        task.stop()
+        told.append(sorted(in_lake(folder / name), key=repr))
+    assert told[0] == told[1]
+
+
+def in_lake(lake: Path) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (str(path.parent.relative_to(lake)), row)
+        for path in lake.rglob("*.parquet")
+        if "_ottla" not in path.parts
+        for row in pq.ParquetFile(path).read().to_pylist()
+    ]
 
 
 @pytest.mark.parametrize("null_values", ["fail", "ignore"])

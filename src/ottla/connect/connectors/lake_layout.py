@@ -18,6 +18,7 @@ from typing import Any
 
 from ottla.base.config.definition import ConfigType
 from ottla.base.config.validator import AtLeast, OneOf
+from ottla.connect.columns import Column, Columns, NotInColumns
 from ottla.connect.converters import as_text
 from ottla.connect.data import DataError, Record, from_ms
 from ottla.connect.definition import Settings, key
@@ -74,9 +75,35 @@ class Layout:
         except (zoneinfo.ZoneInfoNotFoundError, ValueError):
             raise ValueError(f"there is no timezone {settings['timezone']}") from None
 
-    def only_folder(self, topic: str) -> str | None:
-        """That of all records of a topic, if there is only one."""
-        return escaped(topic) if self._is_plain else None
+    def folders(self, columns: Columns) -> list[str]:
+        """Those of a batch, record by record; only one if it is the same for all. Raises DataError
+        or NotInColumns."""
+        whole = columns.record
+        needed = {name: self._column(whole, name) for name in self._named()}
+        times: Any = whole.timestamp_ms
+        if self._pattern is not None and self._settings["timestamp.extractor"] == "Record":
+            needed[""] = times.values() if isinstance(times, Column) else [times] * columns.rows
+        if not needed:
+            return [self.folder(whole, {})]
+        rows = list(zip(*needed.values(), strict=True))
+        found: dict[tuple[Any, ...], str] = {}
+        for row in dict.fromkeys(rows):
+            value = dict(zip(needed, row, strict=True))
+            record = Record(whole.topic, value, whole.value_schema, timestamp_ms=value.get(""))
+            found[row] = self.folder(record, value)
+        return [found[row] for row in rows]
+
+    def _named(self) -> list[str]:
+        """The fields that name folders, or have the time that does."""
+        if self._pattern is not None and self._settings["timestamp.extractor"] == "RecordField":
+            return [self._settings["timestamp.field"]]
+        return list(self.fields)
+
+    def _column(self, whole: Record, name: str) -> list[Any]:
+        found = whole.value.get(name) if isinstance(whole.value, Mapping) else None
+        if not isinstance(found, Column) or (whole.value_schema is None and found.has_nulls()):
+            raise NotInColumns(f"a value may have no field {name}")
+        return found.values()
 
     def folder(self, record: Record, value: Mapping[str, Any]) -> str:
         """Below the lake's path. Raises DataError for a record that has not what it takes."""

@@ -26,7 +26,7 @@ from ottla.base.config.validator import AtLeast, NonEmpty, OneOf
 from ottla.base.errors import UserError
 from ottla.connect.api import Guarantee, SinkConnector, SinkTask
 from ottla.connect.atomic_file import lasting_id
-from ottla.connect.column_tables import typed_table, untyped_table
+from ottla.connect.column_tables import shares_of, typed_table, untyped_table
 from ottla.connect.columns import Columns, NotInColumns, check_not_null
 from ottla.connect.connectors.lake_files import StagedWriter, make_parquet
 from ottla.connect.connectors.lake_layout import LAYOUT_KEYS, Layout
@@ -176,15 +176,17 @@ class Lake(SinkTask):
         if self._is_done:
             return
         check_not_null(columns.record.value)
-        folder = self._layout.only_folder(columns.record.topic)
-        if folder is None:
-            raise NotInColumns("each record has a folder of its own")
+        try:
+            folders = self._layout.folders(columns)
+        except DataError as error:
+            raise NotInColumns(str(error)) from None
         if columns.record.value_schema is None:
-            table, kind = untyped_table(columns), ""
+            table, kind = untyped_table(columns, self._layout.fields), ""
         else:
             schema, kind = self._kinds.get(columns.record.value_schema)
             table = typed_table(columns, schema)
-        self._tables.setdefault((folder, kind), []).append(table)
+        for folder, share in shares_of(table, folders):
+            self._tables.setdefault((folder, kind), []).append(share)
 
     def end(self) -> None:
         with self._lock:
