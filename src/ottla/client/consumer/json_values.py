@@ -42,4 +42,8 @@ def parsed(values: Any, kind: Any = None, *, unexpected: str = "infer") -> Any:
     )
     if table.num_rows != len(values) or table.column_names != [MEMBER]:
         raise pa.ArrowInvalid("a value is empty or holds more than one object")
-    return table.column(0).combine_chunks()
+    try:
+        return table.column(0).combine_chunks()
+    except pa.ArrowIndexError:
+        # Arrow's reader makes a broken array of them.
+        raise pa.ArrowInvalid("a list has nothing but nulls, in all of the values") from None
