@@ -20,6 +20,7 @@ from ottla.base.errors import UserError
 from ottla.connect import data, session
 from ottla.connect.api import RetriableError
 from ottla.connect.data import Record, struct_schema
+from ottla.connect.pipeline import Conversion
 from ottla.testing.connectors import SinkKit, SourceKit
 
 JSON = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"}
@@ -105,6 +106,53 @@ def test_a_source_of_files_goes_on_where_it_was(spark: Any, tmp_path: Path) -> N
     spool = tmp_path / "checkpoint" / "spool"
     assert not list(spool.iterdir()), "what is in topics is not kept"
     assert foreign.exists()
+
+
+MANY = 12_000
+
+
+def test_many_rows_go_in_columns_from_files_to_a_topic_and_into_files(
+    worker: Standalone, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Any] = []
+    to_row = Conversion.to_row
+    monkeypatch.setattr(
+        Conversion, "to_row", lambda self, record: (written.append(record), to_row(self, record))[1]
+    )
+    rows = spark.range(MANY).coalesce(1).selectExpr(
+        "id", "id / 4 AS quarter", "concat('n\"', id) AS name", "timestamp_millis(id) AS at",
+        "named_struct('even', id % 2 = 0,"
+        " 'day', date_add(DATE'2024-01-01', cast(id AS INT))) AS more",
+    )  # fmt: skip
+    rows.write.parquet(str(tmp_path / "in"))
+    flat = {"transforms": "flat", "transforms.flat.type": "Flatten$Value",
+            "transforms.flat.delimiter": "_", "value.converter": "JsonConverter"}  # fmt: skip
+    place = {"checkpoint.location": str(tmp_path / "spool")}
+    worker.put("in", "SparkSource", format="parquet", path=tmp_path / "in", topic="many",
+               **flat, **place)  # fmt: skip
+    wait_for(lambda: len(values(worker.bootstrap, "many")) >= MANY)
+    told = [json.loads(each) for each in values(worker.bootstrap, "many")]
+    assert len(written) < MANY / 2, "one by one"
+    assert [each["field"] for each in told[0]["schema"]["fields"]] == [
+        "id", "quarter", "name", "at", "more_even", "more_day",
+    ]  # fmt: skip
+    assert sorted((each["payload"] for each in told), key=lambda each: each["id"]) == [
+        {"id": n, "quarter": n / 4, "name": f'n"{n}', "at": n, "more_even": n % 2 == 0,
+         "more_day": 19_723 + n}
+        for n in range(MANY)
+    ]  # fmt: skip
+    worker.put("out", "SparkSink", format="parquet", path=tmp_path / "out", topics="many",
+               **{"value.converter": "JsonConverter",
+                  "consumer.override.max.poll.records": "5000"})  # fmt: skip
+    wait_for(lambda: _rows_in(spark, tmp_path / "out") >= MANY)
+    found = spark.read.parquet(str(tmp_path / "out")).orderBy("id").collect()
+    assert [row.id for row in found] == list(range(MANY))
+    assert [row.name for row in found[:2]] == ['n"0', 'n"1']
+
+
+def _rows_in(spark: Any, folder: Path) -> int:
+    has_files = any("_ottla" not in each.parts for each in folder.rglob("*.parquet"))
+    return int(spark.read.parquet(str(folder)).count()) if has_files else 0
 
 
 def _polled(kit: SourceKit) -> list[Record]:
