@@ -72,36 +72,46 @@ def _latency(spark: Any, broker: BrokerProcess, delivery: str) -> Iterator[Figur
     source, target = f"in-{delivery}", f"out-{delivery}"
     create_topic(broker.bootstrap, source, 1)
     create_topic(broker.bootstrap, target, 1)
-    with tempfile.TemporaryDirectory() as home:
-        query = (
-            spark.readStream.format("ottla")
-            .options(**{"kafka.bootstrap.servers": broker.bootstrap, "subscribe": source})
-            .load()
-            .selectExpr("value")
-            .writeStream.format("ottla")
-            .options(**{"kafka.bootstrap.servers": broker.bootstrap, "topic": target})
-            .option("delivery", delivery)
-            .option("checkpointLocation", home)
-            .start()
-        )
-        try:
-            times = _measured(broker.bootstrap, source, target)
-        except AssertionError:
-            print(query.status, query.lastProgress, query.exception())
-            raise
-        finally:
-            query.stop()
+    times = stream_times(spark, "ottla", broker.bootstrap, source, target, delivery=delivery)
     cut = statistics.quantiles(times, n=100)
     budget = 120 if delivery == "at-least-once" else None
     yield Figure(f"spark latency p50, {delivery}", cut[49], "ms", budget)
     yield Figure(f"spark latency p99, {delivery}", cut[98], "ms")
 
 
-def _measured(bootstrap: str, source: str, target: str) -> list[float]:
+def stream_times(
+    spark: Any,
+    format_: str,
+    bootstrap: str,
+    source: str,
+    target: str,
+    seconds: float = LATENCY_S,
+    **options: str,
+) -> list[float]:
+    """Milliseconds from topic to topic, through a query that changes nothing."""
+    given = {"kafka.bootstrap.servers": bootstrap}
+    with tempfile.TemporaryDirectory() as home:
+        query = (
+            spark.readStream.format(format_)
+            .options(**given, subscribe=source)
+            .load()
+            .selectExpr("value")
+            .writeStream.format(format_)
+            .options(**given, topic=target, checkpointLocation=home, **options)
+            .start()
+        )
+        try:
+            return _measured(bootstrap, source, target, round(seconds * RATE))
+        except AssertionError:
+            print(query.status, query.lastProgress, query.exception())
+            raise
+        finally:
+            query.stop()
+
+
+def _measured(bootstrap: str, source: str, target: str, total: int) -> list[float]:
     """Milliseconds, of the second half: the first one warms up."""
     from ottla import Consumer, Producer, TopicPartition
-
-    total = LATENCY_S * RATE
 
     def feed() -> None:
         with Producer(bootstrap, linger_ms=1) as producer:

@@ -1,9 +1,12 @@
 """Our Spark source and sink beside Spark's own Kafka connector, in one session, on the same topics
-of Apache Kafka's broker: rows a second from a topic to nowhere, and from nowhere to a topic."""
+of Apache Kafka's broker: rows a second from a topic to nowhere, and from nowhere to a topic; and
+how long a record of a stream at 1,000 records/s takes through a query from topic to topic, at least
+once, which is all that Spark's own sink knows."""
 
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from bench.peers import topics
 from bench.peers.brokers import both
 from bench.peers.rows import Row, Rows
 from bench.peers.scale import Scale
+from bench.spark import stream_times
 
 FORMATS = ("kafka", "ottla")
 PARTITIONS = 2
@@ -36,9 +40,28 @@ def run(scale: Scale) -> list[Row]:
         try:
             for size, count in scale.spark_rows.items():
                 _measure(rows, spark, kafka.bootstrap, size, count, scale.rounds, connector)
+            _measure_latency(rows, spark, kafka.bootstrap, scale, connector)
         finally:
             spark.stop()
     return rows.whole()
+
+
+def _measure_latency(rows: Rows, spark: Any, bootstrap: str, scale: Scale, peer: str) -> None:
+    for number in range(scale.rounds):
+        for fmt in FORMATS if number % 2 else FORMATS[::-1]:
+            source, target = f"in-{number}-{fmt}", f"out-{number}-{fmt}"
+            topics.create(bootstrap, source, 1)
+            topics.create(bootstrap, target, 1)
+            options = {"delivery": "at-least-once"} if fmt == "ottla" else {}
+            times = stream_times(
+                spark, fmt, bootstrap, source, target, 2 * scale.latency_s, **options
+            )
+            cut = statistics.quantiles(times, n=100)
+            for name, at in (("p50", 49), ("p99", 98)):
+                rows.add(
+                    f"a record through a stream, {name}", "ms", cut[at], is_ours=fmt == "ottla",
+                    higher_is_better=False, peer=peer,
+                )  # fmt: skip
 
 
 def _measure(
