@@ -17,13 +17,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from ottla.base.errors import UserError
 from ottla.connect.api import Json, Offsets, Polled, SourceTask
 from ottla.connect.connectors.postgres.catalog import IN_USE, Catalog
 from ottla.connect.connectors.postgres.changes import Changes, Position
-from ottla.connect.connectors.postgres.envelope import Envelopes, Where
+from ottla.connect.connectors.postgres.envelope import Envelopes
 from ottla.connect.connectors.postgres.link import (
     Exhausted,
     LinkLost,
@@ -34,7 +33,8 @@ from ottla.connect.connectors.postgres.options import Options
 from ottla.connect.connectors.postgres.pgoutput import Keepalive, ProtocolError, Relation, decode
 from ottla.connect.connectors.postgres.published import Published
 from ottla.connect.connectors.postgres.slot import SlotWatch, what_is_lost, where_it_is
-from ottla.connect.connectors.postgres.snapshot import Progress, TableReader
+from ottla.connect.connectors.postgres.snapshot import Progress
+from ottla.connect.connectors.postgres.snapshot_rows import SnapshotRows
 from ottla.connect.connectors.postgres.tables import Shape, make_shape
 from ottla.connect.data import DataError, Record
 
@@ -72,9 +72,9 @@ class PostgresTask(SourceTask):
         self._confirmed = 0
         self._link: ReplicationLink | None = None
         self._changes: Changes | None = None
-        self._reader: TableReader | None = None
-        self._reading: tuple[Relation, Shape] | None = None
-        self._exported: str | None = None
+        self._rows = SnapshotRows(
+            options, self._catalog, self._published, self._envelopes, self._shape_of
+        )
         self._told_at = self._looked_at = self._status_at = time.monotonic()
         self._troubles: list[str] = []
         """What did not work when it was looked around last."""
@@ -160,7 +160,7 @@ class PostgresTask(SourceTask):
         pending = tuple(self._published.tables) if takes else ()
         if slot is None:
             assert self._link is not None
-            lsn, self._exported = self._link.create_slot(self._options.slot_name)
+            lsn, self._rows.exported = self._link.create_slot(self._options.slot_name)
         else:
             lsn = where_it_is(slot, self._options.slot_name)
             logger.warning(
@@ -248,9 +248,8 @@ class PostgresTask(SourceTask):
     def _disconnect(self) -> None:
         if self._link is not None:
             self._link.close()
-        if self._reader is not None:
-            self._reader.close()
-        self._link = self._reader = self._changes = self._reading = self._exported = None
+        self._rows.close()
+        self._link = self._changes = None
 
     def _send_status(self) -> None:
         self._status_at = time.monotonic()
@@ -284,7 +283,8 @@ class PostgresTask(SourceTask):
             if self._is_to_tell:
                 # A table is published after it is known that its rows are to be read.
                 return self._told([])
-            return self._told(list(self._read_rows()))
+            records, self._progress = self._rows.read(self._progress, self._position.lsn)
+            return self._told(records)
         if not self._options.snapshot.streams:
             # That was all.
             time.sleep(wait_s)
@@ -389,61 +389,3 @@ class PostgresTask(SourceTask):
         now_ms = time.time_ns() // 1_000_000
         topic = self._options.heartbeat_topic
         return [self._envelopes.heartbeat(topic, now_ms, self._watch.kept_bytes)]
-
-    # ------------------------------------------------------------------------------ snapshot
-
-    def _read_rows(self) -> Iterator[Record]:
-        """Some rows of the tables that are pending."""
-        if self._reader is None:
-            if self._options.snapshot.streams:
-                self._published.publish(self._progress.pending)
-            self._reader = TableReader(self._options.database, self._exported)
-            # It is imported; the link that exported it may be used for something else.
-            self._exported = None
-        now_ms = time.time_ns() // 1_000_000
-        where = Where(self._position.lsn, None, None, now_ms, "true")
-        yield from self._rows_of_tables(self._reader, where, now_ms)
-        if not self._progress.pending:
-            self._reader.close()
-            self._reader = None
-            logger.info("the snapshot of %s is whole", self._options.database.place)
-
-    def _rows_of_tables(self, reader: TableReader, where: Where, now_ms: int) -> Iterator[Record]:
-        count = size = 0
-        lsn = where.commit_lsn
-        while self._progress.pending:
-            if not reader.is_open:
-                yield from self._open_table(reader, where, now_ms)
-            if self._reading is None:
-                continue
-            relation, shape = self._reading
-            indices = [i for i, each in enumerate(relation.columns) if each.name in shape.key]
-            while (row := reader.next_row()) is not None:
-                yield from self._envelopes.read(shape, row, where, lsn, now_ms)
-                count += 1
-                size += sum(len(each) for each in row if isinstance(each, bytes))
-                if count >= self._options.batch_records or size >= self._options.batch_bytes:
-                    after = tuple(_text(row[index]) for index in indices)
-                    self._progress = replace(self._progress, after=after, is_begun=True)
-                    return
-            self._reading = None
-            self._progress = self._progress.next_table()
-
-    def _open_table(self, reader: TableReader, where: Where, now_ms: int) -> Iterator[Record]:
-        table = self._published.tables.get(self._progress.pending[0])
-        relation = self._catalog.relation(table.oid) if table is not None else None
-        shape = self._shape_of(relation) if relation is not None else None
-        if relation is None or shape is None:
-            # It was dropped, or is not wanted any more.
-            self._progress = self._progress.next_table()
-            self._reading = None
-            return
-        is_first = not self._progress.is_begun
-        if (is_first and self._progress.is_anew) or (not is_first and not shape.key):
-            yield from self._envelopes.truncated(shape, where, where.commit_lsn, now_ms)
-        self._reading = (relation, shape)
-        reader.open(relation, shape.key, self._progress.after)
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else ""
