@@ -62,12 +62,12 @@ def test_a_lake_has_every_record_once_after_kills_at_any_moment(tmp_path: Path) 
         files = [
             write(tmp_path, "worker.properties", worker_properties(broker.bootstrap, tmp_path)),
             write(tmp_path, "made.properties", {
-                "name": "made", "connector.class": "Datagen", "topic": "killed", "rate": "400",
+                "name": "made", "connector.class": "Datagen", "topic": "killed", "rate": "4000",
                 "fields": "n:sequence,city:choice(a|b|c)", **JSON,
             }),
             write(tmp_path, "lake.properties", {
                 "name": "lake", "connector.class": "ParquetSink", "topics": "killed",
-                "path": lake, "flush.size": "150", "rotate.interval.ms": "700",
+                "path": lake, "flush.size": "1500", "rotate.interval.ms": "700",
                 "partitioner.class": "FieldPartitioner", "partition.field.name": "city", **JSON,
             }),
         ]  # fmt: skip
@@ -79,7 +79,7 @@ def test_a_lake_has_every_record_once_after_kills_at_any_moment(tmp_path: Path) 
             assert found == sorted(set(found)), "a record is there twice"
         process = start(tmp_path, *files)
         seen, until = len(ids(lake)), time.monotonic() + PATIENCE_S
-        while len(ids(lake)) < seen + 500:
+        while len(ids(lake)) < seen + 5_000:
             assert time.monotonic() < until, "nothing more comes"
             time.sleep(0.2)
         process.terminate()

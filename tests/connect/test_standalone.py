@@ -139,7 +139,8 @@ def test_lines_added_to_the_file_move_through_the_pipeline(pipeline: Pipeline) -
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 def test_the_sink_is_the_source_after_kills_at_any_moment(pipeline: Pipeline) -> None:
-    """Most kills come while lines move; some while the worker starts."""
+    """Most kills come while lines move; some while the worker starts. Few lines go one by one, and
+    many in columns."""
     chance = random.Random(9)
     for turn in range(24):
         pipeline.start()
@@ -151,7 +152,8 @@ def test_the_sink_is_the_source_after_kills_at_any_moment(pipeline: Pipeline) ->
                 time.sleep(0.02)
         until = time.monotonic() + chance.uniform(0, 2.5)
         while time.monotonic() < until:
-            pipeline.append("".join(f"{turn} {chance.random()}\n" for _ in range(50)))
+            count = chance.choice((50, 50, 4_000))
+            pipeline.append("".join(f"{turn} {chance.random()}\n" for _ in range(count)))
             time.sleep(chance.uniform(0, 0.05))
         pipeline.kill()
     pipeline.start()

@@ -74,7 +74,9 @@ class Connection(asyncio.BufferedProtocol):
         self._next_id = 0
         self._max_frame_bytes = MAX_OPENING_FRAME_BYTES
         self._closed_by: ClientError | None = None
-        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._deadline_timer: asyncio.Handle | None = None
+        self._deadline_at = 0.0
+        """When that is: uvloop's handles do not tell, if it is at once."""
         self._writable: asyncio.Future[None] | None = None
         self._small = bytearray(RECEIVE_BYTES)
         self._small_view = memoryview(self._small)
@@ -186,9 +188,10 @@ class Connection(asyncio.BufferedProtocol):
         deadline = self._loop.time() + timeout_s
         self._waiting.append(_Waiting(correlation_id, api, version, answer, deadline))
         timer = self._deadline_timer
-        if timer is None or timer.when() > deadline:
+        if timer is None or self._deadline_at > deadline:
             if timer is not None:
                 timer.cancel()
+            self._deadline_at = deadline
             self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)
         return answer
 
@@ -220,6 +223,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         first = min(self._waiting, key=attrgetter("deadline"))
         if first.deadline > self._loop.time():
+            self._deadline_at = first.deadline
             self._deadline_timer = self._loop.call_at(first.deadline, self._check_deadline)
             return
         name = Api(first.api).name

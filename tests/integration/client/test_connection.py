@@ -355,3 +355,23 @@ def test_versions_that_are_refused_are_a_failure() -> None:
         stream.receive()
 
     assert "refuses to tell its versions" in str(opening(script))
+
+
+def test_requests_that_have_no_time_are_told_so_on_every_loop() -> None:
+    """uvloop's handles of what is due at once do not tell when that is."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main(port: int) -> None:
+        connection = await Connection.open("127.0.0.1", port, timeout_s=5.0)
+        answers = [connection.send(Api.METADATA, 12, NOBODY, 0.0) for _ in range(2)]
+        for answer in answers:
+            with pytest.raises(KafkaTimeout):
+                await answer
+
+    def never_answers(stream: Stream) -> None:
+        stream.open()
+        while stream.receive() is not None:
+            pass
+
+    with FakeBroker(never_answers) as broker:
+        uvloop.run(main(broker.port))

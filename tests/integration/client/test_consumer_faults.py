@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import random
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.integration.client.fake_broker import KNOWN, NODE_ID, Asked, FakeBroker, Stream
 from tests.raw_client import RawClient
 
-from ottla import Consumer, Record, TopicPartition, read_table
+from ottla import Consumer, OffsetAndMetadata, Record, TopicPartition, read_table
+from ottla.base.errors import ErrorCode
 from ottla.testing.broker import BrokerProcess
+from ottla.wire.api import Api
 
 PROGRAM = Path(__file__).with_name("interrupted_consumer.py")
 TIMEOUT_S = 30.0
@@ -79,6 +86,109 @@ def test_a_broker_that_is_killed_and_comes_back_is_read_on(tmp_path: Path) -> No
             consumer.commit()
             committed = consumer.committed()
             assert [each and each.offset for each in committed.values()] == [20, 20]
+
+
+class Restarted:
+    """A broker that is restarted when the consumer fetches for the second time, and again when it
+    asks whether the log still has what it read: each time the leader's epoch is another."""
+
+    def __init__(self) -> None:
+        self.epoch = self.fetches = 0
+        self.validated_in = threading.Event()
+
+    def __call__(self, stream: Stream) -> None:
+        while (asked := stream.receive()) is not None:
+            if asked.api == Api.API_VERSIONS:
+                stream.answer_versions(asked, KNOWN)
+            elif asked.api == Api.METADATA:
+                stream.answer(asked, **self._metadata(stream))
+            elif asked.api == Api.FETCH:
+                self.fetches += 1
+                self.epoch = max(self.epoch, int(self.fetches > 1))
+                stream.answer(asked, responses=[self._fetched()])
+            elif asked.api == Api.OFFSET_FOR_LEADER_EPOCH:
+                self.epoch = 2
+                self._validate(stream, asked)
+            else:
+                return
+
+    def _metadata(self, stream: Stream) -> dict[str, Any]:
+        partition = {
+            "error_code": 0, "partition_index": 0, "leader_id": NODE_ID,
+            "leader_epoch": self.epoch, "replica_nodes": [NODE_ID], "isr_nodes": [NODE_ID],
+            "offline_replicas": [],
+        }  # fmt: skip
+        topic = {"error_code": 0, "name": "t", "topic_id": b"t" * 16, "is_internal": False,
+                 "partitions": [partition]}  # fmt: skip
+        return {**stream.broker.metadata(), "topics": [topic]}
+
+    def _fetched(self) -> dict[str, Any]:
+        code = ErrorCode.FENCED_LEADER_EPOCH if self.epoch else ErrorCode.NONE
+        partition = {"partition_index": 0, "error_code": code, "high_watermark": 5,
+                     "last_stable_offset": 5, "log_start_offset": 0, "records": None}  # fmt: skip
+        return {"topic": "t", "topic_id": b"t" * 16, "partitions": [partition]}
+
+    def _validate(self, stream: Stream, asked: Asked) -> None:
+        current = asked.body.topics[0].partitions[0].current_leader_epoch
+        if current == self.epoch:
+            self.validated_in.set()
+        code = ErrorCode.NONE if current == self.epoch else ErrorCode.FENCED_LEADER_EPOCH
+        partition = {"error_code": code, "partition": 0, "leader_epoch": 0, "end_offset": 5}
+        stream.answer(asked, topics=[{"topic": "t", "partitions": [partition]}])
+
+
+def test_a_leader_that_is_restarted_again_while_a_position_is_looked_up_is_asked_anew() -> None:
+    script = Restarted()
+    with FakeBroker(script) as broker, Consumer(broker.bootstrap, **FAST) as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek(("t", 0), OffsetAndMetadata(5, "", 0))
+        deadline = time.monotonic() + TIMEOUT_S
+        while not script.validated_in.is_set():
+            assert time.monotonic() < deadline, "it asks with an epoch of the past"
+            consumer.poll(0.1)
+
+
+class HalfAway(Restarted):
+    """Partition 0 is here, partition 1 at a broker that nobody can reach."""
+
+    def __init__(self, away_port: int) -> None:
+        super().__init__()
+        self._away_port = away_port
+
+    def __call__(self, stream: Stream) -> None:
+        while (asked := stream.receive()) is not None:
+            if asked.api == Api.API_VERSIONS:
+                stream.answer_versions(asked, KNOWN)
+            elif asked.api == Api.METADATA:
+                stream.answer(asked, **self._metadata(stream))
+            elif asked.api == Api.LIST_OFFSETS:
+                partition = {"partition_index": 0, "error_code": 0, "offset": 5, "timestamp": -1}
+                stream.answer(asked, topics=[{"name": "t", "partitions": [partition]}])
+            else:
+                self.fetches += asked.api == Api.FETCH
+                return
+
+    def _metadata(self, stream: Stream) -> dict[str, Any]:
+        told = super()._metadata(stream)
+        first = told["topics"][0]["partitions"][0]
+        away = {**told["brokers"][0], "node_id": NODE_ID + 1, "port": self._away_port}
+        told["brokers"].append(away)
+        told["topics"][0]["partitions"].append(
+            {**first, "partition_index": 1, "leader_id": NODE_ID + 1}
+        )
+        return told
+
+
+def test_a_leader_that_is_away_does_not_keep_others_partitions_from_being_read() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        script = HalfAway(taken.getsockname()[1])
+        with FakeBroker(script) as broker, Consumer(broker.bootstrap, **FAST) as consumer:
+            consumer.assign([("t", 0), ("t", 1)])
+            deadline = time.monotonic() + TIMEOUT_S
+            while not script.fetches:
+                assert time.monotonic() < deadline, "all partitions wait for one"
+                consumer.poll(0.1)
 
 
 def test_aborted_transactions_are_not_read(

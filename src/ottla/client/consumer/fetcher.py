@@ -61,7 +61,9 @@ class Fetcher:
         self._on_out_of_range = on_out_of_range
         self._under_way: dict[int, asyncio.Task[None]] = {}
         self._brief_wait_ms: dict[int, int] = {}
-        self._again: asyncio.TimerHandle | None = None
+        self._again: asyncio.Handle | None = None
+        self._again_at = 0.0
+        """When that is: uvloop's handles do not tell, if it is at once."""
         self._is_closed = False
         self.is_wanted: Callable[[PartitionState, dict[TopicPartition, int]], bool] | None = None
         """Whether to fetch a partition that could be, given what waits of others (priorities)."""
@@ -117,9 +119,10 @@ class Fetcher:
         return self._cluster.metadata.leader(*state.tp)
 
     def _pump_at(self, when: float) -> None:
-        if self._again is None or self._again.cancelled() or self._again.when() > when:
+        if self._again is None or self._again.cancelled() or self._again_at > when:
             if self._again is not None:
                 self._again.cancel()
+            self._again_at = when
             self._again = asyncio.get_running_loop().call_at(when, self._pump_again)
 
     def _pump_again(self) -> None:

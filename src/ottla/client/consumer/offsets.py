@@ -14,7 +14,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.record import OffsetAndTimestamp
-from ottla.client.errors import UnknownTopic, error_for
+from ottla.client.errors import ClientError, UnknownTopic, error_for
 from ottla.wire.api import Api
 
 CONSUMER = -1
@@ -47,7 +47,7 @@ class OffsetLookup:
     ) -> None:
         leaders = await by_leader(self._cluster, timestamps)
         answers = await asyncio.gather(
-            *(self._ask(leader, {tp: timestamps[tp] for tp in tps}, found)
+            *(self.ask(leader, {tp: timestamps[tp] for tp in tps}, found)
               for leader, tps in leaders.items()),
             return_exceptions=True,
         )  # fmt: skip
@@ -55,12 +55,14 @@ class OffsetLookup:
             if isinstance(answer, BaseException):
                 raise answer
 
-    async def _ask(
+    async def ask(
         self,
         leader: int,
         timestamps: Mapping[TopicPartition, int],
         found: dict[TopicPartition, OffsetAndTimestamp],
     ) -> None:
+        """Once, of one leader, for the partitions that it leads. Raises after those that could be
+        answered are in `found`."""
         body = {
             "replica_id": CONSUMER,
             "isolation_level": self._isolation,
@@ -122,7 +124,18 @@ async def by_leader(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[int, list[TopicPartition]]:
     """Raises UnknownTopic or LEADER_NOT_AVAILABLE, which may pass."""
+    found, without = await leaders_of(cluster, partitions)
+    for error in without:
+        raise error
+    return found
+
+
+async def leaders_of(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> tuple[dict[int, list[TopicPartition]], list[ClientError]]:
+    """Partitions by their leaders, and why some have none."""
     found: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+    without: list[ClientError] = []
     wanted = list(partitions)
     missing = {tp.topic for tp in wanted if cluster.metadata.leader(*tp) < 0}
     if missing:
@@ -132,12 +145,13 @@ async def by_leader(
     for tp in wanted:
         leader = cluster.metadata.leader(*tp)
         if leader < 0:
-            raise _no_leader(cluster, tp)
-        found[leader].append(tp)
-    return dict(found)
+            without.append(_no_leader(cluster, tp))
+        else:
+            found[leader].append(tp)
+    return dict(found), without
 
 
-def _no_leader(cluster: Cluster, tp: TopicPartition) -> Exception:
+def _no_leader(cluster: Cluster, tp: TopicPartition) -> ClientError:
     known = cluster.metadata.topics.get(tp.topic)
     code = cluster.metadata.errors.get(tp.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if known is not None and 0 <= tp.partition < known.partition_count:

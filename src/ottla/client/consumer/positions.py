@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
+from ottla.base.types import TopicPartition
 from ottla.client.backoff import Backoff
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.commits import GroupOffsets
 from ottla.client.consumer.config import ConsumerConfig
-from ottla.client.consumer.offsets import OffsetLookup
+from ottla.client.consumer.offsets import OffsetLookup, leaders_of
+from ottla.client.consumer.record import OffsetAndTimestamp
 from ottla.client.consumer.subscription import EARLIEST, LATEST, PartitionState, Subscription
 from ottla.client.errors import (
     ClientError,
@@ -88,30 +90,39 @@ class Positions:
     # ------------------------------------------------------------------------------- the task
 
     async def _resolve(self) -> None:
+        loop = asyncio.get_running_loop()
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        patience_s = self._config.default_api_timeout_ms / 1000
+        until = loop.time() + patience_s
         while unresolved := self._unresolved():
-            try:
-                await self._resolve_once(unresolved)
-            except KafkaError as error:
-                passing = error.retriable or isinstance(error, ConnectionLost | KafkaTimeout)
-                logger.debug("positions could not be found: %s", error)
-                if not passing or isinstance(error, UnknownTopic):
-                    self._on_failure(_as_client_error(error))
-                await asyncio.sleep(backoff.next_s())
-            else:
+            failures: list[KafkaError] = []
+            await self._resolve_once(unresolved, failures)
+            self._on_change()
+            if not failures:
                 backoff.reset()
-                self._on_change()
+                continue
+            is_long = loop.time() >= until
+            until = loop.time() + patience_s if is_long else until
+            for error in failures:
+                logger.debug("positions could not be found: %s", error)
+                # A topic may have been made a moment ago.
+                if not _may_pass(error) or (is_long and isinstance(error, UnknownTopic)):
+                    self._on_failure(_as_client_error(error))
+            # The leader may be another by now, or the same one in a later epoch; nothing is
+            # fetched meanwhile that would find out.
+            self._cluster.request_refresh()
+            await asyncio.sleep(backoff.next_s())
 
-    async def _resolve_once(self, states: list[PartitionState]) -> None:
+    async def _resolve_once(self, states: list[PartitionState], failures: list[KafkaError]) -> None:
+        """Each partition as far as it goes: that one leader is away does not concern the others."""
         uncommitted = [state for state in states if state.wants_committed]
         if uncommitted:
-            await self._from_committed(uncommitted)
-        wanted = {state.tp: state.reset for state in states if state.reset is not None}
-        if wanted:
-            await self._look_up({state.tp: state for state in states if state.tp in wanted})
-        for state in states:
-            if state.wants_validation:
-                await self._validate(state)
+            await _tried(self._from_committed(uncommitted), failures)
+        work = [self._validate(state) for state in states if state.wants_validation]
+        to_reset = {state.tp: state for state in states if state.reset is not None}
+        if to_reset:
+            work.append(self._look_up(to_reset, failures))
+        await asyncio.gather(*(_tried(each, failures) for each in work))
 
     async def _from_committed(self, states: list[PartitionState]) -> None:
         found = {}
@@ -132,16 +143,32 @@ class Positions:
                     topic=tp.topic, partition=tp.partition,
                 ))  # fmt: skip
 
-    async def _look_up(self, states: dict[object, PartitionState]) -> None:
-        asked = {state.tp: state.reset for state in states.values() if state.reset is not None}
-        found = await self._lookup.list(asked)
-        past_the_end = [tp for tp, offset in found.items() if offset.offset < 0]
-        if past_the_end:
-            found |= await self._lookup.list(dict.fromkeys(past_the_end, LATEST))
-        for tp, offset in found.items():
-            state = states[tp]
-            if state.reset == asked[tp]:
-                state.seek(offset.offset, -1)
+    async def _look_up(
+        self, states: dict[TopicPartition, PartitionState], failures: list[KafkaError]
+    ) -> None:
+        leaders, without = await leaders_of(self._cluster, states)
+        failures += without
+        await asyncio.gather(
+            *(
+                _tried(self._look_up_at(leader, [states[tp] for tp in tps]), failures)
+                for leader, tps in leaders.items()
+            )
+        )
+
+    async def _look_up_at(self, leader: int, states: list[PartitionState]) -> None:
+        asked = {state.tp: state.reset for state in states if state.reset is not None}
+        found: dict[TopicPartition, OffsetAndTimestamp] = {}
+        try:
+            await self._lookup.ask(leader, asked, found)
+            past_the_end = [tp for tp, offset in found.items() if offset.offset < 0]
+            if past_the_end:
+                await self._lookup.ask(leader, dict.fromkeys(past_the_end, LATEST), found)
+        finally:
+            for state in states:
+                offset = found.get(state.tp)
+                if offset is not None and offset.offset >= 0 and state.reset == asked[state.tp]:
+                    state.seek(offset.offset, -1)
+            self._on_change()
 
     async def _validate(self, state: PartitionState) -> None:
         metadata = self._cluster.metadata
@@ -159,6 +186,17 @@ class Positions:
             logger.warning("%s was cut at offset %d, before our %d; going back",
                            state.tp, told.end_offset, position)  # fmt: skip
             state.seek(told.end_offset, told.leader_epoch)
+
+
+def _may_pass(error: KafkaError) -> bool:
+    return error.retriable or isinstance(error, ConnectionLost | KafkaTimeout)
+
+
+async def _tried(work: Awaitable[None], failures: list[KafkaError]) -> None:
+    try:
+        await work
+    except KafkaError as error:
+        failures.append(error)
 
 
 def _as_client_error(error: KafkaError) -> ClientError:
