@@ -173,13 +173,15 @@ class Leadership:
         return True
 
     def heard_since(self) -> float:
-        """At this moment all members of the ISR still followed us: they fetched, and after they
-        had the answer they fetched again. (One fetch proves nothing: it may have been long on its
-        way.) NEVER if one has not, or if there is nobody to tell."""
+        """At this moment all members of the maximal ISR still followed us: they fetched, and after
+        they had the answer they fetched again. (One fetch proves nothing: it may have been long on
+        its way.) NEVER if one has not, or if there is nobody to tell. Whoever may have become a
+        member may have become the leader."""
         if self.is_alone:
             return NEVER
         heard = float("inf")
-        for member, incarnation in self._committed.items():
+        pending = {} if self._pending is None else self._pending.isr
+        for member, incarnation in (*self._committed.items(), *pending.items()):
             if member != self.broker_id:
                 known = self._followers.get(member)
                 if known is None or known.incarnation != incarnation:

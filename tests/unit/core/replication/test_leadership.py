@@ -123,6 +123,16 @@ def test_followers_prove_by_their_second_fetch_that_they_followed_at_the_first()
     assert leading({1: 0}).heard_since() == NEVER, "there is nobody to tell"
 
 
+def test_whoever_may_have_become_a_member_must_be_heard_too() -> None:
+    """It may lead by now, as it did in the simulated seed 9083."""
+    leadership = leading({1: 0})
+    leadership.propose({1: 0, 2: 0})
+    assert leadership.heard_since() == NEVER
+    for now in (1.0, 2.0):
+        leadership.fetched(2, 0, 100, 100, now)
+    assert leadership.heard_since() == 1.0
+
+
 def test_strangers_are_no_followers() -> None:
     leadership = leading({1: 0})
     assert not leadership.fetched(9, 0, 100, 100, 1.0)
