@@ -66,19 +66,8 @@ databases:
 	            } >/dev/null 2>&1; } \
 	    || echo "PostgreSQL or MariaDB is not installed and could not be: their tests will be skipped"
 
-# Many tests wait more than they work: two processes, each with whole files, take little more than
-# half the time. Spark's tests have processes of their own: its session lives until the end of the
-# process, and would be in the way of tests that count files, threads or log lines.
-IN_PARALLEL := -n 2 --dist loadfile --max-worker-restart 1
-SPARK_TESTS := tests/spark tests/streams tests/connect
-
-# Simulated clusters, the same ones each time; `make sim` runs others, and more of them.
-WORLDS := 200
-
 test: check kcat databases ## Check, then run the tests
-	@$(PYTEST) $(IN_PARALLEL) $(SPARK_TESTS:%=--ignore=%)
-	@$(BIN)/python -m tests.sim.cluster.sweep --seeds $(WORLDS)
-	@$(PYTEST) $(IN_PARALLEL) $(SPARK_TESTS)
+	@$(BIN)/python -m tests.everything $(ARGS)
 
 bench: $(STAMP) ## Measure the broker against its budgets
 	@$(BIN)/python -m bench $(ARGS)

@@ -1,0 +1,27 @@
+"""The counts of `make test`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.everything import Counts, counts_in
+
+REPORT = (
+    '<?xml version="1.0"?><testsuites><testsuite name="pytest" errors="1" failures="2" skipped="3" '
+    'tests="10"></testsuite></testsuites>'
+)
+
+
+def test_counts_of_a_report_are_those_of_its_tests(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(REPORT)
+    assert counts_in(report) == Counts(passed=4, failed=3, skipped=3)
+
+
+def test_a_run_without_a_report_has_failed(tmp_path: Path) -> None:
+    assert counts_in(tmp_path / "none.xml") == Counts(failed=1)
+
+
+def test_the_closing_line_has_all_parts() -> None:
+    total = Counts(5, 0, 1).plus(Counts(2, 1, 0))
+    assert total.line() == "7 passed, 1 failed, 1 skipped"
