@@ -43,6 +43,15 @@ def create(broker: BrokerProcess, topic: str, partitions: int = 1, **config: str
     futures[topic].result(TIMEOUT_S)
 
 
+def await_leader(broker: BrokerProcess, topic: str) -> None:
+    """Apache Kafka tells of a leader before that leads."""
+    consumer = ConfluentConsumer({"bootstrap.servers": broker.bootstrap, "group.id": "reader"})
+    try:
+        consumer.get_watermark_offsets(ConfluentPartition(topic, 0), TIMEOUT_S)
+    finally:
+        consumer.close()
+
+
 def read(broker: BrokerProcess, topic: str, partitions: int = 1, count: int = 1) -> list[Message]:
     """All records of a topic, by partition and offset; fails if there are not so many."""
     consumer = ConfluentConsumer(
@@ -52,11 +61,12 @@ def read(broker: BrokerProcess, topic: str, partitions: int = 1, count: int = 1)
     found: list[Message] = []
     ended: set[int] = set()
     try:
-        while len(ended) < partitions:
+        while len(ended) < partitions or len(found) < count:
             message = consumer.poll(TIMEOUT_S)
             assert message is not None, f"only {len(found)} records of {topic}"
             if message.error() is None:
                 found.append(message)
+                ended.discard(message.partition())
             else:
                 ended.add(message.partition())
     finally:
@@ -112,6 +122,8 @@ def test_every_codec_and_every_acks(
     broker: BrokerProcess, topic: str, acks: str, codec: str
 ) -> None:
     values = [b"%d " % number * 20 for number in range(500)]
+    create(broker, topic)
+    await_leader(broker, topic)  # without acks, what comes before it leads is lost
     with Producer(broker.bootstrap, acks=acks, compression_type=codec) as producer:
         futures = [producer.send(topic, value) for value in values]
         producer.flush(TIMEOUT_S)
