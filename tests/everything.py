@@ -1,19 +1,19 @@
-"""All tests, as `make test` runs them: in three parts, the later ones whatever became of the earlier,
-and one closing line of counts.
+"""All tests, as `make test` runs them: in three parts, the later ones whatever became of the
+earlier, and one closing line of counts.
 
-Many tests wait more than they work: two processes, each with whole files, take little more than half
-the time. Spark's tests have processes of their own: its session lives until the end of the process,
-and would be in the way of tests that count files, threads or log lines."""
+Many tests wait more than they work: two processes, each with whole files, take little more than
+half the time. Spark's tests have processes of their own: its session lives until the end of the
+process, and would be in the way of tests that count files, threads or log lines."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as xml
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 IN_PARALLEL = ("-n", "2", "--dist", "loadfile", "--max-worker-restart", "1")
 SPARK_TESTS = ("tests/spark", "tests/streams", "tests/connect")
@@ -34,14 +34,14 @@ class Counts(NamedTuple):
 
 
 def counts_in(report: Path) -> Counts:
-    """Of a report in JUnit's form. One that is not there is of a run that did not come to its end."""
+    """Of a report in JUnit's form. One that is not there is of a run that did not end."""
     if not report.exists():
         return Counts(failed=1)
-    suites = xml.parse(report).getroot().iter("testsuite")
+    suites = ElementTree.parse(report).getroot().iter("testsuite")
     return Counts(*map(sum, zip(*map(_counts_of_suite, suites), strict=True)))
 
 
-def _counts_of_suite(suite: xml.Element) -> Counts:
+def _counts_of_suite(suite: ElementTree.Element) -> Counts:
     ran, failures, errors, skipped = (
         int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")
     )
