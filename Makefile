@@ -77,10 +77,12 @@ bench-peers: $(STAMP) ## Beside Apache Kafka, other clients and Spark's connecto
 
 compat: $(STAMP) ## Run Apache Kafka's own tools against the broker and its files
 	@compat/run $(ARGS)
-	@test -n "$(ARGS)" || $(BIN)/python -m compat.spark.run
-	@test -n "$(ARGS)" || $(BIN)/python -m compat.spark.run --on-kafka
-	@test -n "$(ARGS)" || $(BIN)/python -m compat.streams.run
-	@test -n "$(ARGS)" || $(BIN)/python -m compat.streams.run --bench
+ifndef ARGS
+	@$(BIN)/python -m compat.spark.run
+	@$(BIN)/python -m compat.spark.run --on-kafka
+	@$(BIN)/python -m compat.streams.run
+	@$(BIN)/python -m compat.streams.run --bench
+endif
 
 $(VENV)/.installed-for-docs: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --editable '.[docs]'
