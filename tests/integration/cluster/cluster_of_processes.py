@@ -208,6 +208,9 @@ def consumer_of(bootstrap: str, **properties: Any) -> Iterator[Consumer]:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
+            # With `rebootstrap` librdkafka forgets a broker that is away, but not whom it has
+            # given what to: it may never fetch again (seen with 2.16.0).
+            "metadata.recovery.strategy": "none",
             "log_level": 0,
             **{key.replace("_", "."): value for key, value in properties.items()},
         }

@@ -23,6 +23,8 @@ PARTITIONS = 3
 ROUNDS = 3
 CHAOS_ROUNDS = 30
 TIMEOUT_S = 60.0
+SESSION_TIMEOUT_S = 45.0
+"""Of librdkafka: a member that could not leave, for want of its coordinator, is waited for."""
 Victim = Callable[[ClusterOfProcesses, str, str], int]
 
 
@@ -41,6 +43,7 @@ class Confluent:
                 "retry.backoff.ms": 20,
                 "retry.backoff.max.ms": 200,
                 "reconnect.backoff.max.ms": 200,
+                "metadata.recovery.strategy": "none",  # see consumer_of
                 "log_level": 0,
             }
         )
@@ -235,9 +238,9 @@ def copy_while_brokers_die(cluster: ClusterOfProcesses, topic: str, rounds: int)
             copied, victim = 0, None
             producer = Confluent(cluster.bootstrap, id)
             while copied < per_round:
-                messages = [each for each in consumer.consume(10, 1.0) if each.error() is None]
-                if not messages:
-                    continue
+                messages = wait_for(
+                    lambda: some_of(consumer), f"records of {source}", SESSION_TIMEOUT_S + TIMEOUT_S
+                )
                 producer.begin()
                 for message in messages:
                     producer.send(target, message.partition(), message.value())
@@ -255,6 +258,10 @@ def copy_while_brokers_die(cluster: ClusterOfProcesses, topic: str, rounds: int)
     expected = {b"%d" % number for number in range(total)}
     finish_copy(cluster, source, target, id, group)
     assert set().union(*committed(cluster, target)) == expected
+
+
+def some_of(consumer: confluent_kafka.Consumer) -> list[confluent_kafka.Message]:
+    return [each for each in consumer.consume(10, 1.0) if each.error() is None]
 
 
 def finish_copy(cluster: ClusterOfProcesses, source: str, target: str, id: str, group: str) -> None:

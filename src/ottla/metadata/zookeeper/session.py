@@ -178,14 +178,16 @@ class ZooKeeperSession:
         connection = _Connection(self)
         loop = asyncio.get_running_loop()
         sent_at = loop.time()
-        async with asyncio.timeout(CONNECT_ATTEMPT_S):
-            await loop.create_connection(lambda: connection, host, port, ssl=self._tls)
-            granted = await connection.handshake(
-                jute.connect_request(
-                    self._last_zxid, self._wanted_timeout_ms, self.session_id, self._password
-                )
-            )
+        # Closed also where nobody answers in time: a late answer would move the session to a
+        # connection that is given up.
         try:
+            async with asyncio.timeout(CONNECT_ATTEMPT_S):
+                await loop.create_connection(lambda: connection, host, port, ssl=self._tls)
+                granted = await connection.handshake(
+                    jute.connect_request(
+                        self._last_zxid, self._wanted_timeout_ms, self.session_id, self._password
+                    )
+                )
             if granted.timeout_ms <= 0 or granted.session_id == NO_SESSION:
                 self._lose_session("the ensemble says that it expired")
                 return
@@ -327,6 +329,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by shape only
+        if self.is_closed:  # given up meanwhile
+            self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.close()
