@@ -18,6 +18,10 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
     simulate(seed, faults=6)
 
 
+def test_a_member_that_waits_for_a_lost_answer_catches_up() -> None:
+    simulate(9599)  # the ISR still has it when all is well, and it is behind
+
+
 def test_a_seed_gives_the_same_run_again() -> None:
     def run() -> tuple[int, float, list[str], dict[int, Batch]]:
         world = simulate(3, faults=4)

@@ -168,10 +168,22 @@ class World:
     def _wait_until_in_sync(self) -> None:
         scheduler = self.cluster.scheduler
         deadline = scheduler.now + HEAL_S
-        while any(len(state.isr) < BROKERS for state in self.oracle.states().values()):
+        while not self._is_in_sync():
             assert scheduler.now < deadline, f"10: not in sync {HEAL_S} s after all is well"
             scheduler.run_for(0.5)
         scheduler.run_for(2.0)
+
+    def _is_in_sync(self) -> bool:
+        """A member of the ISR whose connection was cut may still be waiting for an answer, and be
+        behind: it is a member until its leader misses it."""
+        return all(
+            len(state.isr) == BROKERS and len(self._log_ends(key)) == 1
+            for key, state in self.oracle.states().items()
+        )
+
+    def _log_ends(self, key: TopicPartition) -> set[int]:
+        brokers = [machine.broker for machine in self.cluster.ready if machine.broker is not None]
+        return {broker.partitions[key].log.log_end_offset for broker in brokers}
 
     def _wait_for_images(self) -> None:
         """Leaders may be given back to the preferred ones just now; the images follow."""
