@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import TypeVarTuple
 
 from ottla.base.types import TopicPartition
 from ottla.client.backoff import Backoff
@@ -30,6 +31,8 @@ from ottla.client.errors import (
 )
 
 logger = logging.getLogger(__name__)
+
+Given = TypeVarTuple("Given")
 
 _RESETS = {"earliest": EARLIEST, "latest": LATEST}
 
@@ -117,12 +120,14 @@ class Positions:
         """Each partition as far as it goes: that one leader is away does not concern the others."""
         uncommitted = [state for state in states if state.wants_committed]
         if uncommitted:
-            await _tried(self._from_committed(uncommitted), failures)
-        work = [self._validate(state) for state in states if state.wants_validation]
+            await _tried(failures, self._from_committed, uncommitted)
+        work = [
+            _tried(failures, self._validate, state) for state in states if state.wants_validation
+        ]
         to_reset = {state.tp: state for state in states if state.reset is not None}
         if to_reset:
-            work.append(self._look_up(to_reset, failures))
-        await asyncio.gather(*(_tried(each, failures) for each in work))
+            work.append(_tried(failures, self._look_up, to_reset, failures))
+        await asyncio.gather(*work)
 
     async def _from_committed(self, states: list[PartitionState]) -> None:
         found = {}
@@ -150,7 +155,7 @@ class Positions:
         failures += without
         await asyncio.gather(
             *(
-                _tried(self._look_up_at(leader, [states[tp] for tp in tps]), failures)
+                _tried(failures, self._look_up_at, leader, [states[tp] for tp in tps])
                 for leader, tps in leaders.items()
             )
         )
@@ -192,9 +197,13 @@ def _may_pass(error: KafkaError) -> bool:
     return error.retriable or isinstance(error, ConnectionLost | KafkaTimeout)
 
 
-async def _tried(work: Awaitable[None], failures: list[KafkaError]) -> None:
+async def _tried(
+    failures: list[KafkaError], do: Callable[[*Given], Awaitable[None]], *given: *Given
+) -> None:
+    """Takes what is to be done, not a coroutine: one that is cancelled before it begins would leave
+    that behind."""
     try:
-        await work
+        await do(*given)
     except KafkaError as error:
         failures.append(error)
 
