@@ -51,7 +51,7 @@ REASONS = (
         "spark",
         r"through a stream",
         "A micro-batch asks Python for its offsets, starts readers and writers there and commits "
-        "there: some 200 ms of Spark's own steps, which its connector in the JVM does not have.",
+        "there: steps between processes that a connector in the JVM does not have.",
     ),
     (
         "spark",
