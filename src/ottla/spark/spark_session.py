@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
 from ottla.base.java import java_feature_version, java_home
+from ottla.spark.java_runtime import home_for_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,8 +103,8 @@ def submitted_master() -> str | None:
 
 def prepare_environment(*, is_local: bool) -> None:
     """What Spark reads before there is a session: where Java is, which Python its workers are."""
-    if "JAVA_HOME" not in os.environ:
-        os.environ["JAVA_HOME"] = str(java_home())
+    home = Path(os.environ["JAVA_HOME"]) if "JAVA_HOME" in os.environ else java_home()
+    os.environ["JAVA_HOME"] = str(home_for_spark(home))
     if "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = _quick_python() if is_local else sys.executable
 
