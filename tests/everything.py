@@ -34,10 +34,12 @@ class Counts(NamedTuple):
 
 
 def counts_in(report: Path) -> Counts:
-    """Of a report in JUnit's form. One that is not there is of a run that did not end."""
-    if not report.exists():
+    """Of a report in JUnit's form. One that is not there, or not whole, is of a run that did not
+    end."""
+    try:
+        suites = ElementTree.parse(report).getroot().iter("testsuite")
+    except (OSError, ElementTree.ParseError):
         return Counts(failed=1)
-    suites = ElementTree.parse(report).getroot().iter("testsuite")
     return Counts(*map(sum, zip(*map(_counts_of_suite, suites), strict=True)))
 
 
@@ -67,7 +69,7 @@ def simulate_clusters() -> Counts:
 def main(arguments: Sequence[str] = ()) -> int:
     with tempfile.TemporaryDirectory(prefix="ottla-tests-") as folder:
         reports = Path(folder)
-        without_spark = (f"--ignore={folder}" for folder in SPARK_TESTS)
+        without_spark = (f"--ignore={each}" for each in SPARK_TESTS)
         total = run_tests(reports / "most.xml", *without_spark, *arguments)
         total = total.plus(simulate_clusters())
         total = total.plus(run_tests(reports / "spark.xml", *SPARK_TESTS, *arguments))

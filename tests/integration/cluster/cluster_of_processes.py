@@ -208,8 +208,8 @@ def consumer_of(bootstrap: str, **properties: Any) -> Iterator[Consumer]:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
-            # With `rebootstrap` librdkafka forgets a broker that is away, but not whom it has
-            # given what to: it may never fetch again (seen with 2.16.0).
+            # With `rebootstrap` librdkafka forgets brokers that are away. Once (2.16.1) it did not
+            # fetch any more afterwards, in a stable group that was behind; why is not known.
             "metadata.recovery.strategy": "none",
             "log_level": 0,
             **{key.replace("_", "."): value for key, value in properties.items()},

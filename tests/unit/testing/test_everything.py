@@ -18,8 +18,10 @@ def test_counts_of_a_report_are_those_of_its_tests(tmp_path: Path) -> None:
     assert counts_in(report) == Counts(passed=4, failed=3, skipped=3)
 
 
-def test_a_run_without_a_report_has_failed(tmp_path: Path) -> None:
+def test_a_run_without_a_whole_report_has_failed(tmp_path: Path) -> None:
     assert counts_in(tmp_path / "none.xml") == Counts(failed=1)
+    (tmp_path / "half.xml").write_text(REPORT[:-20])
+    assert counts_in(tmp_path / "half.xml") == Counts(failed=1)
 
 
 def test_the_closing_line_has_all_parts() -> None:
