@@ -100,7 +100,7 @@ def is_worker(words: bytes) -> bool:
     """One of Spark's Pythons: of tasks, of their daemon, of a source's planner. The JVM is not, for
     all that it has pyspark in its class path."""
     return b"python" in words.partition(b"\0")[0] and (
-        b"pyspark" in words or b"quiet_daemon" in words
+        b"pyspark" in words or b"quiet_python" in words
     )
 
 

@@ -25,8 +25,8 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Awaitable, Iterable
+from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode, UserError
 from ottla.base.types import TopicPartition
@@ -34,7 +34,7 @@ from ottla.client.admin.partitions import IsolationLevel, OffsetSpec, list_offse
 from ottla.client.admin.topics import NewTopic, create_topics
 from ottla.client.admin.transactions import describe_transactions
 from ottla.client.cluster import Cluster
-from ottla.client.errors import UnknownTopic
+from ottla.client.errors import OffsetOutOfRange, UnknownTopic
 from ottla.client.producer.config import ProducerConfig
 from ottla.spark.decisions import Decision, DecisionLog, Staged
 from ottla.spark.fetch import fetch_partition
@@ -80,11 +80,18 @@ def sink_client(options: SinkOptions) -> SharedClient:
 
 
 def prepare(options: SinkOptions) -> Run:
-    client, name = sink_client(options), _name(options)
-    client.run(_ensure_topic(client.cluster, options.commit_topic))
-    driver = client.run(init_producer(client.cluster, name, DECISION_TIMEOUT_MS))
-    decision = client.run(_last_decision(client.cluster, options))
-    client.run(_abort_leftovers(client.cluster, options, decision))
+    client = sink_client(options)
+    return client.run(_prepared(client.cluster, options))
+
+
+async def _prepared(cluster: Cluster, options: SinkOptions) -> Run:
+    await _ensure_topic(cluster, options.commit_topic)
+    driver = await init_producer(cluster, _name(options), DECISION_TIMEOUT_MS)
+    # Each batch waits for this, so what can be asked at once is.
+    decision, left_open = await asyncio.gather(
+        _last_decision(cluster, options), _open_tasks(cluster, options)
+    )
+    await _abort_open(cluster, options, await _without_decided(cluster, left_open, decision))
     return Run(driver, decision)
 
 
@@ -131,50 +138,67 @@ async def _last_decision(cluster: Cluster, options: SinkOptions) -> Decision | N
     tp = await _commit_partition(cluster, options)
     key = (os.getpid(), ",".join(cluster.config.bootstrap_servers), f"{tp}/{_name(options)}")
     log = _logs.setdefault(key, DecisionLog(_name(options).encode()))
-    uncommitted = IsolationLevel.READ_UNCOMMITTED
-    ends = {}
-    for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
-        listed = await list_offsets(cluster, {tp: spec}, uncommitted)
-        ends[spec] = listed.checked(False)[tp].offset or 0
-    if not ends[OffsetSpec.EARLIEST] <= log.position <= ends[OffsetSpec.LATEST]:
-        log = _logs[key] = DecisionLog(log.key, ends[OffsetSpec.EARLIEST])
-    while log.position < ends[OffsetSpec.LATEST]:
+    while True:
+        try:
+            told = await _fetched(cluster, tp, log.position)
+        except OffsetOutOfRange:  # what was read is compacted away, or the topic was made anew
+            log = _logs[key] = DecisionLog(log.key, await _first_offset(cluster, tp))
+            continue
         before = log.position
-        told = await cluster.retrying(
-            lambda: fetch_partition(
-                cluster,
-                tp,
-                log.position,
-                max_bytes=FETCH_BYTES,
-                max_wait_ms=100,
-                isolation=int(uncommitted),
-            ),
-            what=f"reading {tp}",
-        )
         log.read(told.records or b"")
-        if log.position == before and not told.records:
+        if log.position >= told.high_watermark:
+            return log.decision
+        if log.position == before:
             await asyncio.sleep(0.01)
-    return log.decision
 
 
-async def _abort_leftovers(
-    cluster: Cluster, options: SinkOptions, decision: Decision | None
-) -> None:
-    """Abort what tasks of the query left open, but for what is decided."""
+async def _fetched(cluster: Cluster, tp: TopicPartition, offset: int) -> Any:
+    def fetch() -> Awaitable[Any]:
+        isolation = int(IsolationLevel.READ_UNCOMMITTED)
+        return fetch_partition(
+            cluster, tp, offset, max_bytes=FETCH_BYTES, max_wait_ms=0, isolation=isolation
+        )
+
+    return await cluster.retrying(fetch, what=f"reading {tp}")
+
+
+async def _first_offset(cluster: Cluster, tp: TopicPartition) -> int:
+    asked = {tp: OffsetSpec.EARLIEST}
+    listed = await list_offsets(cluster, asked, IsolationLevel.READ_UNCOMMITTED)
+    return listed.checked(False)[tp].offset or 0
+
+
+# ------------------------------------------------------------------------------ what is left open
+
+
+async def _open_tasks(cluster: Cluster, options: SinkOptions) -> list[str]:
+    """The names of open transactions that tasks of the query began."""
     ours = re.compile(rf"{re.escape(_name(options))}/\d+/\d+")
-    listed = await open_transactions(cluster)
-    open_ids = [name for name in listed if ours.fullmatch(name)]
+    return [name for name in await open_transactions(cluster) if ours.fullmatch(name)]
+
+
+async def _without_decided(
+    cluster: Cluster, names: list[str], decision: Decision | None
+) -> list[str]:
+    """Less those that a decision has, which are to be finished; a name may be used anew."""
     decided = {} if decision is None else {
         each.producer.transactional_id: each.producer for each in decision.transactions
     }  # fmt: skip
-    doubtful = [name for name in open_ids if name in decided]
-    if doubtful:
-        described = await describe_transactions(cluster, doubtful)
-        for name, told in described.items():
-            if (told.producer_id, told.producer_epoch) == decided[name][1:]:
-                open_ids.remove(name)  # decided, and to be finished
+    doubtful = [name for name in names if name in decided]
+    if not doubtful:
+        return names
+    described = await describe_transactions(cluster, doubtful)
+    kept = {
+        name
+        for name, told in described.items()
+        if (told.producer_id, told.producer_epoch) == decided[name][1:]
+    }
+    return [name for name in names if name not in kept]
+
+
+async def _abort_open(cluster: Cluster, options: SinkOptions, names: Iterable[str]) -> None:
     timeout_ms = int(options.client["transaction.timeout.ms"])
-    await asyncio.gather(*(init_producer(cluster, name, timeout_ms) for name in open_ids))
+    await asyncio.gather(*(init_producer(cluster, name, timeout_ms) for name in names))
 
 
 # ------------------------------------------------------------------------------------- the commit
@@ -185,16 +209,32 @@ def commit(
 ) -> None:
     """Decide, and end the batch's transactions (of some tasks only, if the rest are ended)."""
     client = sink_client(options)
-    _stage_decision(client, options, driver, decision)
-    if client.run(end_transaction(client.cluster, driver, commit=True)) is not Ended.AS_ASKED:
+    client.run(_commit(client, options, driver, decision, None if only is None else set(only)))
+
+
+async def _commit(
+    client: SharedClient,
+    options: SinkOptions,
+    driver: Producer,
+    decision: Decision,
+    only: set[int] | None,
+) -> None:
+    cluster = client.cluster
+    left_open, is_decided = await asyncio.gather(
+        _open_tasks(cluster, options), _decide(client, options, driver, decision)
+    )
+    if not is_decided:
         raise UserError(
             f"Another run of the query {driver.transactional_id} has taken over: batch "
             f"{decision.batch} is not committed by this one."
         )
-    tasks = None if only is None else set(only)
-    to_end = [each for each in decision.transactions if tasks is None or each.task in tasks]
-    client.run(end_all(client.cluster, decision, to_end))
-    client.run(_abort_leftovers(client.cluster, options, decision))
+    to_end = [each for each in decision.transactions if only is None or each.task in only]
+    # What tasks of this run have just staged has these names: none of them is left over.
+    decided = {each.producer.transactional_id for each in decision.transactions}
+    leftovers = [name for name in left_open if name not in decided]
+    await asyncio.gather(
+        end_all(cluster, decision, to_end), _abort_open(cluster, options, leftovers)
+    )
 
 
 async def end_all(cluster: Cluster, decision: Decision, staged: list[Staged]) -> None:
@@ -211,22 +251,21 @@ async def end_all(cluster: Cluster, decision: Decision, staged: list[Staged]) ->
         )
 
 
-def _stage_decision(
+async def _decide(
     client: SharedClient, options: SinkOptions, driver: Producer, decision: Decision
-) -> None:
-    """By hand, for the kernels would take longer to load than this to write."""
-    tp = client.run(_commit_partition(client.cluster, options))
-    now_ms = time.time_ns() // 1_000_000
+) -> bool:
+    """Write the decision, by hand: the kernels would take longer to load. False: locked out."""
+    tp = await _commit_partition(client.cluster, options)
     batch = build_batch(
-        [(_name(options).encode(), decision.to_bytes(), (), now_ms)],
+        [(_name(options).encode(), decision.to_bytes(), (), time.time_ns() // 1_000_000)],
         producer_id=driver.producer_id,
         producer_epoch=driver.producer_epoch,
         base_sequence=0,
         transactional=True,
     )
     writer = RecordWriter(client, options.config(), driver)
-    writer.send(Outgoing(tp, memoryview(batch), 0))
-    writer.finish()
+    await writer.deliver([Outgoing(tp, memoryview(batch), 0)])
+    return await end_transaction(client.cluster, driver, commit=True) is Ended.AS_ASKED
 
 
 def finish_replay(
@@ -289,8 +328,13 @@ def abort(options: SinkOptions, staged: Iterable[Staged]) -> None:
 def abort_all(options: SinkOptions) -> None:
     """The same for whatever the batch's tasks left, decided transactions apart."""
     client = sink_client(options)
+    client.run(_abort_undecided(client.cluster, options))
+
+
+async def _abort_undecided(cluster: Cluster, options: SinkOptions) -> None:
     try:
-        decision = client.run(_last_decision(client.cluster, options))
+        decision = await _last_decision(cluster, options)
     except UnknownTopic:
         decision = None
-    client.run(_abort_leftovers(client.cluster, options, decision))
+    left_open = await _open_tasks(cluster, options)
+    await _abort_open(cluster, options, await _without_decided(cluster, left_open, decision))

@@ -135,7 +135,7 @@ class RecordWriter:
     def _send_window(self) -> None:
         self._wait()
         if self._window:
-            self._under_way = self._client.start(self._deliver(self._window))
+            self._under_way = self._client.start(self.deliver(self._window))
         self._window, self._window_bytes = [], 0
 
     def _wait(self) -> None:
@@ -155,7 +155,8 @@ class RecordWriter:
 
     # ------------------------------------------------------------------------------- delivery
 
-    async def _deliver(self, window: list[Outgoing]) -> None:
+    async def deliver(self, window: list[Outgoing]) -> None:
+        """Until brokers have it all."""
         await self._join_transaction({each.tp for each in window})
         for round_ in _rounds(window):
             await self._deliver_round(round_)

@@ -36,6 +36,7 @@ from ottla.spark import exactly_once
 from ottla.spark.decisions import Decision, Staged
 from ottla.spark.exactly_once import Run, sink_client
 from ottla.spark.fingerprint import Fingerprint
+from ottla.spark.frozen_modules import freeze_modules
 from ottla.spark.options import SinkOptions, sink_options
 from ottla.spark.record_writer import RecordWriter
 from ottla.spark.transactions import Ended, Producer, init_producer
@@ -87,6 +88,7 @@ def batch_writer(
 def stream_writer(
     given: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
+    freeze_modules()
     # Spark says overwrite for the complete and update modes too; a topic is only ever added to.
     options = sink_options(given, is_streaming=True)
     check_columns(schema, options)
@@ -253,6 +255,7 @@ class TopicWriter(DataSourceArrowWriter):
         self._names = names
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        freeze_modules()
         task, attempt, _ = _task()
         if not self._options.is_exactly_once:
             write_at_least_once(self._options, self._names, iterator)
@@ -289,6 +292,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
     # ------------------------------------------------------------------------------- executors
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        freeze_modules()
         task, attempt, properties = _task()
         if not self._options.is_exactly_once:
             write_at_least_once(self._options, self._names, iterator)

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ottla.client.consumer.config import ConsumerConfig
+from ottla.spark.frozen_modules import freeze_modules
 from ottla.spark.options import SourceOptions, source_options
 from ottla.spark.plan import OffsetRange, ranges_between, split
 from ottla.spark.pushdown import Conditions
@@ -127,6 +128,7 @@ def read_range(
     options: SourceOptions, schema: StructType, partition: InputPartition
 ) -> Iterator[Any]:
     """On an executor: rows as Arrow record batches."""
+    freeze_modules()
     wanted = partition.range if isinstance(partition, RangePartition) else None
     if wanted is None:
         return

