@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from html import escape
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -149,7 +149,8 @@ def _used_rows(frames: list[Frame]) -> int:
 
 def main() -> None:
     arguments = sys.argv[1:]
-    frames = record([sys.executable, "-m", "ottla", "demo", *arguments])
+    recorded = record([sys.executable, "-m", "ottla", "demo", *arguments])
+    frames = list(dropwhile(lambda frame: not any(frame.lines), recorded))
     TARGET.write_text(draw(frames, " ".join(["$ ottla demo", *arguments])))
     print(f"{len(frames)} frames in {TARGET}")
 
