@@ -80,7 +80,9 @@ class Segment:
         self.base_offset = base_offset
         self.suffix = suffix
         self.file = fs.open(self._path("log"), create=new)
-        if new:
+        if new and self.file.size():
+            # Not one that is empty: ext4 writes a file that was cut to nothing to the disk when it
+            # is closed, all of it, and whoever closes it waits.
             self.file.truncate(0)
         self.offset_index = OffsetIndex(fs, self._path("index"), base_offset, new=new)
         self.time_index = TimeIndex(fs, self._path("timeindex"), base_offset, new=new)

@@ -29,7 +29,7 @@ from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.storage.flush import SyncFailed
 from ottla.storage.log import Log
-from ottla.storage.segment import WouldBlock
+from ottla.storage.segment import WouldBlock, segment_path
 from ottla.storage.txn_index import AbortedTxn, TransactionIndex
 from ottla.testing.simulation.disk import Fault, SimulatedDisk
 from ottla.wire.records.batch import read_header
@@ -117,9 +117,12 @@ def test_a_roll_that_fails_leaves_no_file_behind() -> None:
     disk = new_disk()
     log = filled(disk, 4)
     size = log.active.size
-    disk.inject(Fault("truncate", path="00000000000000000008.log"))
+    next_log = segment_path(DIRECTORY, 8, "log")
+    disk.open(next_log, create=True).write(0, [b"of a crash"])  # so that it has to be cut
+    disk.inject(Fault("truncate", path=next_log))
     refused = refusal(append, log, b"x" * (400 - size))
     assert refused.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not disk.exists(next_log)
     append(log, b"small")
     for number in range(10):
         append(log, b"after%d" % number)

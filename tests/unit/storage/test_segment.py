@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+import tempfile
 
 import pytest
 from tests.unit.storage.logs import DIRECTORY, NOW, batch_of, new_disk
 
+from ottla.storage.file import OsFile, OsFileSystem
 from ottla.storage.segment import UNINDEXED_BYTES, Segment, WouldBlock, segment_path
 from ottla.storage.segment_recovery import recover_segment, recovery_start
 from ottla.testing.simulation.disk import Fault, SimulatedDisk
@@ -22,6 +24,20 @@ TIME_INDEX = segment_path(DIRECTORY, BASE, "timeindex")
 
 def new_segment(disk: SimulatedDisk) -> Segment:
     return Segment(disk, DIRECTORY, BASE, new=True, created_ms=NOW)
+
+
+def test_a_new_segment_begins_empty_whatever_the_file_holds() -> None:
+    disk = new_disk()
+    put(new_segment(disk), BASE)
+    assert new_segment(disk).size == disk.size(LOG) == 0
+
+
+def test_an_empty_file_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuts: list[int] = []
+    monkeypatch.setattr(OsFile, "truncate", lambda file, size: cuts.append(size))
+    with tempfile.TemporaryDirectory() as home:
+        Segment(OsFileSystem(), home, BASE, new=True)
+    assert not cuts
 
 
 def put(
