@@ -13,7 +13,7 @@ from bench.peers.brokers import Peer, both, cpu_of, in_turn
 from bench.peers.rows import Row, Rows
 from bench.peers.scale import Scale
 
-RATES = (1_000, 10_000)
+RATES = (1_000, 5_000, 10_000)
 SIZE_BYTES = 1_000
 CONNECTIONS = 8
 WARM_SHARE = 0.2

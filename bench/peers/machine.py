@@ -43,8 +43,8 @@ def _line_of(path: str, beginning: str) -> str:
 
 
 def _file_system(directory: str) -> str:
-    told = _output("stat", "--file-system", "--format=%T", directory)
-    return told or "unknown"
+    told = _output("findmnt", "--noheadings", "--output", "FSTYPE", "--target", directory)
+    return told or _output("stat", "--file-system", "--format=%T", directory) or "unknown"
 
 
 def _java() -> str:

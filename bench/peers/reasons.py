@@ -1,4 +1,5 @@
-"""Why a row is below 1, where it may be: said beneath the table, and only while it is so."""
+"""Why a row is below 1, or too far above it to be taken at its word: said beneath the table, and
+only while it is so."""
 
 from __future__ import annotations
 
@@ -50,8 +51,8 @@ REASONS = (
     (
         "spark",
         r"through a stream",
-        "A micro-batch asks Python for its offsets, starts readers and writers there and commits "
-        "there: steps between processes that a connector in the JVM does not have.",
+        "A micro-batch asks Python for its offsets, reads and writes and commits there: steps "
+        "between processes, some 20 ms of them, that a connector in the JVM does not have.",
     ),
     (
         "spark",
@@ -62,10 +63,33 @@ REASONS = (
     ("partitions", r".", "One Python process does it; Kafka's threads share both cores."),
     ("restart", r".", "One Python process does it; Kafka's threads share both cores."),
 )
+FAR_ABOVE = 50
+FAR_ABOVE_REASONS = (
+    (
+        "latency",
+        r"end to end",
+        "At this rate records queue at Kafka, which answers one request of a connection at a time; "
+        "a ratio of a queue to none says little. The lower rates compare the brokers.",
+    ),
+    (
+        "replication",
+        r"end to end",
+        "Three JVMs, and clients, are more than two cores carry: records queue at Kafka. On a "
+        "larger machine the ratio is smaller.",
+    ),
+)
 
 
-def reason(row: Row) -> str | None:
-    for part, pattern, text in REASONS:
+def far_above_reason(row: Row) -> str | None:
+    return _found(FAR_ABOVE_REASONS, row) if row.ratio >= FAR_ABOVE else None
+
+
+def below_reason(row: Row) -> str | None:
+    return _found(REASONS, row) if row.ratio < 1 else None
+
+
+def _found(reasons: tuple[tuple[str, str, str], ...], row: Row) -> str | None:
+    for part, pattern, text in reasons:
         if row.part == part and re.search(pattern, row.name):
             return text
     return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.plots import ratios_svg, shown_ratio
-from bench.peers.reasons import reason
+from bench.peers.reasons import below_reason, far_above_reason
 from bench.peers.rows import Row
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -93,13 +93,12 @@ def shown(value: float) -> str:
 
 
 def _explained(rows: list[Row]) -> list[str]:
-    told: dict[str, int] = {}
-    for row in rows:
-        if row.ratio < 1 and (why := reason(row)) is not None:
-            told[why] = told.get(why, 0) + 1
-    if not told:
-        return []
-    return ["Below 1:", "", *(f"- {why}" for why in told), ""]
+    lines: list[str] = []
+    for title, why in (("Below 1:", below_reason), ("Far above 1:", far_above_reason)):
+        told = dict.fromkeys(text for row in rows if (text := why(row)) is not None)
+        if told:
+            lines += [title, "", *(f"- {text}" for text in told), ""]
+    return lines
 
 
 def _measured(part: Mapping[str, Any]) -> str:

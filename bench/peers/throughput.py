@@ -47,17 +47,23 @@ def _sockets(rows: Rows, peer: Peer, size: int, codec: str, load_bytes: int) -> 
     with topics.topic(peer.bootstrap, "sockets", PARTITIONS) as (name, leaders):
         before = cpu_of(peer)
         seconds = wire_load.produce(leaders, name, batch, batches)
-        spent = cpu_of(peer) - before
-        _add(rows, peer, f"produce, sockets, {what}", total_bytes, seconds, spent)
+        written_s = cpu_of(peer) - before
+        _add_rate(rows, peer, f"produce, sockets, {what}", total_bytes, seconds)
+        _add_cpu(rows, peer, f"produce, sockets, {what}", total_bytes, written_s)
         ends = dict.fromkeys(leaders, batches * records)
         before = cpu_of(peer)
-        seconds = sum(wire_load.consume(leaders, name, ends) for _ in range(READS))
-        spent = cpu_of(peer) - before
-        _add(rows, peer, f"consume, sockets, {what}", READS * total_bytes, seconds, spent)
+        seconds = sum(wire_load.consume(leaders, name, ends) for _ in range(READS)) / READS
+        read_s = (cpu_of(peer) - before) / READS
+        _add_rate(rows, peer, f"consume, sockets, {what}", total_bytes, seconds)
+        _add_cpu(rows, peer, f"consume, sockets, {what}", total_bytes, read_s)
+        _add_cpu(rows, peer, f"produce and consume once, {what}", total_bytes, written_s + read_s)
 
 
-def _add(rows: Rows, peer: Peer, what: str, total_bytes: int, seconds: float, cpu_s: float) -> None:
+def _add_rate(rows: Rows, peer: Peer, what: str, total_bytes: int, seconds: float) -> None:
     rows.add(what, "MB/s", total_bytes / MB / seconds, is_ours=peer.is_ours)
+
+
+def _add_cpu(rows: Rows, peer: Peer, what: str, total_bytes: int, cpu_s: float) -> None:
     rows.add(
         f"{what}: broker's CPU",
         "CPU s/GB",
