@@ -129,6 +129,35 @@ def test_a_follower_that_diverged_is_told_where(client: RawClient, epochs: list[
     assert bytes(found.records)
 
 
+def test_a_session_tells_where_logs_part_and_what_it_told_before(
+    client: RawClient, epochs: list[int]
+) -> None:
+    def fetch(session: int, number: int, offset: int, epoch: int) -> Any:
+        asked = {
+            "partition": 0,
+            "fetch_offset": offset,
+            "last_fetched_epoch": epoch,
+            "partition_max_bytes": 1 << 20,
+        }
+        return client.call(
+            Api.FETCH,
+            12,
+            session_id=session,
+            session_epoch=number,
+            max_wait_ms=0,
+            max_bytes=1 << 20,
+            topics=[{"topic": TOPIC, "partitions": [asked]}],
+        )
+
+    session = fetch(0, 0, 6, epochs[2]).session_id
+    assert fetch(session, 1, 6, epochs[2]).responses == []
+    told = fetch(session, 2, 6, epochs[1]).responses[0].partitions[0]
+    assert (told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == (epochs[1], 4)
+    told = fetch(session, 3, 6, epochs[2]).responses[0].partitions[0]
+    assert (told.high_watermark, bytes(told.records)) == (6, b"")
+    assert fetch(session, 4, 6, epochs[2]).responses == []
+
+
 def test_offsets_are_listed_with_the_epoch_of_their_record(
     client: RawClient, epochs: list[int]
 ) -> None:

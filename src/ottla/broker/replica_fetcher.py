@@ -2,7 +2,8 @@
 
 Kafka's own Fetch, with the replica's id and incarnation. Each partition asks from the end of its
 log, naming the epoch of its last record; the leader answers with records, or with where the logs
-part (core.replication.divergence), and then the follower cuts its log and asks again.
+part (core.replication.divergence), and then the follower cuts its log and asks again. Requests name
+only what has changed since the last (core.replication.follower_session).
 
 A partition that fails is left alone for `replica.fetch.backoff.ms`; the others go on. One that is
 offline asks for nothing: its leader must not believe that it holds what it held."""
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, KafkaError
@@ -21,6 +22,7 @@ from ottla.broker.peers import peer_client_id
 from ottla.broker.replication_throttle import ReplicationThrottle
 from ottla.broker.truncation import Truncations
 from ottla.core.replication.divergence import EpochEnd, truncation_offset
+from ottla.core.replication.follower_session import FollowerSession, PartitionId, Question
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
 from ottla.wire.api import Api
@@ -45,14 +47,22 @@ QUIET_ERRORS = frozenset(
     }
 )
 """Metadata that one side does not have yet."""
+LOST_SESSION = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
 
 
 class _Followed:
-    __slots__ = ("not_before", "partition", "topic_id")
+    __slots__ = ("id", "not_before", "partition", "topic_id")
 
     def __init__(self, partition: Partition, topic_id: bytes) -> None:
         self.partition = partition
         self.topic_id = topic_id
+        self.id: PartitionId = (topic_id, partition.key.partition)
         self.not_before = 0.0
 
 
@@ -72,6 +82,7 @@ class ReplicaFetcher:
         self._throttle = throttle
         self._followed: dict[TopicPartition, _Followed] = {}
         self._changed = asyncio.Event()
+        self._session = FollowerSession()
         self._connection: Connection | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -131,18 +142,24 @@ class ReplicaFetcher:
         connection = await self._connected()
         config = self._broker.config
         timeout_s = (config.replica_fetch_wait_max_ms + config.replica_socket_timeout_ms) / 1000
-        epochs = {each.partition.key: each.partition.leader_epoch for each in due}
+        asked = {each.id: self._question(each.partition) for each in due}
         answer = await connection.request(
-            Api.FETCH, self._request(due), timeout_s, min_version=MIN_FETCH_VERSION
+            Api.FETCH, self._request(asked), timeout_s, min_version=MIN_FETCH_VERSION
         )
+        if answer.error_code in LOST_SESSION:
+            self._session.lost()
+            return
         if answer.error_code:
             raise ClientError(f"the fetch was refused: {answer.error_code}")
-        by_id = {(each.topic_id, each.partition.key.partition): each for each in due}
+        self._session.answered(answer.session_id)
+        if not answer.responses:
+            return
+        by_id = {each.id: each for each in due}
         for topic in answer.responses:
             for told in topic.partitions:
                 followed = by_id.get((topic.topic_id, told.partition_index))
                 if followed is not None:
-                    await self._take(followed, told, epochs[followed.partition.key])
+                    await self._take(followed, told, asked[followed.id].leader_epoch)
 
     def _not_throttled(self, due: list[_Followed]) -> list[_Followed]:
         throttled = {id(each) for each in due if self._throttle.is_throttled(each.partition)}
@@ -150,22 +167,34 @@ class ReplicaFetcher:
             return due
         return [each for each in due if id(each) not in throttled]
 
-    def _request(self, due: list[_Followed]) -> dict[str, Any]:
+    def _question(self, partition: Partition) -> Question:
+        log = partition.log
+        return Question(
+            partition.leader_epoch,
+            log.log_end_offset,
+            log.epochs.latest_epoch,
+            log.log_start_offset,
+            self._broker.config.replica_fetch_max_bytes,
+        )
+
+    def _request(self, wanted: Mapping[PartitionId, Question]) -> dict[str, Any]:
         config = self._broker.config
+        session_id, session_epoch, asked, forgotten = self._session.request(wanted)
         topics: dict[bytes, list[dict[str, Any]]] = {}
-        for followed in due:
-            partition = followed.partition
-            log = partition.log
-            topics.setdefault(followed.topic_id, []).append(
+        for (topic_id, partition), question in asked.items():
+            topics.setdefault(topic_id, []).append(
                 {
-                    "partition": partition.key.partition,
-                    "current_leader_epoch": partition.leader_epoch,
-                    "fetch_offset": log.log_end_offset,
-                    "last_fetched_epoch": log.epochs.latest_epoch,
-                    "log_start_offset": log.log_start_offset,
-                    "partition_max_bytes": config.replica_fetch_max_bytes,
+                    "partition": partition,
+                    "current_leader_epoch": question.leader_epoch,
+                    "fetch_offset": question.offset,
+                    "last_fetched_epoch": question.last_epoch,
+                    "log_start_offset": question.start_offset,
+                    "partition_max_bytes": question.max_bytes,
                 }
             )
+        gone: dict[bytes, list[int]] = {}
+        for topic_id, partition in forgotten:
+            gone.setdefault(topic_id, []).append(partition)
         return {
             "replica_state": {
                 "replica_id": self._broker.node_id,
@@ -174,11 +203,15 @@ class ReplicaFetcher:
             "max_wait_ms": config.replica_fetch_wait_max_ms,
             "min_bytes": config.replica_fetch_min_bytes,
             "max_bytes": config.replica_fetch_response_max_bytes,
-            "session_id": 0,
-            "session_epoch": -1,
+            "session_id": session_id,
+            "session_epoch": session_epoch,
             "topics": [
                 {"topic_id": topic_id, "partitions": partitions}
                 for topic_id, partitions in topics.items()
+            ],
+            "forgotten_topics_data": [
+                {"topic_id": topic_id, "partitions": partitions}
+                for topic_id, partitions in gone.items()
             ],
         }
 
@@ -188,6 +221,7 @@ class ReplicaFetcher:
         """What the leader said of one partition, unless the world has moved on since we asked."""
         partition = followed.partition
         if not self._still_follows(followed, epoch):
+            self._session.lost()  # so that whoever follows now is told this, too
             return
         try:
             if told.error_code:
@@ -203,6 +237,7 @@ class ReplicaFetcher:
                 self._append(partition, told)
         except KafkaError as error:
             logger.warning("%s: cannot follow: %s", partition.key, error.message)
+            self._session.lost()
             self._leave_alone(followed)
 
     def _still_follows(self, followed: _Followed, epoch: int) -> bool:
@@ -306,6 +341,7 @@ class ReplicaFetcher:
         return self._connection
 
     def _disconnect(self) -> None:
+        self._session.lost()
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): a consumer names its partitions once, then only changes.
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, then only changes.
 
 A fetch request carries (session id, epoch):
 
@@ -12,9 +12,9 @@ A fetch request carries (session id, epoch):
 A session names topics by name or by id for all its life: a client that changes over (because it
 speaks another version of Fetch now) must open a new one. One that has no partitions left is closed.
 
-In an incremental answer a partition appears only if it has records, an error, or a watermark or
-start offset that the client has not been told. Partitions that returned data go to the end of the
-session's order, so that a byte limit starves none of them.
+In an incremental answer a partition appears only if it has records, an error, another place to read
+or to cut at, or a watermark or start offset that the client has not been told. Partitions that
+returned data go to the end of the session's order, so that a byte limit starves none of them.
 
 The cache is bounded. A new session takes the place of one that has not been used for
 MIN_EVICTION_MS; where there is none, the client goes on with full fetches."""
@@ -49,6 +49,9 @@ class FetchPartition:
     told_start_offset: int = -1
 
     def update(self, other: FetchPartition) -> None:
+        if other.current_leader_epoch != self.current_leader_epoch:
+            # What was told in another epoch may have been passed over.
+            self.told_high_watermark = self.told_start_offset = -1
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch

@@ -404,6 +404,9 @@ class Fetch:
 
     @staticmethod
     def _tell(session: FetchSession, wanted: FetchPartition, body: Body) -> None:
+        if "diverging_epoch" in body:  # cut first; the rest is to be told again
+            session.answered(wanted, -1, -1, has_data=False)
+            return
         start_offset = body.get("log_start_offset", -1)
         session.answered(
             wanted, body["high_watermark"], start_offset, has_data=bool(len(body["records"]))

@@ -1,0 +1,129 @@
+"""A follower's fetch session beside the leader's: both must always mean the same partitions."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.errors import KafkaError
+from ottla.core.fetch_session import FetchPartition, FetchSessionCache
+from ottla.core.replication.follower_session import (
+    FollowerSession,
+    PartitionId,
+    Question,
+    Request,
+)
+
+T, U = b"t" * 16, b"u" * 16
+
+
+def asks(offset: int, leader_epoch: int = 0) -> Question:
+    return Question(leader_epoch, offset, 0, 0, 1_000)
+
+
+def opened(wanted: dict[PartitionId, Question], id: int = 7) -> FollowerSession:
+    session = FollowerSession()
+    session.request(wanted)
+    session.answered(id)
+    return session
+
+
+def test_everything_is_named_once_and_then_what_changed() -> None:
+    session = FollowerSession()
+    first = {(T, 0): asks(5), (T, 1): asks(6), (U, 0): asks(7)}
+    assert session.request(first) == Request(0, 0, first, [])
+    session.answered(7)
+    assert session.request(first) == Request(7, 1, {}, [])
+    session.answered(7)
+    moved = first | {(T, 1): asks(8)}
+    assert session.request(moved) == Request(7, 2, {(T, 1): asks(8)}, [])
+    session.answered(7)
+    del moved[(U, 0)]
+    assert session.request(moved) == Request(7, 3, {}, [(U, 0)])
+
+
+def test_a_request_without_an_answer_is_not_taken_for_heard() -> None:
+    wanted = {(T, 0): asks(5)}
+    session = opened(wanted)
+    session.request({(T, 0): asks(6)})
+    session.lost()
+    assert session.request(wanted) == Request(0, 0, wanted, [])
+
+
+def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> None:
+    wanted = {(T, 0): asks(5)}
+    session = opened(wanted, id=0)
+    assert session.request(wanted) == Request(0, 0, wanted, [])
+
+
+def test_epochs_begin_again_behind_the_last_one() -> None:
+    wanted = {(T, 0): asks(5)}
+    session = opened(wanted)
+    session._epoch = 2**31 - 1
+    session.answered(7)
+    assert session.request(wanted).epoch == 1
+
+
+def test_a_new_leader_epoch_makes_the_leader_tell_everything_again() -> None:
+    partition = FetchPartition("", T, 0, 5, 1_000, current_leader_epoch=1)
+    partition.told_high_watermark, partition.told_start_offset = 4, 2
+    partition.update(FetchPartition("", T, 0, 6, 1_000, current_leader_epoch=1))
+    assert (partition.told_high_watermark, partition.told_start_offset) == (4, 2)
+    partition.update(FetchPartition("", T, 0, 6, 1_000, current_leader_epoch=2))
+    assert (partition.told_high_watermark, partition.told_start_offset) == (-1, -1)
+
+
+PARTITION_IDS = st.tuples(st.sampled_from([T, U]), st.integers(0, 2))
+WANTED = st.dictionaries(
+    PARTITION_IDS, st.builds(asks, st.integers(0, 2), st.integers(0, 1)), min_size=1
+)
+ANSWER, ANSWER_LOST, REQUEST_LOST, LEADER_RESTARTED = range(4)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            WANTED, st.sampled_from([ANSWER, ANSWER, ANSWER_LOST, REQUEST_LOST, LEADER_RESTARTED])
+        ),
+        max_size=30,
+    )
+)
+def test_the_leader_always_hears_exactly_what_is_wanted(
+    steps: list[tuple[dict[PartitionId, Question], int]],
+) -> None:
+    session, leader, first_id = FollowerSession(), FetchSessionCache(10, 1), 1
+    for wanted, fate in steps:
+        if fate == LEADER_RESTARTED:
+            first_id += 1_000
+            leader = FetchSessionCache(10, first_id)
+        request = session.request(wanted)
+        if fate == REQUEST_LOST:
+            session.lost()
+            continue
+        try:
+            kept, heard, _ = leader.resolve(
+                request.session_id,
+                request.epoch,
+                [_partition(id, question) for id, question in request.asked.items()],
+                [("", *id) for id in request.forgotten],
+                True,
+                0,
+            )
+        except KafkaError:
+            assert fate == LEADER_RESTARTED
+            session.lost()
+            continue
+        assert {
+            (each.topic_id, each.partition): asks(each.fetch_offset, each.current_leader_epoch)
+            for each in heard
+        } == wanted
+        if fate == ANSWER_LOST:
+            session.lost()
+        else:
+            session.answered(0 if kept is None else kept.id)
+
+
+def _partition(id: PartitionId, question: Question) -> FetchPartition:
+    return FetchPartition(
+        "", *id, question.offset, question.max_bytes, question.leader_epoch, question.last_epoch
+    )
