@@ -117,6 +117,9 @@ ROWS = [
     # ------------------------------------------------------------------ topics and offsets
     Row("GET", "/connectors/src/topics", 200, told={"src": {"topics": ["rest"]}}, waits=True),
     Row("GET", "/connectors/snk/topics", 200, told={"snk": {"topics": ["rest"]}}, waits=True),
+    Row("PUT", "/connectors/snk/config", 200, {**SINK, "errors.tolerance": "all"},
+        {"config": {"errors.tolerance": "all", "name": "snk"}}),
+    Row("GET", "/connectors/snk/topics", 200, told={"snk": {"topics": ["rest"]}}),
     Row("GET", "/connectors/none/topics", 404, told=error(404, "none not found")),
     Row("PUT", "/connectors/none/topics/reset", 404, told=error(404, "none not found")),
     Row("GET", "/connectors/src/offsets", 200, None,

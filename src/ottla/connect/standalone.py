@@ -154,7 +154,8 @@ class StandaloneHerder(Herder):
             if old is not None:
                 self._end(config.name)
                 state = old.state if old.state in AT_REST else state
-            self._connectors[config.name] = _Connector(config)
+            topics = set() if old is None else old.topics  # a new configuration forgets none
+            self._connectors[config.name] = _Connector(config, topics=topics)
             self.bring(config.name, state or State.RUNNING)
             return old is None
 

@@ -220,21 +220,22 @@ async def _commit(
     only: set[int] | None,
 ) -> None:
     cluster = client.cluster
-    left_open, is_decided = await asyncio.gather(
-        _open_tasks(cluster, options), _decide(client, options, driver, decision)
-    )
-    if not is_decided:
-        raise UserError(
-            f"Another run of the query {driver.transactional_id} has taken over: batch "
-            f"{decision.batch} is not committed by this one."
-        )
-    to_end = [each for each in decision.transactions if only is None or each.task in only]
-    # What tasks of this run have just staged has these names: none of them is left over.
-    decided = {each.producer.transactional_id for each in decision.transactions}
-    leftovers = [name for name in left_open if name not in decided]
-    await asyncio.gather(
-        end_all(cluster, decision, to_end), _abort_open(cluster, options, leftovers)
-    )
+    listing = asyncio.ensure_future(_open_tasks(cluster, options))  # meanwhile
+    try:
+        if not await _decide(client, options, driver, decision):
+            raise UserError(
+                f"Another run of the query {driver.transactional_id} has taken over: batch "
+                f"{decision.batch} is not committed by this one."
+            )
+        to_end = [each for each in decision.transactions if only is None or each.task in only]
+        await end_all(cluster, decision, to_end)
+        # What tasks of this run have just staged has these names: none of them is left over.
+        decided = {each.producer.transactional_id for each in decision.transactions}
+        leftovers = [name for name in await listing if name not in decided]
+    finally:
+        listing.cancel()
+        await asyncio.gather(listing, return_exceptions=True)
+    await _abort_open(cluster, options, leftovers)
 
 
 async def end_all(cluster: Cluster, decision: Decision, staged: list[Staged]) -> None:

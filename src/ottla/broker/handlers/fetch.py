@@ -107,6 +107,7 @@ class Fetch:
         "_replica",
         "_session",
         "_timer",
+        "_waits_at",
         "_wanted",
     )
 
@@ -136,6 +137,7 @@ class Fetch:
         self._is_urgent = False
         self._answer: asyncio.Future[Body | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._waits_at: list[Partition] = []
 
     def start(self) -> Response:
         if self._replica is not None:
@@ -161,10 +163,10 @@ class Fetch:
         self._answer = loop.create_future()
         self._answer.add_done_callback(self._leave)
         self._timer = loop.call_later(self._max_wait_ms / 1000, self._complete)
-        for wanted in self._wanted:
-            partition = self._find(wanted)
-            if partition is not None:
-                self._waiters_of(partition)[self] = None
+        found = (self._find(wanted) for wanted in self._wanted)
+        self._waits_at = [partition for partition in found if partition is not None]
+        for partition in self._waits_at:
+            self._waiters_of(partition)[self] = None
         return self._answer
 
     def _waiters_of(self, partition: Partition) -> dict[FetchWaiter, None]:
@@ -223,10 +225,8 @@ class Fetch:
     def _leave(self, answer: asyncio.Future[Body | None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        for wanted in self._wanted:
-            partition = self._find(wanted)
-            if partition is not None:
-                self._waiters_of(partition).pop(self, None)
+        for partition in self._waits_at:
+            self._waiters_of(partition).pop(self, None)
 
     # --------------------------------------------------------------------------------- reading
 
