@@ -146,7 +146,7 @@ class ReplicaFetcher:
         answer = await connection.request(
             Api.FETCH, self._request(asked), timeout_s, min_version=MIN_FETCH_VERSION
         )
-        if answer.error_code in LOST_SESSION:
+        if answer.error_code in LOST_SESSION and self._session.is_open:
             self._session.lost()
             return
         if answer.error_code:

@@ -44,6 +44,7 @@ from ottla.spark.record_writer import Outgoing, RecordWriter
 from ottla.spark.shared_client import SharedClient, shared_client
 from ottla.spark.transactions import Ended, Producer, end_transaction, init_producer
 from ottla.wire.records.builder import build_batch
+from ottla.wire.records.crc import Buffer
 
 logger = logging.getLogger(__name__)
 
@@ -138,33 +139,35 @@ async def _last_decision(cluster: Cluster, options: SinkOptions) -> Decision | N
     tp = await _commit_partition(cluster, options)
     key = (os.getpid(), ",".join(cluster.config.bootstrap_servers), f"{tp}/{_name(options)}")
     log = _logs.setdefault(key, DecisionLog(_name(options).encode()))
-    while True:
-        try:
-            told = await _fetched(cluster, tp, log.position)
-        except OffsetOutOfRange:  # what was read is compacted away, or the topic was made anew
-            log = _logs[key] = DecisionLog(log.key, await _first_offset(cluster, tp))
-            continue
+    # Not the watermark that a fetch tells: a leader that is new may not know yet how far it goes,
+    # and a decision that is overlooked is a batch written twice. Asked for the end, it waits.
+    end = await _offset(cluster, tp, OffsetSpec.LATEST)
+    if log.position > end:  # the topic was made anew
+        log = _logs[key] = DecisionLog(log.key, await _offset(cluster, tp, OffsetSpec.EARLIEST))
+    while log.position < end:
         before = log.position
-        log.read(told.records or b"")
-        if log.position >= told.high_watermark:
-            return log.decision
+        try:
+            log.read(await _fetched(cluster, tp, log.position))
+        except OffsetOutOfRange:  # what was to be read is gone
+            log = _logs[key] = DecisionLog(log.key, await _offset(cluster, tp, OffsetSpec.EARLIEST))
         if log.position == before:
             await asyncio.sleep(0.01)
+    return log.decision
 
 
-async def _fetched(cluster: Cluster, tp: TopicPartition, offset: int) -> Any:
+async def _fetched(cluster: Cluster, tp: TopicPartition, offset: int) -> Buffer:
     def fetch() -> Awaitable[Any]:
         isolation = int(IsolationLevel.READ_UNCOMMITTED)
         return fetch_partition(
-            cluster, tp, offset, max_bytes=FETCH_BYTES, max_wait_ms=0, isolation=isolation
+            cluster, tp, offset, max_bytes=FETCH_BYTES, max_wait_ms=100, isolation=isolation
         )
 
-    return await cluster.retrying(fetch, what=f"reading {tp}")
+    told = await cluster.retrying(fetch, what=f"reading {tp}")
+    return told.records or b""
 
 
-async def _first_offset(cluster: Cluster, tp: TopicPartition) -> int:
-    asked = {tp: OffsetSpec.EARLIEST}
-    listed = await list_offsets(cluster, asked, IsolationLevel.READ_UNCOMMITTED)
+async def _offset(cluster: Cluster, tp: TopicPartition, spec: OffsetSpec) -> int:
+    listed = await list_offsets(cluster, {tp: spec}, IsolationLevel.READ_UNCOMMITTED)
     return listed.checked(False)[tp].offset or 0
 
 

@@ -14,8 +14,10 @@ _modules_when_frozen = 0
 
 
 def freeze_modules() -> None:
-    """To be called in every task: does nothing unless modules were loaded since the last call."""
+    """To be called in every task: does nothing unless there are more modules than ever before.
+
+    What is garbage at that moment stays for good, so it must not happen again and again."""
     global _modules_when_frozen
-    if len(sys.modules) != _modules_when_frozen:
+    if len(sys.modules) > _modules_when_frozen:
         gc.freeze()
         _modules_when_frozen = len(sys.modules)

@@ -37,6 +37,9 @@ def test_modules_are_frozen_once_and_again_when_there_are_more(
     freeze_modules()
     freeze_modules()
     assert len(freezes) == 2
+    monkeypatch.delitem(sys.modules, "loaded_by_a_task")
+    freeze_modules()
+    assert len(freezes) == 2
 
 
 def test_whoever_reads_freezes(freezes: list[int]) -> None:

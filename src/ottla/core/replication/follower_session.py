@@ -40,14 +40,18 @@ class FollowerSession:
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._known: dict[PartitionId, Question] = {}
-        self._asking: dict[PartitionId, Question] = {}
+        self._known: Mapping[PartitionId, Question] = {}
+        self._asking: Mapping[PartitionId, Question] = {}
+
+    @property
+    def is_open(self) -> bool:
+        return self._id != NO_SESSION
 
     def request(self, wanted: Mapping[PartitionId, Question]) -> Request:
         """What to send so that the leader is asked all this."""
         self._asking = dict(wanted)
-        if self._id == NO_SESSION:
-            return Request(NO_SESSION, INITIAL_EPOCH, self._asking, [])
+        if not self.is_open:
+            return Request(NO_SESSION, INITIAL_EPOCH, wanted, [])
         known = self._known
         asked = {each: question for each, question in wanted.items() if known.get(each) != question}
         return Request(self._id, self._epoch, asked, [each for each in known if each not in wanted])

@@ -46,13 +46,16 @@ def test_a_request_without_an_answer_is_not_taken_for_heard() -> None:
     wanted = {(T, 0): asks(5)}
     session = opened(wanted)
     session.request({(T, 0): asks(6)})
+    assert session.is_open
     session.lost()
+    assert not session.is_open
     assert session.request(wanted) == Request(0, 0, wanted, [])
 
 
 def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> None:
     wanted = {(T, 0): asks(5)}
     session = opened(wanted, id=0)
+    assert not session.is_open
     assert session.request(wanted) == Request(0, 0, wanted, [])
 
 
