@@ -17,6 +17,28 @@ class Clock(Protocol):
         """Seconds that never go back."""
 
 
+class FileRange(Protocol):
+    """Bytes that are still where they are, in a file, and can be sent from there uncopied. The file
+    may be renamed or removed meanwhile; it stays open as long as this lives."""
+
+    def __len__(self) -> int: ...
+
+    def is_cached(self, start: int, length: int) -> bool:
+        """Whether a part of it is in memory, so that sending it waits for no disk."""
+
+    def send(self, socket: int, start: int, length: int) -> int:
+        """Hand up to `length` bytes from `start` on to a socket's descriptor; how many it took.
+        Raises OSError: BlockingIOError if the socket takes nothing now, another if it never will,
+        or if the file was truncated since."""
+
+    def read(self) -> bytes:
+        """All of it. May wait for the disk; raises OSError as `send`."""
+
+
+Piece: TypeAlias = ReadableBuffer | FileRange
+"""A part of a message that is sent."""
+
+
 class File(Protocol):
     """One open file. Every method may raise OSError; positions are explicit, there is no cursor."""
 
@@ -29,6 +51,9 @@ class File(Protocol):
 
     def read_cached(self, position: int, length: int) -> bytes | None:
         """As `read`, but None where the bytes are not in memory and would have to be waited for."""
+
+    def range_cached(self, position: int, length: int) -> FileRange | None:
+        """The bytes unread; None where they are not in memory, or can only be read."""
 
     def write(self, position: int, buffers: Sequence[ReadableBuffer]) -> None:
         """Write all the buffers one after another, or raise; a raise may leave a part written."""

@@ -5,7 +5,8 @@ while any is set the socket is not read, and frames already received are kept:
 
     bit       set when                                          cleared when
     TURN      a wake-up has served `FRAMES_PER_TURN` requests   the loop comes round again
-    WRITING   the peer does not read: unsent bytes pile up      the socket has taken them
+    WRITING   the peer does not read: unsent bytes pile up,     the socket has taken them
+              in memory or in files
     TASK      a coroutine serves a request                      it is done
     PARKED    too many, or too large, answers wait for an       an answer has gone out
               earlier one, or a request must be alone
@@ -16,7 +17,8 @@ while any is set the socket is not read, and frames already received are kept:
 Answers that are ready in the wake-up that brought their requests go out in one write. Once a
 request is parked (its handler gave a future, or a coroutine), its answer and those of all later
 requests go through `_parked`, in order; whatever is complete at its front is written together,
-after all that became complete in one round of the loop.
+after all that became complete in one round of the loop. Records that are still in their files go
+out past the transport (file_sender.py); until they have, nothing else does.
 
 There is no task, no timer and no buffer per connection: an idle one is this object, its reader and
 its transport."""
@@ -28,10 +30,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.base.errors import KafkaError
-from ottla.base.ports import ReadableBuffer
+from ottla.base.ports import Piece, ReadableBuffer
 from ottla.broker.context import Body, RequestContext
+from ottla.broker.file_sender import FileSender, SendFailed
 from ottla.broker.known_produce import KnownProduce
 from ottla.broker.router import ANSWERED_ALONE, RequestRefused, decode, encode
+from ottla.net.same_machine import do_not_pace
 from ottla.wire.codec import DecodeError
 from ottla.wire.frame import FrameReader, FrameRefused
 
@@ -75,7 +79,7 @@ class ParkedAnswer:
         self.future = future
         self.is_task = is_task
         """The connection waits for it."""
-        self.pieces: list[ReadableBuffer] | None = None
+        self.pieces: list[Piece] | None = None
         self.held_bytes = 0
 
     @property
@@ -94,6 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         "_held_up",
         "_known_produce",
         "_parked",
+        "_sender",
         "_transport",
         "active",
         "flush_is_due",
@@ -115,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         self._known_produce: KnownProduce | None = None
         self._parked: deque[ParkedAnswer] | None = None
         self._held_bytes = 0
+        self._sender: FileSender | None = None
         self.flush_is_due = False
         self.active = True
         """Something arrived since the server last looked."""
@@ -132,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
             stream.abort()
             return
         stream.set_write_buffer_limits(HIGH_WATER_BYTES, LOW_WATER_BYTES)
+        do_not_pace(stream)
         self._transport = stream
         if self.server.is_early(self):
             self._hold_up(ARRIVING)
@@ -162,6 +169,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._held_up |= ENDING
         self.reader.close()
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
         self.server.forget(self)
         parked, self._parked = self._parked, None
         for answer in parked or ():
@@ -180,6 +190,11 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._held_up & WRITING)
 
     def unsent_bytes(self) -> int:
+        in_files = 0 if self._sender is None else self._sender.unsent_bytes()
+        return self.bytes_in_memory() + in_files
+
+    def bytes_in_memory(self) -> int:
+        """Of answers that the peer has not taken."""
         if self._transport is None:
             return 0
         return self._transport.get_write_buffer_size() + self._held_bytes
@@ -191,8 +206,8 @@ class Connection(asyncio.BufferedProtocol):
     def finish(self) -> None:
         """Serve nothing more, and close when the answers still owed have gone out."""
         self._hold_up(ENDING)
-        if self._transport is not None and all(each.is_droppable for each in self._parked or ()):
-            self._transport.close()
+        if all(each.is_droppable for each in self._parked or ()):
+            self._close()
 
     def abort(self) -> None:
         self._held_up |= ENDING
@@ -230,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve_frames(self) -> bool:
         """Whether more may be read."""
-        ready: list[ReadableBuffer] = []
+        ready: list[Piece] = []
         served = 0
         reader = self.reader
         try:
@@ -256,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
             self.server.request_memory.wait(self)
         return not self._held_up
 
-    def _serve(self, frame: memoryview, ready: list[ReadableBuffer]) -> None:
+    def _serve(self, frame: memoryview, ready: list[Piece]) -> None:
         server = self.server
         known = self._known_produce
         if known is not None and not self._parked:
@@ -284,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
         elif response is not None:
             self._park(context, response)
 
-    def _answer(self, context: RequestContext, body: Body, ready: list[ReadableBuffer]) -> None:
+    def _answer(self, context: RequestContext, body: Body, ready: list[Piece]) -> None:
         pieces = encode(context, body)
         if self._parked:
             answer = ParkedAnswer(self, context, None, is_task=False)
@@ -312,7 +327,7 @@ class Connection(asyncio.BufferedProtocol):
         if len(self._parked) >= MAX_PARKED:
             self._hold_up(PARKED)
 
-    def _hold(self, answer: ParkedAnswer, pieces: list[ReadableBuffer]) -> None:
+    def _hold(self, answer: ParkedAnswer, pieces: list[Piece]) -> None:
         """Keep an answer that is ready until the earlier ones have gone out."""
         answer.pieces = pieces
         answer.held_bytes = sum(map(len, pieces))
@@ -325,7 +340,7 @@ class Connection(asyncio.BufferedProtocol):
         """Tell the server what it holds for a peer that is slow, or that asked out of measure."""
         unsent = 0
         if self._held_up & WRITING or self._held_bytes > MAX_HELD_BYTES:
-            unsent = self.unsent_bytes()
+            unsent = self.bytes_in_memory()
         self.unsent_seen = unsent
         self.server.response_memory.hold(self, unsent)
 
@@ -360,7 +375,7 @@ class Connection(asyncio.BufferedProtocol):
         parked = self._parked
         if not parked or self._held_up & WRITING or self._transport is None:
             return
-        ready: list[ReadableBuffer] = []
+        ready: list[Piece] = []
         was_held = self._held_bytes
         while parked and parked[0].pieces is not None:
             answer = parked.popleft()
@@ -372,31 +387,68 @@ class Connection(asyncio.BufferedProtocol):
             self._write(ready)
         if self._held_up & PARKED:
             self._go_on(PARKED)
-        if self._held_up & ENDING and not parked and self._transport is not None:
-            self._transport.close()
+        if self._held_up & ENDING and not parked:
+            self._close()
 
     # ------------------------------------------------------------------------------------ writing
 
-    def _write(self, pieces: list[ReadableBuffer]) -> None:
+    def _write(self, pieces: list[Piece]) -> None:
         transport = self._transport
         if transport is None:
             return
-        if len(pieces) == 1:
-            self.server.bytes_out += len(pieces[0])
-            transport.write(pieces[0])
-            return
         size = sum(map(len, pieces))
         self.server.bytes_out += size
-        if size <= HIGH_WATER_BYTES:
-            transport.write(b"".join(pieces))
+        if len(pieces) == 1:
+            transport.write(cast("ReadableBuffer", pieces[0]))
+        elif size <= HIGH_WATER_BYTES:
+            transport.write(b"".join(cast("list[ReadableBuffer]", pieces)))
+        elif all(isinstance(piece, ReadableBuffer) for piece in pieces):
+            transport.writelines(cast("list[ReadableBuffer]", pieces))
         else:
-            transport.writelines(pieces)
+            self._send_files(transport, pieces)
 
-    def _refuse(self, reason: str, ready: list[ReadableBuffer]) -> None:
+    def _send_files(self, transport: asyncio.Transport, pieces: list[Piece]) -> None:
+        """A large answer is a frame's head and what follows it, so it never is a single piece."""
+        try:
+            if transport.get_write_buffer_size() or not transport.get_extra_info("socket"):
+                transport.writelines(
+                    [each if isinstance(each, ReadableBuffer) else each.read() for each in pieces]
+                )
+                return
+            sender = FileSender(
+                transport,
+                pieces,
+                on_end=self._files_sent,
+                load=self.server.broker.run_blocking,
+            )
+            if sender.start():
+                return
+        except (OSError, SendFailed) as error:
+            self._files_sent(error)
+            return
+        self._sender = sender
+        self._hold_up(WRITING)
+
+    def _files_sent(self, error: Exception | None) -> None:
+        self._sender = None
+        if error is not None:
+            self.server.report_closing(self, str(error))
+            self.abort()
+            return
+        self.resume_writing()
+        if self._held_up & ENDING and not self._parked:
+            self._close()
+
+    def _close(self) -> None:
+        """When what is being sent is sent."""
+        if self._transport is not None and self._sender is None:
+            self._transport.close()
+
+    def _refuse(self, reason: str, ready: list[Piece]) -> None:
         self.server.report_abuse(self, reason)
         self._end(ready)
 
-    def _fail(self, error: Exception, ready: list[ReadableBuffer]) -> None:
+    def _fail(self, error: Exception, ready: list[Piece]) -> None:
         """A KafkaError is a handler's way to say that it can only close the connection."""
         if isinstance(error, KafkaError):
             self.server.report_closing(self, error.message)
@@ -404,7 +456,7 @@ class Connection(asyncio.BufferedProtocol):
             self.server.report_failure(self, error)
         self._end(ready)
 
-    def _end(self, ready: list[ReadableBuffer]) -> None:
+    def _end(self, ready: list[Piece]) -> None:
         """Send what is ready, and close: the client will come back on a new connection."""
         self._hold_up(ENDING)
         if self._transport is None:
@@ -412,5 +464,5 @@ class Connection(asyncio.BufferedProtocol):
         if ready:
             self._write(ready)
             ready.clear()
-        self._transport.close()
+        self._close()
         self.reader.close()

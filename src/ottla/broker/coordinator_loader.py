@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from ottla.base.ports import ReadableBuffer
 from ottla.broker.partition import Partition
 from ottla.core.coordinator import NO_PRODUCER_ID, Shard
 from ottla.storage.log import Log
@@ -91,7 +92,8 @@ def read_chunk(
     decode: Callable[[bytes, bytes | None], Any],
 ) -> Chunk:
     """Raises KafkaError if the log is damaged."""
-    data, next_offset = log.read(offset, buffer_bytes, end, at_least_one=True, wait=True)
+    found = log.read(offset, buffer_bytes, end, at_least_one=True, wait=True)
+    data, next_offset = cast("ReadableBuffer", found.records), found.next_offset
     stored: list[Stored] = []
     unknown = 0
     for header in iter_headers(data):

@@ -182,7 +182,7 @@ def _power_of_two(size: int) -> int:
 
 
 class Debtor(Protocol):
-    def unsent_bytes(self) -> int: ...
+    def bytes_in_memory(self) -> int: ...
 
     def evict(self) -> None:
         """Drop the connection and what it has not sent, now."""
@@ -207,7 +207,7 @@ class ResponseMemory:
 
     def _evict(self) -> None:
         for debtor in list(self._held):  # what was sent since is not known to us yet
-            size_bytes = debtor.unsent_bytes()
+            size_bytes = debtor.bytes_in_memory()
             self.used_bytes += size_bytes - self._held[debtor]
             self._held[debtor] = size_bytes
         while self.used_bytes > self.limit_bytes and len(self._held) > 0:

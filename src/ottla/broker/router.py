@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.base.ports import ReadableBuffer
+from ottla.base.ports import Piece
 from ottla.broker.context import Body, Handler, RequestContext
 from ottla.broker.forwarding import FORWARDED, forwarding
 from ottla.broker.handlers import (
@@ -172,7 +172,7 @@ def decode(context: RequestContext, frame: memoryview, position: int) -> Any:
     return codec.decode_request(context.api_key, context.api_version, frame, position)
 
 
-def encode(context: RequestContext, body: Body) -> list[ReadableBuffer]:
+def encode(context: RequestContext, body: Body) -> list[Piece]:
     return codec.encode_response(context.api_key, context.api_version, context.correlation_id, body)
 
 

@@ -29,6 +29,7 @@ from ottla.net.errors import (
     UnsupportedVersion,
 )
 from ottla.net.receive_buffers import ReceiveBuffers
+from ottla.net.same_machine import do_not_pace
 from ottla.wire import codec, schema
 from ottla.wire.api import Api
 from ottla.wire.codec import DecodeError
@@ -266,6 +267,7 @@ class Connection(asyncio.BufferedProtocol):
         # uvloop's transports are asyncio's in all but name.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=SEND_HIGH_WATER_BYTES)
+        do_not_pace(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = "" if error is None else f": {error}"

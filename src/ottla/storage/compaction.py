@@ -291,6 +291,9 @@ class _WriteBehind:
     def read_cached(self, position: int, length: int) -> bytes | None:
         return self.read(position, length)
 
+    def range_cached(self, position: int, length: int) -> None:
+        """What is being written is sent to nobody."""
+
     def truncate(self, size: int) -> None:
         self._flush()
         self._file.truncate(size)

@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from ottla.base.ports import ReadableBuffer
+from ottla.base.ports import FileRange, ReadableBuffer
 
 MAX_BUFFERS_PER_WRITE = 512
 """Linux takes at most 1,024 buffers in one call."""
@@ -41,7 +41,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class OsFile:
-    __slots__ = ("_closing", "_fd", "_fs", "_nowait", "_used", "_users", "path")
+    __slots__ = ("_closing", "_fd", "_fs", "_nowait", "_used", "_users", "path", "truncations")
 
     def __init__(self, fs: OsFileSystem, path: str) -> None:
         self.path = path
@@ -53,6 +53,7 @@ class OsFile:
         """One entry per call under way: a count that threads may change without a lock."""
         self._used = False
         self._nowait = _NOWAIT is not None
+        self.truncations = 0
 
     def size(self) -> int:
         fd = self._begin()
@@ -101,6 +102,12 @@ class OsFile:
             self._end()
         return buffer if count == length else None  # type: ignore[return-value]
 
+    def range_cached(self, position: int, length: int) -> FileRange | None:
+        if not self._nowait:
+            return None
+        found = OsFileRange(self, position, length)
+        return found if found.is_cached(0, length) else None
+
     def write(self, position: int, buffers: Sequence[ReadableBuffer]) -> None:
         total = sum(map(len, buffers))
         fd = self._begin()
@@ -123,6 +130,7 @@ class OsFile:
             rest = rest[written:]
 
     def truncate(self, size: int) -> None:
+        self.truncations += 1
         fd = self._begin()
         try:
             os.ftruncate(fd, size)
@@ -159,6 +167,58 @@ class OsFile:
         self._users.pop()
         if self._closing:
             self._fs.close_unused(self)
+
+
+class OsFileRange:
+    """The descriptor is in use, and so open, from its making to its end.
+
+    What is written where the file was cut is not what this range was made for: a file that was
+    truncated since, wherever, is sent from no more. Truncations may come from another thread,
+    writes come from the one that sends."""
+
+    __slots__ = ("_fd", "_file", "_length", "_position", "_truncations")
+
+    def __init__(self, file: OsFile, position: int, length: int) -> None:
+        self._file = file
+        self._position = position
+        self._length = length
+        self._truncations = file.truncations
+        self._fd = -1
+        self._fd = file._begin()
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            self._file._end()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def is_cached(self, start: int, length: int) -> bool:
+        try:
+            return _is_cached(self._fd, self._position + start, length)
+        except OSError:  # not there, or the disk will say what is wrong when it is read
+            return False
+
+    def send(self, socket: int, start: int, length: int) -> int:
+        self._check()
+        count = os.sendfile(socket, self._fd, self._position + start, length)
+        if not count:
+            raise self._cut_short()
+        return count
+
+    def read(self) -> bytes:
+        data = os.pread(self._fd, self._length, self._position)
+        self._check()
+        if len(data) != self._length:
+            raise self._cut_short()
+        return data
+
+    def _check(self) -> None:
+        if self._file.truncations != self._truncations:
+            raise self._cut_short()
+
+    def _cut_short(self) -> OSError:
+        return OSError(errno.ENODATA, "the file was truncated", self._file.path)
 
 
 class OsFileSystem:

@@ -219,6 +219,14 @@ class OffsetIndex(_IndexFile):
             return OffsetPosition(self.base_offset, 0)
         return OffsetPosition(offsets[slot] + self.base_offset, positions[slot])
 
+    def lookup_position(self, position: int) -> OffsetPosition:
+        """The last entry of a batch at or before `position`, or the segment's beginning."""
+        offsets, positions = self.load()
+        slot = bisect_right(positions, position, hi=len(offsets)) - 1
+        if slot < 0:
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(offsets[slot] + self.base_offset, positions[slot])
+
     def last(self) -> OffsetPosition:
         entry = self._last_entry()
         if entry is None:

@@ -312,14 +312,22 @@ class Log:
     # ------------------------------------------------------------------------------------ read
 
     def read(
-        self, offset: int, max_bytes: int, max_offset: int, *, at_least_one: bool, wait: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        max_offset: int,
+        *,
+        at_least_one: bool,
+        wait: bool,
+        in_file: bool = False,
     ) -> LogSlice:
         """Whole, verified batches from the one that holds `offset`, of those below `max_offset`.
+        With `in_file` many of them may be given unread, as a range of their file.
 
         Raises KafkaError OFFSET_OUT_OF_RANGE outside the log and CORRUPT_MESSAGE where the next
         batch is damaged; WouldBlock if `wait` is false and the disk would have to be waited for."""
         return self._reader.read(
-            offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait
+            offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait, in_file=in_file
         )
 
     def aborted_transactions(

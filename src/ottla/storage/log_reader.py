@@ -4,6 +4,9 @@ Consumers read on from where they were, so the places where the last reads ended
 their next read needs no search. Indexes of old segments are loaded when they are asked for; only a
 few stay in memory.
 
+A large read of bytes that were verified since they are in memory (verified.py) can be given as a
+range of the file: nobody copies it, and nobody walks its batches; the index tells where it may end.
+
 Readers may run in other threads, beside the one that changes the log. They work on the list of
 segments that they found. When segments go, `forget` replaces the caches; a reader that finds them
 replaced when it is done, or meets an error, looks again: what it read may not be there any more."""
@@ -17,7 +20,7 @@ from threading import Lock
 from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.base.ports import ReadableBuffer
+from ottla.base.ports import Piece, ReadableBuffer
 from ottla.base.types import TopicPartition
 from ottla.storage.epoch_cache import LeaderEpochCache
 from ottla.storage.flush import FlushGate
@@ -28,13 +31,15 @@ from ottla.wire.records.batch import HEADER_SIZE, BatchHeader, read_header
 from ottla.wire.records.errors import BatchError, CorruptBatch
 from ottla.wire.records.record import iter_keys
 
+MIN_IN_FILE_BYTES = 128 * 1024
+"""Less is read and copied in the time that sending from the file takes to set up."""
 MAX_CURSORS = 64
 MAX_LOADED_INDEXES = 8
 _base_offset = attrgetter("base_offset")
 
 
 class LogSlice(NamedTuple):
-    records: ReadableBuffer
+    records: Piece
     next_offset: int
 
 
@@ -80,9 +85,17 @@ class LogReader:
     # ---------------------------------------------------------------------------------- by offset
 
     def read(
-        self, offset: int, max_bytes: int, max_offset: int, *, at_least_one: bool, wait: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        max_offset: int,
+        *,
+        at_least_one: bool,
+        wait: bool,
+        in_file: bool = False,
     ) -> LogSlice:
         """Whole, verified batches from the one that holds `offset`, of those below `max_offset`.
+        With `in_file` many of them may be given unread, as a range of their file.
 
         Raises KafkaError OFFSET_OUT_OF_RANGE outside the log and CORRUPT_MESSAGE where the next
         batch is damaged; WouldBlock if `wait` is false and the disk would have to be waited for."""
@@ -99,7 +112,9 @@ class LogReader:
         if offset >= max_offset:
             return LogSlice(b"", offset)
         try:
-            found = self._read_from(cursors, offset, max_bytes, max_offset, at_least_one, wait)
+            found = self._read_from(
+                cursors, offset, max_bytes, max_offset, at_least_one, wait, in_file
+            )
             if self._cursors is cursors:
                 return found
         except BatchError as error:
@@ -110,7 +125,9 @@ class LogReader:
                 raise self._unreadable(error) from error
         # Segments were truncated, removed or compacted meanwhile: what was read may no longer be
         # part of the log, or not be what follows next.
-        return self.read(offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait)
+        return self.read(
+            offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait, in_file=in_file
+        )
 
     def _read_from(
         self,
@@ -120,6 +137,7 @@ class LogReader:
         max_offset: int,
         at_least_one: bool,
         wait: bool,
+        in_file: bool,
     ) -> LogSlice:
         found = cursors.get(offset) or self._find(offset, wait=wait)
         if found is not None and found[1] >= found[0].size:
@@ -128,6 +146,10 @@ class LogReader:
             return LogSlice(b"", offset)
         segment, position = found
         limit = max(max_bytes, 0)
+        if in_file:
+            unread = self._range_from(cursors, segment, position, limit, max_offset, wait)
+            if unread is not None:
+                return unread
         data = _read_ahead(segment, position, limit, wait)
         if at_least_one:
             size = _first_batch_size(segment, position, data)
@@ -143,8 +165,45 @@ class LogReader:
         if prefix.is_corrupt and not prefix.size:
             raise CorruptBatch(f"{segment.file.path} is damaged near byte {position}")
         if prefix.size:
-            self._remember(cursors, prefix.next_offset, segment, position + prefix.size)
+            end = position + prefix.size
+            self._remember(cursors, prefix.next_offset, segment, end)
+            if not wait:
+                segment.verified.add(position, end, segment.size)
         return LogSlice(memoryview(data)[: prefix.size], prefix.next_offset)
+
+    def _range_from(
+        self,
+        cursors: dict[int, tuple[Segment, int]],
+        segment: Segment,
+        position: int,
+        limit: int,
+        max_offset: int,
+        wait: bool,
+    ) -> LogSlice | None:
+        """Batches from `position` on, unread; None if they are few, or have to be read."""
+        if wait and segment is self._log.segments[-1]:
+            return None  # it may grow meanwhile
+        least = position + MIN_IN_FILE_BYTES
+        if min(position + limit, segment.size) < least or not segment.verified.covers(
+            position, least
+        ):
+            return None
+        if not segment.offset_index.is_loaded:  # they came here from the segment before
+            if not wait:
+                raise WouldBlock
+            segment.offset_index.load()
+            self._use_index(segment)
+        next_offset, end = self._end_of(segment), segment.size
+        if position + limit < end or max_offset < next_offset:
+            boundary = segment.boundary(position + limit, max_offset)
+            if boundary is None or boundary.position < least:
+                return None
+            next_offset, end = boundary
+        unread = segment.range_cached(position, end)
+        if unread is None:
+            return None
+        self._remember(cursors, next_offset, segment, end)
+        return LogSlice(unread, next_offset)
 
     def _end_of(self, segment: Segment) -> int:
         """The offset that no batch of `segment` reaches."""

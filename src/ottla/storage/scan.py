@@ -82,3 +82,18 @@ def verified_prefix(buffer: ReadableBuffer, limit: int, expected: Expected) -> V
             is_close = base_offset <= following
             position, following = stop, last_offset + 1
     return VerifiedPrefix(position, following, False)
+
+
+def holds_intact_batches(buffer: ReadableBuffer) -> bool:
+    """Whether there is nothing but whole, undamaged batches in it, one after another."""
+    position, end = 0, len(buffer)
+    unpack, checksum = _WALK.unpack_from, crc32c
+    with memoryview(buffer) as view:
+        while position + HEADER_SIZE <= end:
+            _, length, _, magic, crc, _ = unpack(view, position)
+            stop = position + length + 12
+            is_whole = magic == 2 and length >= 49 and stop <= end
+            if not is_whole or checksum(view[position + 21 : stop]) != crc:
+                return False
+            position = stop
+    return position == end

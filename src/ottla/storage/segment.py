@@ -15,9 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
-from ottla.base.ports import FileSystem, ReadableBuffer
-from ottla.storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex, TimestampOffset
+from ottla.base.ports import FileRange, FileSystem, ReadableBuffer
+from ottla.storage.index import (
+    NO_TIMESTAMP,
+    OffsetIndex,
+    OffsetPosition,
+    TimeIndex,
+    TimestampOffset,
+)
 from ottla.storage.txn_index import TransactionIndex
+from ottla.storage.verified import VerifiedBytes
 from ottla.wire.records.batch import (
     HEADER_SIZE,
     MAGIC,
@@ -63,6 +70,7 @@ class Segment:
         "time_index",
         "torn",
         "txn_index",
+        "verified",
     )
 
     def __init__(
@@ -90,6 +98,7 @@ class Segment:
         if new:
             self.txn_index.reset()
         self.size = 0 if new else fs.size(self.file.path)
+        self.verified = VerifiedBytes(self.size)
         self.created_ms = created_ms
         self.bytes_since_index_entry = 0
         self.is_removed = False
@@ -174,11 +183,41 @@ class Segment:
         return data
 
     def _read(self, position: int, length: int) -> bytes:
+        # Perhaps from memory after all. Said before, for whoever looks meanwhile; and after, for if
+        # somebody has taken note of it meanwhile.
+        self.verified.came_from_disk = True
         try:
             return self.file.read(position, length)
         except FileNotFoundError:
             with _renaming:  # by another thread, perhaps; its new name is known when that is done
                 return self.file.read(position, length)
+        finally:
+            self.verified.came_from_disk = True
+
+    def boundary(self, limit: int, max_offset: int) -> OffsetPosition | None:
+        """Where a batch begins, at or before byte `limit`, and with which offset: the last one that
+        is indexed, of those with nothing from `max_offset` on before them. None if the indexes are
+        not in memory, or that batch is not."""
+        if not self.offset_index.is_loaded:
+            return None
+        entry = self.offset_index.lookup_position(limit)
+        if entry.offset >= max_offset:
+            entry = self.offset_index.lookup(max_offset - 1)
+        head = self.file.read_cached(entry.position, HEADER_SIZE)
+        if not head or len(head) < HEADER_SIZE:
+            return None
+        header = read_header(head)
+        is_it = header.magic == MAGIC and header.last_offset == entry.offset
+        if not is_it or header.last_offset_delta < 0:
+            return None
+        return OffsetPosition(header.base_offset, entry.position)
+
+    def range_cached(self, start: int, end: int) -> FileRange | None:
+        """Bytes that need not be verified again, unread; None if they must be, or are not in
+        memory."""
+        if not self.verified.covers(start, end):
+            return None
+        return self.file.range_cached(start, end - start)
 
     def iter_headers(self, position: int, *, wait: bool) -> Iterator[BatchHeader]:
         """Headers of the batches from `position` on; `header.position` is in the file."""
@@ -385,6 +424,7 @@ class Segment:
     def cut(self, position: int) -> None:
         self.file.truncate(position)
         self.size = position
+        self.verified.cut(position)
         self.torn = False
         if not position:
             self._first_timestamp = None

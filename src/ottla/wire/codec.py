@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from ottla.base.ports import ReadableBuffer
+from ottla.base.ports import Piece, ReadableBuffer
 from ottla.wire import hot, schema
 from ottla.wire.compile import (
     MALFORMED,
@@ -123,9 +123,10 @@ def _decode(read: Reader, buffer: memoryview, position: int, max_elements: int) 
 
 def encode_response(
     api_key: int, version: int, correlation_id: int, body: dict[str, Any]
-) -> list[ReadableBuffer]:
-    """The frame, size prefix included, in as few pieces as avoid copying large ones."""
-    pieces: list[ReadableBuffer] = [b""]
+) -> list[Piece]:
+    """The frame, size prefix included, in as few pieces as avoid copying large ones. Records may be
+    a range of a file, if they are large."""
+    pieces: list[Piece] = [b""]
     write, flexible_header = _response_writer(api_key, version)
     write(pieces.append, body)
     return _framed(pieces, _SIZE_AND_ID, (correlation_id,), b"\x00" if flexible_header else b"")
@@ -147,8 +148,8 @@ _REQUEST_FRAME = struct.Struct(">ihhih")
 
 
 def _framed(
-    pieces: list[ReadableBuffer], head: struct.Struct, fields: tuple[int, ...], tail: bytes
-) -> list[ReadableBuffer]:
+    pieces: list[Any], head: struct.Struct, fields: tuple[int, ...], tail: bytes
+) -> list[Any]:
     body_size = sum(map(len, pieces))
     pieces[0] = head.pack(head.size - 4 + len(tail) + body_size, *fields) + tail
     if body_size <= _SEPARATE_ABOVE_BYTES:
@@ -156,8 +157,8 @@ def _framed(
     return _joined_small(pieces)
 
 
-def _joined_small(pieces: Sequence[ReadableBuffer]) -> list[ReadableBuffer]:
-    result: list[ReadableBuffer] = []
+def _joined_small(pieces: Sequence[Any]) -> list[Any]:
+    result: list[Any] = []
     small: list[ReadableBuffer] = []
     for piece in pieces:
         if len(piece) > _SEPARATE_ABOVE_BYTES:

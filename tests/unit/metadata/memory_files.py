@@ -29,6 +29,8 @@ class MemoryFile:
     def read_cached(self, position: int, length: int) -> bytes | None:
         return self.read(position, length)
 
+    def range_cached(self, position: int, length: int) -> None: ...
+
     def write(self, position: int, buffers: Sequence[ReadableBuffer]) -> None:
         data = b"".join(buffers)
         room = self._fs.room()

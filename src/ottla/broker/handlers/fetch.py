@@ -12,7 +12,8 @@
 - A follower's fetch (replica id, incarnation as its epoch) reads to the end of the log, and says
   how far the follower has it; it waits for what is appended, not for what is confirmed.
 - A consumer in the rack of a follower is sent there (KIP-392, v11+), and may read there.
-- Bytes that are not in memory are read in a thread; the event loop never waits for the disk.
+- Bytes that are not in memory are read in a thread; the event loop never waits for the disk. Many
+  that are go to the socket from the file (file_sender.py), if they were verified before.
 
 Deviation: a batch that is damaged on disk is never sent; the partition answers CORRUPT_MESSAGE."""
 
@@ -354,6 +355,8 @@ class Fetch:
             limit,
             at_least_one=is_first,
             wait=wait,
+            # What a follower reads is not committed; this log could have to be cut again.
+            in_file=self._replica is None,
         )
         body["records"] = found.records
         if self._committed_only:

@@ -71,6 +71,9 @@ class SimulatedFile:
     def read_cached(self, position: int, length: int) -> bytes | None:
         return None if self._disk.is_cold() else self.read(position, length)
 
+    def range_cached(self, position: int, length: int) -> None:
+        """The simulated network sends bytes, and no files."""
+
     def write(self, position: int, buffers: Sequence[ReadableBuffer]) -> None:
         self._disk.write(self.path, position, b"".join(buffers))
 

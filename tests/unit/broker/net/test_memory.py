@@ -145,7 +145,7 @@ class Debtor:
         self.unsent = size_bytes
         self.memory.hold(self, size_bytes)
 
-    def unsent_bytes(self) -> int:
+    def bytes_in_memory(self) -> int:
         return self.unsent
 
     def evict(self) -> None:
