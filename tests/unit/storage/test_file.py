@@ -104,6 +104,32 @@ def test_no_more_descriptors_are_open_than_allowed(tmp_path: Path) -> None:
         assert len(open_descriptors(tmp_path)) == 3
 
 
+def test_a_range_of_a_file_keeps_it_open(tmp_path: Path) -> None:
+    fs = OsFileSystem(max_open=2)
+    files = [new_file(fs, tmp_path, f"f{n}", b"%d" % n) for n in range(5)]
+    unread = files[0].range_cached(0, 1)
+    assert unread is not None
+    for file in files[1:]:
+        file.read(0, 9)
+    fs.remove(files[0].path)
+    files[0].close()
+    assert unread.read() == b"0"
+    del unread
+    assert "f0 (deleted)" not in open_descriptors(tmp_path)
+
+
+def test_bytes_that_are_not_in_memory_make_no_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> int:
+        raise BlockingIOError(errno.EAGAIN, "not now")
+
+    file = new_file(OsFileSystem(), tmp_path, "f", b"0123456789")
+    monkeypatch.setattr(os, "preadv", refuse)
+    assert file.range_cached(2, 3) is None
+    assert not file._users
+
+
 Use = Callable[[OsFile], object]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import uvloop
 
+from ottla.base.ports import Piece
 from ottla.broker.context import Body, Handler, RequestContext, Response
 from ottla.broker.router import Router
 from ottla.broker.server import Listener, Server, ServerConfig
@@ -35,7 +36,8 @@ PATIENCE_S = 20
 class Service:
     """Handlers: Heartbeat answers at once, Metadata with some 1,000 bytes, LeaveGroup when the
     test says so, SyncGroup by a coroutine, JoinGroup never (it raises), Produce keeps its records,
-    Fetch answers `fetch_bytes` of them, parked first if `parks_fetches`."""
+    Fetch answers `fetch_bytes` of them, or what `fetch_records` makes, parked first if
+    `parks_fetches`."""
 
     def __init__(self) -> None:
         self.served: list[tuple[int, int]] = []
@@ -46,6 +48,7 @@ class Service:
         self.finished: list[int] = []
         self.cancelled: list[int] = []
         self.fetch_bytes = 0
+        self.fetch_records: Callable[[], Piece] | None = None
         self.parks_fetches = False
 
     def handlers(self) -> dict[int, Handler]:
@@ -73,7 +76,8 @@ class Service:
         return self.fetched()
 
     def fetched(self) -> Body:
-        partitions = [{"partition_index": 0, "records": bytes(self.fetch_bytes)}]
+        made = self.fetch_records() if self.fetch_records else bytes(self.fetch_bytes)
+        partitions = [{"partition_index": 0, "records": made}]
         return {"responses": [{"topic": "t", "partitions": partitions}]}
 
     def metadata(self, broker: Any, context: RequestContext, request: Any) -> Response:
