@@ -10,6 +10,7 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+CONGESTION_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
 PACKAGES = ("confluent-kafka", "kafka-python", "aiokafka", "pyspark", "pyarrow", "numba", "uvloop")
 
 
@@ -22,6 +23,7 @@ def facts() -> dict[str, str]:
         "load before": f"{os.getloadavg()[0]:.1f}",
         "system": f"{platform.system()} {platform.release()}",
         "disk": _file_system(tempfile.gettempdir()),
+        "congestion control": _contents(CONGESTION_CONTROL) or "unknown",
         "Python": platform.python_version(),
         "Java": _java(),
         "Ottla": _commit(),
@@ -34,11 +36,15 @@ def facts() -> dict[str, str]:
     return found
 
 
-def _line_of(path: str, beginning: str) -> str:
+def _contents(path: str) -> str:
     try:
-        lines = Path(path).read_text().splitlines()
+        return Path(path).read_text().strip()
     except OSError:
         return ""
+
+
+def _line_of(path: str, beginning: str) -> str:
+    lines = _contents(path).splitlines()
     return next((line for line in lines if line.startswith(beginning)), "")
 
 
