@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.base.errors import KafkaError
 from ottla.base.ports import Piece, ReadableBuffer
 from ottla.broker.context import Body, RequestContext
-from ottla.broker.file_sender import FileSender, SendFailed
+from ottla.broker.file_sender import FileSender
 from ottla.broker.known_produce import KnownProduce
 from ottla.broker.router import ANSWERED_ALONE, RequestRefused, decode, encode
 from ottla.net.same_machine import do_not_pace
@@ -190,14 +190,17 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._held_up & WRITING)
 
     def unsent_bytes(self) -> int:
-        in_files = 0 if self._sender is None else self._sender.unsent_bytes()
-        return self.bytes_in_memory() + in_files
+        if self._transport is None:
+            return 0
+        unsent = self._transport.get_write_buffer_size() + self._held_bytes
+        return unsent + (0 if self._sender is None else self._sender.unsent_bytes())
 
     def bytes_in_memory(self) -> int:
         """Of answers that the peer has not taken."""
         if self._transport is None:
             return 0
-        return self._transport.get_write_buffer_size() + self._held_bytes
+        held = self._transport.get_write_buffer_size() + self._held_bytes
+        return held + (0 if self._sender is None else self._sender.bytes_in_memory())
 
     def name(self) -> str:
         address = self._transport.get_extra_info("peername") if self._transport else None
@@ -330,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
     def _hold(self, answer: ParkedAnswer, pieces: list[Piece]) -> None:
         """Keep an answer that is ready until the earlier ones have gone out."""
         answer.pieces = pieces
-        answer.held_bytes = sum(map(len, pieces))
+        answer.held_bytes = sum(len(each) for each in pieces if isinstance(each, ReadableBuffer))
         self._held_bytes += answer.held_bytes
         if self._held_bytes > MAX_HELD_BYTES:
             self._hold_up(PARKED)
@@ -419,20 +422,22 @@ class Connection(asyncio.BufferedProtocol):
                 transport,
                 pieces,
                 on_end=self._files_sent,
+                on_load=self._account,
                 load=self.server.broker.run_blocking,
             )
             if sender.start():
                 return
-        except (OSError, SendFailed) as error:
+        except OSError as error:
             self._files_sent(error)
             return
         self._sender = sender
         self._hold_up(WRITING)
 
-    def _files_sent(self, error: Exception | None) -> None:
+    def _files_sent(self, error: OSError | None) -> None:
         self._sender = None
         if error is not None:
-            self.server.report_closing(self, str(error))
+            if not isinstance(error, ConnectionError):  # else the peer has gone, as peers do
+                self.server.report_closing(self, str(error))
             self.abort()
             return
         self.resume_writing()

@@ -25,45 +25,48 @@ CACHED_FOR_S = 1.0
 _MORE = getattr(socket, "MSG_MORE", 0)
 
 
-class SendFailed(Exception):
-    """The rest cannot be sent; the connection is of no use any more."""
-
-
 class FileSender:
     def __init__(
         self,
         transport: asyncio.Transport,
         pieces: Iterable[Piece],
         *,
-        on_end: Callable[[Exception | None], None],
+        on_end: Callable[[OSError | None], None],
+        on_load: Callable[[], None],
         load: Callable[[Callable[[], bytes]], Coroutine[Any, Any, bytes]],
     ) -> None:
-        """`on_end` is called once, in a later turn of the loop, with what went wrong, if `start`
-        has not sent everything. `load` runs what waits for a disk in a thread."""
+        """`on_end` is called once, in a later turn of the loop, if `start` has not sent everything:
+        with what went wrong, ConnectionError if the peer has gone. `load` runs what waits for a
+        disk in a thread; `on_load` is called when there is more in memory therefore."""
         self._pieces = deque(pieces)
         self._sent = 0
         """Of the first piece."""
         self._on_end = on_end
+        self._on_load = on_load
         self._load = load
         self._loop = asyncio.get_running_loop()
-        self._seen_at = self._loop.time()
+        self._cached_to, self._cached_until = 0, 0.0
+        """How much of the first piece is in memory, and for how long it is taken to be there."""
         self._loading: asyncio.Task[None] | None = None
         self._is_waiting = False
         self._socket = _duplicate(transport.get_extra_info("socket"))
 
     def start(self) -> bool:
-        """Whether everything is sent already. Raises SendFailed."""
+        """Whether everything is sent already. Raises OSError as `on_end` is told."""
         try:
-            if self._send():
-                self.close()
-                return True
-        except SendFailed:
+            is_sent = self._send()
+        except OSError:
             self.close()
             raise
-        return False
+        if is_sent:
+            self.close()
+        return is_sent
 
     def unsent_bytes(self) -> int:
         return sum(map(len, self._pieces)) - self._sent
+
+    def bytes_in_memory(self) -> int:
+        return sum(len(each) for each in self._pieces if isinstance(each, ReadableBuffer))
 
     def close(self) -> None:
         """Send no more; `on_end` is not called any more."""
@@ -82,12 +85,12 @@ class FileSender:
         try:
             if not self._send():
                 return
-        except SendFailed as error:
-            self._end(error)
-        else:
-            self._end(None)
+            failure = None
+        except OSError as error:
+            failure = error
+        self._end(failure)
 
-    def _end(self, error: Exception | None) -> None:
+    def _end(self, error: OSError | None) -> None:
         self.close()
         self._on_end(error)
 
@@ -107,13 +110,11 @@ class FileSender:
                     return False
             except BlockingIOError:
                 break
-            except OSError as error:
-                raise SendFailed(_reason(error)) from error
             left -= count
             self._sent += count
             if self._sent == len(piece):
                 self._pieces.popleft()
-                self._sent = 0
+                self._sent = self._cached_to = 0
             elif count < wanted:
                 break
         if not self._pieces:
@@ -128,8 +129,12 @@ class FileSender:
         return self._socket.send(memoryview(piece)[self._sent :], flags)
 
     def _is_in_memory(self, piece: FileRange, length: int) -> bool:
-        is_recent = self._loop.time() - self._seen_at < CACHED_FOR_S
-        return is_recent or piece.is_cached(self._sent, length)
+        now, end = self._loop.time(), self._sent + length
+        if end > self._cached_to or now > self._cached_until:
+            if not piece.is_cached(self._sent, length):
+                return False
+            self._cached_to, self._cached_until = end, now + CACHED_FOR_S
+        return True
 
     # ------------------------------------------------------------------------------- loading
 
@@ -144,10 +149,11 @@ class FileSender:
             data = await self._load(lambda: _read_verified(piece))
         except OSError as error:
             self._loading = None
-            self._end(SendFailed(_reason(error)))
+            self._end(error)
             return
         self._loading = None
         self._pieces[0] = data
+        self._on_load()
         self._go_on()
 
 
@@ -156,10 +162,6 @@ def _read_verified(piece: FileRange) -> bytes:
     if not holds_intact_batches(data):
         raise OSError("what it was being sent is damaged on disk")
     return data
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
 
 
 def _duplicate(original: Any) -> socket.socket:

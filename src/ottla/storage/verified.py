@@ -23,7 +23,7 @@ class VerifiedBytes:
     def __init__(self, size: int) -> None:
         """Of a segment that has `size` bytes nobody has looked at."""
         self._tail = size
-        self._spans: list[tuple[int, int]] = []
+        self._spans: tuple[tuple[int, int], ...] = ()
         """None touches another, or the tail; the oldest first."""
         self.came_from_disk = False
 
@@ -39,21 +39,20 @@ class VerifiedBytes:
         """A range of a segment that has `size` bytes was read from memory, and is good."""
         if self.came_from_disk:
             self.came_from_disk = False
-            self._tail, self._spans = size, []
+            self._tail, self._spans = size, ()
         apart = []
         for span in self._spans:
             if span[1] < start or end < span[0]:
                 apart.append(span)
             else:
                 start, end = min(start, span[0]), max(end, span[1])
-        self._spans = apart
         if end >= self._tail:
             self._tail = min(start, self._tail)
         else:
             apart.append((start, end))
-            del apart[:-MAX_SPANS]
+        self._spans = tuple(apart[-MAX_SPANS:])
 
     def cut(self, size: int) -> None:
         """The segment was truncated; what is appended from there on is new."""
         self._tail = min(self._tail, size)
-        self._spans = [span for span in self._spans if span[1] < self._tail]
+        self._spans = tuple(span for span in self._spans if span[1] < self._tail)

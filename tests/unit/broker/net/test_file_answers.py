@@ -32,7 +32,6 @@ from tests.unit.storage.logs import batch_of
 from tests.unit.storage.test_file import open_descriptors
 
 from ottla.base.ports import FileRange
-from ottla.broker import file_sender
 from ottla.broker.connection import Connection
 from ottla.broker.server import Server
 from ottla.storage.file import OsFile, OsFileRange, OsFileSystem
@@ -118,6 +117,22 @@ async def test_a_peer_that_does_not_read_is_asked_for_nothing_and_costs_no_memor
         assert (await client.receive())[0] == 2
 
 
+@pytest.mark.usefixtures("forgotten")
+def test_what_was_read_for_a_slow_peer_counts_as_memory(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with serving(tmp_path) as (server, _, stored, connect):
+            client = await connect()
+            client.writer.transport.pause_reading()
+            await client.send(frame_of(FETCH, 1))
+            await until(lambda: server.response_memory.used_bytes > 0)
+            assert server.response_memory.used_bytes == len(stored.data)
+            client.writer.transport.resume_reading()
+            assert stored.data in (await client.receive())[1]
+            await until(lambda: server.response_memory.used_bytes == 0)
+
+    on_both_loops(test)()
+
+
 @both
 async def test_parked_answers_wait_for_the_file_to_be_sent(tmp_path: Path) -> None:
     async with serving(tmp_path) as (_, service, stored, connect):
@@ -180,7 +195,6 @@ async def test_a_file_that_is_truncated_meanwhile_ends_the_connection(tmp_path: 
 @pytest.fixture
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the kernel had dropped what was in memory when the answer was made."""
-    monkeypatch.setattr(file_sender, "CACHED_FOR_S", -1)
     seen = OsFileRange.is_cached
     monkeypatch.setattr(
         OsFileRange,
