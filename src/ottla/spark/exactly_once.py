@@ -144,13 +144,24 @@ async def _last_decision(cluster: Cluster, options: SinkOptions) -> Decision | N
     end = await _offset(cluster, tp, OffsetSpec.LATEST)
     if log.position > end:  # the topic was made anew
         log = _logs[key] = DecisionLog(log.key, await _offset(cluster, tp, OffsetSpec.EARLIEST))
+    loop = asyncio.get_running_loop()
+    patience_s = cluster.config.default_api_timeout_ms / 1000
+    moved_at = loop.time()
     while log.position < end:
         before = log.position
         try:
             log.read(await _fetched(cluster, tp, log.position))
         except OffsetOutOfRange:  # what was to be read is gone
             log = _logs[key] = DecisionLog(log.key, await _offset(cluster, tp, OffsetSpec.EARLIEST))
-        if log.position == before:
+        if log.position != before:
+            moved_at = loop.time()
+        elif loop.time() - moved_at > patience_s:
+            raise UserError(
+                f"The topic {options.commit_topic}, where an exactly-once query keeps what is "
+                f"committed, ends at offset {end} by its leader's word, but nothing can be read at "
+                f"{before}. What was committed last is not known, so nothing is written."
+            )
+        else:
             await asyncio.sleep(0.01)
     return log.decision
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.base.errors import UserError
 from ottla.base.types import TopicPartition
 from ottla.client.admin.partitions import OffsetSpec
 from ottla.client.errors import OffsetOutOfRange
@@ -21,7 +22,7 @@ OPTIONS: Any = SimpleNamespace(transactional_id="name", commit_topic="commits")
 
 
 class Cluster:
-    config = SimpleNamespace(bootstrap_servers=["b:1"])
+    config = SimpleNamespace(bootstrap_servers=["b:1"], default_api_timeout_ms=60_000)
 
     async def topic(self, name: str) -> Any:
         return SimpleNamespace(partition_count=1)
@@ -75,3 +76,14 @@ def test_a_log_that_begins_later_is_read_from_there(monkeypatch: pytest.MonkeyPa
     ends = {OffsetSpec.LATEST: 6, OffsetSpec.EARLIEST: 5}
     gone = OffsetOutOfRange("gone", topic="commits", partition=0)
     assert last_decision(monkeypatch, ends, [gone, later]) == DECISION
+
+
+def test_an_end_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cluster.config, "default_api_timeout_ms", 50)
+    monkeypatch.setattr(exactly_once, "_fetched", nothing_there)
+    with pytest.raises(UserError, match="ends at offset 3 by its leader's word"):
+        last_decision(monkeypatch, {OffsetSpec.LATEST: 3}, [])
+
+
+async def nothing_there(*_: Any) -> bytes:
+    return b""
