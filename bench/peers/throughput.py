@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from bench.load import in_processes
+from bench.measure import touch_memory
 from bench.peers import topics, wire_load
 from bench.peers.brokers import Peer, both, cpu_of, in_turn
 from bench.peers.rows import Row, Rows
@@ -44,6 +45,7 @@ def _sockets(rows: Rows, peer: Peer, size: int, codec: str, load_bytes: int) -> 
     batches = max(1, load_bytes // (records * size * PARTITIONS))
     total_bytes = batches * records * size * PARTITIONS
     what = f"{size} B, {codec}"
+    touch_memory(2 * load_bytes)  # that the page cache takes: nobody is to pay for the host's
     with topics.topic(peer.bootstrap, "sockets", PARTITIONS) as (name, leaders):
         before = cpu_of(peer)
         seconds = wire_load.produce(leaders, name, batch, batches)

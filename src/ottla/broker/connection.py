@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.base.errors import KafkaError
@@ -413,18 +414,12 @@ class Connection(asyncio.BufferedProtocol):
     def _send_files(self, transport: asyncio.Transport, pieces: list[Piece]) -> None:
         """A large answer is a frame's head and what follows it, so it never is a single piece."""
         try:
-            if transport.get_write_buffer_size() or not transport.get_extra_info("socket"):
+            sender = self._file_sender(transport, pieces)
+            if sender is None:
                 transport.writelines(
                     [each if isinstance(each, ReadableBuffer) else each.read() for each in pieces]
                 )
                 return
-            sender = FileSender(
-                transport,
-                pieces,
-                on_end=self._files_sent,
-                on_load=self._account,
-                load=self.server.broker.run_blocking,
-            )
             if sender.start():
                 return
         except OSError as error:
@@ -432,6 +427,21 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._sender = sender
         self._hold_up(WRITING)
+
+    def _file_sender(self, transport: asyncio.Transport, pieces: list[Piece]) -> FileSender | None:
+        """None if nothing can be sent past the transport now: it has something to send itself, or
+        is no socket's, or there is no descriptor left."""
+        if transport.get_write_buffer_size() or not transport.get_extra_info("socket"):
+            return None
+        with suppress(OSError):
+            return FileSender(
+                transport,
+                pieces,
+                on_end=self._files_sent,
+                on_load=self._account,
+                load=self.server.broker.run_blocking,
+            )
+        return None
 
     def _files_sent(self, error: OSError | None) -> None:
         self._sender = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import random
@@ -238,6 +239,20 @@ async def test_nothing_is_sent_past_bytes_that_the_transport_still_has(tmp_path:
         async with asyncio.timeout(20):
             seen = await client.reader.readexactly(len(earlier) + 4 + len(stored.data))
         assert seen == earlier + b"head" + stored.data
+
+
+@both
+async def test_where_no_descriptor_is_left_records_are_read(tmp_path: Path) -> None:
+    def refuse(_: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async with serving(tmp_path) as (_, _, stored, connect):
+        client = await connect()
+        await settled(client)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(os, "dup", refuse)
+            await client.send(frame_of(FETCH, 1))
+            assert stored.data in (await client.receive())[1]
 
 
 @on_a_loop
