@@ -52,7 +52,7 @@ REASONS = (
         "spark",
         r"through a stream",
         "A micro-batch asks Python for its offsets, reads and writes and commits there: steps "
-        "between processes, some 20 ms of them, that a connector in the JVM does not have.",
+        "between processes that a connector in the JVM does not have.",
     ),
     (
         "spark",
