@@ -443,10 +443,12 @@ class Connection(asyncio.BufferedProtocol):
             )
         return None
 
-    def _files_sent(self, error: OSError | None) -> None:
+    def _files_sent(self, error: Exception | None) -> None:
         self._sender = None
         if error is not None:
-            if not isinstance(error, ConnectionError):  # else the peer has gone, as peers do
+            if not isinstance(error, OSError):
+                self.server.report_failure(self, error)
+            elif not isinstance(error, ConnectionError):  # else the peer has gone, as peers do
                 self.server.report_closing(self, str(error))
             self.abort()
             return

@@ -31,12 +31,13 @@ class FileSender:
         transport: asyncio.Transport,
         pieces: Iterable[Piece],
         *,
-        on_end: Callable[[OSError | None], None],
+        on_end: Callable[[Exception | None], None],
         on_load: Callable[[], None],
         load: Callable[[Callable[[], bytes]], Coroutine[Any, Any, bytes]],
     ) -> None:
         """`on_end` is called once, in a later turn of the loop, if `start` has not sent everything:
-        with what went wrong, ConnectionError if the peer has gone. `load` runs what waits for a
+        with what went wrong, ConnectionError if the peer has gone, OSError if it is the file;
+        anything else is a fault of ours. `load` runs what waits for a
         disk in a thread; `on_load` is called when there is more in memory therefore."""
         self._pieces = deque(pieces)
         self._sent = 0
@@ -90,7 +91,7 @@ class FileSender:
             failure = error
         self._end(failure)
 
-    def _end(self, error: OSError | None) -> None:
+    def _end(self, error: Exception | None) -> None:
         self.close()
         self._on_end(error)
 
@@ -147,7 +148,7 @@ class FileSender:
     async def _load_and_go_on(self, piece: FileRange) -> None:
         try:
             data = await self._load(lambda: _read_verified(piece))
-        except OSError as error:
+        except Exception as error:
             self._loading = None
             self._end(error)
             return

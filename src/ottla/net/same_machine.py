@@ -1,9 +1,9 @@
 """Connections between programs on one machine.
 
-The system's congestion control is chosen for networks. BBR, which many systems and clouds have by
-now, paces what it sends, with a timer for every piece; on a way that has no bottleneck it spares
-nothing, and on a virtual machine the timers are most of what sending costs. Measured, for a GB that
-is sent from a file over loopback: 0.52 CPU seconds and 1.6 GB/s with BBR, 0.13 and 3.7 without."""
+The system's congestion control is chosen for networks. BBR, where it is the one, paces what it
+sends, with a timer for every piece; on a way that has no bottleneck it spares nothing, and on a
+virtual machine the timers can be most of what sending costs. Measured on one, for a GB that is sent
+from a file over loopback: 0.52 CPU seconds and 1.6 GB/s with BBR, 0.13 and 3.7 without."""
 
 from __future__ import annotations
 

@@ -224,6 +224,23 @@ def test_what_has_left_memory_is_read_in_a_thread_and_verified(
     on_both_loops(test)()
 
 
+@pytest.mark.usefixtures("forgotten")
+def test_a_fault_while_it_is_read_ends_the_connection_and_is_told(tmp_path: Path) -> None:
+    async def no_thread(_: Callable[[], bytes]) -> bytes:
+        raise RuntimeError("there is no thread left")
+
+    async def test() -> None:
+        async with serving(tmp_path) as (server, _, _, connect):
+            server.broker = SimpleNamespace(run_blocking=no_thread)
+            client = await connect()
+            await client.send(frame_of(FETCH, 1))
+            assert len(await client.rest()) < 1_000
+            await until(lambda: server.connections_open == 0)
+            assert server.requests_failed == 1
+
+    on_both_loops(test)()
+
+
 @on_a_loop
 async def test_nothing_is_sent_past_bytes_that_the_transport_still_has(tmp_path: Path) -> None:
     async with serving(tmp_path) as (server, _, stored, connect):
