@@ -17,7 +17,7 @@ from ottla.connect.standalone import StandaloneHerder
 from ottla.connect.states import State
 from ottla.connect.worker_config import WorkerConfig
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 T = TypeVar("T")
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -102,6 +102,7 @@ class Broker:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Server | None = None
         self._has_joined = False
+        self._opening = asyncio.Lock()
         self.store: MetadataStore
         self.cluster: Cluster | None = None
         """None: this broker is alone."""
@@ -135,9 +136,10 @@ class Broker:
         self.cluster_id = await ensure_cluster_id(self, known)
         for directory in self.logs.directories:
             directory.claim(self.cluster_id, self.node_id)
-        delta = await self._follower.start()
+        delta = await self._follower.load()
         self._use_dynamic_config()
         await self._open_topics(delta.topics_created)
+        self._follower.follow()
         if not self.logs.was_clean:
             # What recovery has cut must not be looked for again behind what is appended next.
             await self.logs.write_checkpoints()
@@ -364,7 +366,26 @@ class Broker:
             for index in indexes
         ]
         self._note_if_looked_into(topic.name, config)
-        self._host(await self.run_blocking(lambda: self.logs.open(wanted)))
+        await self._open(wanted)
+
+    async def _open(self, wanted: Sequence[WantedLog]) -> None:
+        """A log is opened once, whoever wants it; what it was wanted for may be gone by then."""
+        async with self._opening:
+            missing = [each for each in wanted if each.partition not in self.partitions]
+            if not missing:
+                return
+            logs = await self.run_blocking(lambda: self.logs.open(missing))
+            self._host([log for log in logs if self._is_here(log.partition, log.topic_id)])
+            for log in logs:
+                if log.partition not in self.partitions:
+                    self._delete_log(log)
+
+    def _is_here(self, key: TopicPartition, topic_id: bytes) -> bool:
+        """Whether the image has a replica of the partition on this broker."""
+        topic = self.image.topics.get(key.topic)
+        if topic is None or topic.topic_id != topic_id or key.partition >= len(topic.partitions):
+            return False
+        return self.node_id in topic.partitions[key.partition].replicas
 
     def _host(self, logs: list[Log]) -> None:
         self.hosting = object()
@@ -386,14 +407,10 @@ class Broker:
 
     async def open_missing(self) -> None:
         """Try again to open the logs that the disk did not let us open."""
-        topics = self.image.topics
         for key, wanted in list(self.logs.unopened.items()):
-            topic = topics.get(key[0])
-            if topic is None or topic.topic_id != wanted.topic_id:
+            if not self._is_here(wanted.partition, wanted.topic_id):
                 self.logs.unopened.pop(key, None)
-        missing = list(self.logs.unopened.values())
-        if missing:
-            self._host(await self.run_blocking(lambda: self.logs.open(missing)))
+        await self._open(list(self.logs.unopened.values()))
 
     def _note_if_looked_into(self, topic: str, config: TopicConfig) -> None:
         if needs_records(config):

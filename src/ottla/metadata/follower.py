@@ -4,8 +4,9 @@
 
 Commits that arrive while `on_delta` runs are taken together next, as one delta. So a reaction sees
 the image exactly at its delta, ten thousand new topics are one reaction, and whoever waits for a
-revision finds both the image and the broker's own state there. A failing reaction is logged; the
-broker goes on."""
+revision finds both the image and the broker's own state there. The same goes for what the broker
+does with the first image: it is loaded, the broker acts, and only then follows what came meanwhile.
+A failing reaction is logged; the broker goes on."""
 
 from __future__ import annotations
 
@@ -37,15 +38,18 @@ class ImageFollower:
         self._unwatch: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> ImageDelta:
-        """Load the image. The returned delta holds everything there is, for the caller to act on;
-        what is committed from now on goes to `on_delta`."""
+    async def load(self) -> ImageDelta:
+        """The returned delta holds everything there is, for the caller to act on. Nothing changes
+        in the image until `follow`."""
         self._unwatch = self._store.watch("/", self._enqueue)
         nodes, revision = await self._store.load("/")
         delta = self._image.apply(revision, nodes.items())
         self._applied = revision
-        self._task = asyncio.create_task(self._follow(), name="metadata-follower")
         return delta
+
+    def follow(self) -> None:
+        """What was committed since the image was loaded, and what will be, goes to `on_delta`."""
+        self._task = asyncio.create_task(self._follow(), name="metadata-follower")
 
     async def applied(self, revision: int) -> None:
         """Returns when the image has the revision and the broker has reacted to it."""

@@ -35,7 +35,7 @@ def shared_cluster(
     finally:
         cluster.close()
     for log in logs:
-        assert "Traceback" not in log, log[log.index("Traceback") - 2000 :][:6000]
+        assert "Traceback" not in log, log[max(log.index("Traceback") - 2000, 0) :][:6000]
 
 
 @pytest.fixture

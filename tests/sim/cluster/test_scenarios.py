@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -13,14 +14,23 @@ from ottla.base.cluster import BrokerRegistration
 from ottla.base.errors import ErrorCode
 from ottla.base.metadata import Node
 from ottla.base.types import TopicPartition
+from ottla.broker import broker as broker_module
 from ottla.broker import cluster as cluster_module
+from ottla.broker import logs as logs_module
 from ottla.broker.broker import Broker
 from ottla.broker.partition import Partition
 from ottla.core.controller.elections import LeadershipChange
 from ottla.metadata import tree
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
-from ottla.testing.simulation.cluster import BROKER_PORT, ZOOKEEPER, SimulatedCluster, repeatable
+from ottla.testing.simulation import scheduler as scheduler_module
+from ottla.testing.simulation.cluster import (
+    BROKER_PORT,
+    DATA,
+    ZOOKEEPER,
+    SimulatedCluster,
+    repeatable,
+)
 from ottla.testing.simulation.disk import Fault
 from ottla.testing.simulation.zookeeper import Tree
 from ottla.wire.api import Api
@@ -41,8 +51,8 @@ class Bed:
         self.run(self._create())
         self.until(lambda: self.leader() != NOBODY)
 
-    async def _create(self) -> None:
-        topic = {"name": KEY.topic, "num_partitions": 1, "replication_factor": 3}
+    async def _create(self, name: str = KEY.topic, partitions: int = 1) -> None:
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": 3}
         await self.ask(1, Api.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 5_000})
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -376,6 +386,80 @@ def test_a_machine_that_lost_power_says_so_even_if_it_loses_its_session_while_it
         machine.start()
         world.until(lambda: machine.is_ready)
         assert not registration(world, victim).continues(before)
+        world.until(lambda: victim in world.isr())
+
+
+def test_a_broker_that_is_slow_to_start_takes_in_what_changes_meanwhile_after_its_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Partitions that it has not opened yet are not new ones: each is opened once. A topic that is
+    deleted before its turn is dropped all the same."""
+    with bed() as world:
+        world.run(world._create("gone", 8))
+        world.run(world._create("kept", 8))
+        victim = world.followers()[0]
+        machine, leader = world.cluster.machines[victim], world.leader()
+        world.until(lambda: len(world.broker(victim).partitions) == 17)
+        machine.kill()
+        opened: list[TopicPartition] = []
+        open_log = logs_module.open_log
+
+        def open_and_tell(fs: Any, known: Any, report: Any) -> Any:
+            if fs is machine.disk:
+                opened.append(known.partition)
+            return open_log(fs, known, report)
+
+        monkeypatch.setattr(logs_module, "open_log", open_and_tell)
+        monkeypatch.setattr(scheduler_module, "MAX_THREAD_DELAY_S", 0.5)
+        monkeypatch.setattr(broker_module, "OPEN_CHUNK", 1)
+        machine.start()
+        world.until(lambda: bool(opened))
+        names = {"topics": [{"name": "gone"}], "timeout_ms": 5_000}
+        answer = world.run(world.ask(leader, Api.DELETE_TOPICS, names))
+        assert answer.responses[0].error_code == 0
+        world.until(lambda: victim not in world.isr())
+        assert len(opened) < 17, "it is still opening them"
+        world.until(lambda: machine.is_ready)
+        world.until(lambda: victim in world.isr())
+        assert len(opened) == len(set(opened)) == 17
+        assert {topic for topic, _ in world.broker(victim).partitions} == {KEY.topic, "kept"}
+        assert "failed to take in" not in caplog.text
+
+
+def test_a_log_that_could_not_be_opened_is_opened_later_unless_its_topic_has_gone_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with bed() as world:
+        world.run(world._create("gone"))
+        victim = world.followers()[0]
+        machine, leader = world.cluster.machines[victim], world.leader()
+        gone = TopicPartition("gone", 0)
+        world.until(lambda: gone in world.broker(victim).partitions)
+        machine.kill()
+        is_failing = True
+        open_log = logs_module.open_log
+
+        def open_unless_it_fails(fs: Any, known: Any, report: Any) -> Any:
+            if is_failing and fs is machine.disk:
+                raise OSError(errno.EIO, "no")
+            return open_log(fs, known, report)
+
+        monkeypatch.setattr(logs_module, "open_log", open_unless_it_fails)
+        machine.start()
+        world.until(lambda: machine.is_ready)
+        broker = world.broker(victim)
+        assert not broker.partitions
+        is_failing = False
+        monkeypatch.setattr(scheduler_module, "MAX_THREAD_DELAY_S", 30.0)
+        twice = [machine.process.loop.create_task(broker.open_missing()) for _ in range(2)]
+        names = {"topics": [{"name": "gone"}], "timeout_ms": 5_000}
+        world.run(world.ask(leader, Api.DELETE_TOPICS, names))
+        world.until(lambda: "gone" not in broker.image.topics)
+        assert not broker.partitions, "it is opening them"
+        world.until(lambda: all(each.done() for each in twice), timeout_s=60.0)
+        assert [each.exception() for each in twice] == [None, None]
+        assert list(broker.partitions) == [KEY]
+        assert "gone-0" not in machine.disk.list(DATA)
         world.until(lambda: victim in world.isr())
 
 

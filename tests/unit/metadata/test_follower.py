@@ -37,17 +37,21 @@ async def store_with(*topics: TopicImage) -> EmbeddedStore:
     return store
 
 
-def test_what_exists_at_the_start_is_returned_and_later_changes_are_reacted_to() -> None:
+def test_what_exists_at_the_start_is_returned_and_what_comes_while_it_is_acted_on_waits() -> None:
     async def scenario() -> None:
         store, image = await store_with(topic("old")), ClusterImage()
         deltas: list[ImageDelta] = []
         follower = ImageFollower(store, image, deltas.append)
-        first = await follower.start()
+        first = await follower.load()
         assert [t.name for t in first.topics_created] == ["old"]
-        assert not deltas
+        await store.txn([], tree.create_topic_ops(topic("meanwhile")))
+        await asyncio.sleep(0)
+        assert list(image.topics) == ["old"]
+        follower.follow()
         revision = await store.txn([], tree.create_topic_ops(topic("new")))
         await follower.applied(revision)
-        assert [[t.name for t in delta.topics_created] for delta in deltas] == [["new"]]
+        created = [t.name for delta in deltas for t in delta.topics_created]
+        assert created == list(image.topics)[1:] == ["meanwhile", "new"]
         await follower.close()
 
     asyncio.run(scenario())
@@ -64,7 +68,8 @@ def test_applied_waits_for_the_reaction_and_commits_meanwhile_are_taken_together
             await gate.wait()
 
         follower = ImageFollower(store, image, react)
-        await follower.start()
+        await follower.load()
+        follower.follow()
         first = await store.txn([], tree.create_topic_ops(topic("a")))
         waiting = asyncio.ensure_future(follower.applied(first))
         await reacting.wait()
@@ -89,7 +94,8 @@ def test_a_failing_reaction_does_not_stop_the_follower(caplog: pytest.LogCapture
             raise OSError("disk on fire")
 
         follower = ImageFollower(store, image, react)
-        await follower.start()
+        await follower.load()
+        follower.follow()
         for name in ("a", "b"):
             await follower.applied(await store.txn([], tree.create_topic_ops(topic(name))))
         assert list(image.topics) == ["a", "b"]
@@ -102,7 +108,8 @@ def test_a_failing_reaction_does_not_stop_the_follower(caplog: pytest.LogCapture
 def test_waiters_of_a_closed_follower_are_told() -> None:
     async def scenario() -> None:
         follower = ImageFollower(await store_with(), ClusterImage(), lambda delta: None)
-        await follower.start()
+        await follower.load()
+        follower.follow()
         waiting = asyncio.ensure_future(follower.applied(99))
         await asyncio.sleep(0)
         await follower.close()
@@ -125,7 +132,8 @@ def test_ten_thousand_partitions_are_created_and_loaded_quickly(
     async def create() -> None:
         store, image = await open_store(), ClusterImage()
         follower = ImageFollower(store, image, lambda delta: None)
-        await follower.start()
+        await follower.load()
+        follower.follow()
         revisions = await asyncio.gather(
             *(store.txn([], tree.create_topic_ops(each)) for each in new)
         )
@@ -137,7 +145,8 @@ def test_ten_thousand_partitions_are_created_and_loaded_quickly(
     async def load() -> None:
         store, image = await open_store(), ClusterImage()
         follower = ImageFollower(store, image, lambda delta: None)
-        await follower.start()
+        await follower.load()
+        follower.follow()
         assert sum(len(each.partitions) for each in image.topics.values()) == 10_000
         await follower.close()
         await store.close()

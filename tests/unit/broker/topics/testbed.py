@@ -60,7 +60,8 @@ class FakeBroker:
     async def load(self) -> None:
         self.store = await EmbeddedStore.open(self.fs, "/data/ottla-metadata", _at_once)
         self.follower = ImageFollower(self.store, self.image, self.on_image_delta)
-        await self.follower.start()
+        await self.follower.load()
+        self.follower.follow()
         self.controller = Controller(self, self.follower)
         await ensure_cluster_id(self)
 
