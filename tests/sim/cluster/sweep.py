@@ -55,7 +55,12 @@ class TookTooLong(KeyboardInterrupt):
 def prepare() -> None:
     """In each process, before its first world."""
     set_strict(True)
-    logging.disable()  # what brokers under faults have to say is for nobody
+    # What brokers under faults have to say is for nobody, but for the world that looks for faults.
+    ours = logging.getLogger("ottla")
+    ours.setLevel(logging.WARNING)
+    ours.propagate = False
+    ours.addHandler(logging.NullHandler())
+    logging.disable(logging.INFO)
     # Brokers that were killed never end in order, which Python tells of when it collects them.
     sys.unraisablehook = lambda _: None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle

@@ -23,7 +23,6 @@ from ottla.core.controller.elections import LeadershipChange
 from ottla.metadata import tree
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
-from ottla.testing.simulation import scheduler as scheduler_module
 from ottla.testing.simulation.cluster import (
     BROKER_PORT,
     DATA,
@@ -410,7 +409,7 @@ def test_a_broker_that_is_slow_to_start_takes_in_what_changes_meanwhile_after_it
             return open_log(fs, known, report)
 
         monkeypatch.setattr(logs_module, "open_log", open_and_tell)
-        monkeypatch.setattr(scheduler_module, "MAX_THREAD_DELAY_S", 0.5)
+        world.cluster.scheduler.max_thread_delay_s = 0.5
         monkeypatch.setattr(broker_module, "OPEN_CHUNK", 1)
         machine.start()
         world.until(lambda: bool(opened))
@@ -450,7 +449,7 @@ def test_a_log_that_could_not_be_opened_is_opened_later_unless_its_topic_has_gon
         broker = world.broker(victim)
         assert not broker.partitions
         is_failing = False
-        monkeypatch.setattr(scheduler_module, "MAX_THREAD_DELAY_S", 30.0)
+        world.cluster.scheduler.max_thread_delay_s = 30.0
         twice = [machine.process.loop.create_task(broker.open_missing()) for _ in range(2)]
         names = {"topics": [{"name": "gone"}], "timeout_ms": 5_000}
         world.run(world.ask(leader, Api.DELETE_TOPICS, names))

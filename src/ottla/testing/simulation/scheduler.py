@@ -28,7 +28,6 @@ from typing import Any, TypeVar
 from ottla.testing.simulation.clock import START_MS
 
 T = TypeVar("T")
-MAX_THREAD_DELAY_S = 0.004
 
 
 class NothingLeft(AssertionError):
@@ -42,6 +41,8 @@ class Scheduler:
         """Seconds since the beginning, for an observer outside."""
         self.steps = 0
         self.processes: list[Process] = []
+        self.max_thread_delay_s = 0.004
+        """How long work that is given to a thread may take to be done."""
         self.after_step: list[Callable[[Process], None]] = []
         """Called after each callback that ran, with the process it ran in: where invariants are
         checked."""
@@ -296,7 +297,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             else:
                 future.set_result(result)
 
-        self.call_later(self.process.scheduler.random.uniform(0, MAX_THREAD_DELAY_S), work)
+        scheduler = self.process.scheduler
+        self.call_later(scheduler.random.uniform(0, scheduler.max_thread_delay_s), work)
         return future
 
     async def create_server(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
