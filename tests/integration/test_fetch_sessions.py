@@ -12,6 +12,7 @@ from ottla.testing.broker import BrokerProcess
 
 OFFSET_OUT_OF_RANGE = 1
 FETCH_SESSION_ID_NOT_FOUND = 70
+UNKNOWN_LEADER_EPOCH = 75
 INVALID_FETCH_SESSION_EPOCH = 71
 FETCH_SESSION_TOPIC_ID_ERROR = 106
 PARTITIONS = 4
@@ -43,15 +44,22 @@ class Session:
             for partition in topic.partitions
         }
 
-    def ask(self, offsets: dict[int, int], forget: Sequence[int] = (), **body: Any) -> Any:
+    def ask(
+        self,
+        offsets: dict[int, int],
+        forget: Sequence[int] = (),
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        **body: Any,
+    ) -> Any:
         name = {"topic_id": self.topic_id} if self.version >= 13 else {"topic": self.topic}
         partitions = [
             {
                 "partition": index,
                 "fetch_offset": offset,
                 "partition_max_bytes": 1 << 20,
-                "current_leader_epoch": -1,
-                "last_fetched_epoch": -1,
+                "current_leader_epoch": current_leader_epoch,
+                "last_fetched_epoch": last_fetched_epoch,
             }
             for index, offset in offsets.items()
         ]
@@ -140,6 +148,19 @@ def test_partitions_are_forgotten_and_added_again(session: Session) -> None:
     assert sorted(session.fetch({0: 1})) == [0, 2, 3]
     session.fetch(forget=[3], offsets={1: 1})
     assert sorted(session.fetch()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("asked", "error_code"),
+    [("current_leader_epoch", UNKNOWN_LEADER_EPOCH), ("last_fetched_epoch", OFFSET_OUT_OF_RANGE)],
+)
+def test_what_a_client_asks_otherwise_is_looked_at_anew_though_nothing_has_happened(
+    session: Session, asked: str, error_code: int
+) -> None:
+    assert session.fetch() == {}
+    assert session.fetch({1: 1}, **{asked: 99})[1].error_code == error_code
+    session.fetch({1: 1})
+    assert session.fetch() == {}
 
 
 def test_errors_are_told_until_they_are_over(session: Session) -> None:

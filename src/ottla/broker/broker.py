@@ -343,6 +343,7 @@ class Broker:
             elif self.cluster is not None:
                 self.cluster.replication.take_role(partition, change.topic, change.new)
             else:
+                self.hosting = object()
                 partition.leader_epoch = change.new.leader_epoch
         for topic in delta.topic_configs_changed:
             self._use_topic_config(topic)

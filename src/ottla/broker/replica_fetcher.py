@@ -56,14 +56,19 @@ LOST_SESSION = frozenset(
 )
 
 
+_NOTHING_ASKED = Question(-1, -1, -1, -1, -1)
+
+
 class _Followed:
-    __slots__ = ("id", "not_before", "partition", "topic_id")
+    __slots__ = ("id", "not_before", "partition", "question", "topic_id")
 
     def __init__(self, partition: Partition, topic_id: bytes) -> None:
         self.partition = partition
         self.topic_id = topic_id
         self.id: PartitionId = (topic_id, partition.key.partition)
         self.not_before = 0.0
+        self.question = _NOTHING_ASKED
+        """The last one."""
 
 
 class ReplicaFetcher:
@@ -142,7 +147,7 @@ class ReplicaFetcher:
         connection = await self._connected()
         config = self._broker.config
         timeout_s = (config.replica_fetch_wait_max_ms + config.replica_socket_timeout_ms) / 1000
-        asked = {each.id: self._question(each.partition) for each in due}
+        asked = self._questions(due)
         answer = await connection.request(
             Api.FETCH, self._request(asked), timeout_s, min_version=MIN_FETCH_VERSION
         )
@@ -162,20 +167,28 @@ class ReplicaFetcher:
                     await self._take(followed, told, asked[followed.id].leader_epoch)
 
     def _not_throttled(self, due: list[_Followed]) -> list[_Followed]:
-        throttled = {id(each) for each in due if self._throttle.is_throttled(each.partition)}
-        if not throttled or not self._throttle.is_taking_too_much():
+        if not self._throttle.is_taking_too_much():
             return due
-        return [each for each in due if id(each) not in throttled]
+        return [each for each in due if not self._throttle.is_throttled(each.partition)]
 
-    def _question(self, partition: Partition) -> Question:
-        log = partition.log
-        return Question(
-            partition.leader_epoch,
-            log.log_end_offset,
-            log.epochs.latest_epoch,
-            log.log_start_offset,
-            self._broker.config.replica_fetch_max_bytes,
-        )
+    def _questions(self, due: list[_Followed]) -> dict[PartitionId, Question]:
+        """Most are those of the last time, and then the same objects: a session knows them."""
+        max_bytes = self._broker.config.replica_fetch_max_bytes
+        questions = {}
+        for each in due:
+            partition = each.partition
+            log = partition.log
+            asked = (
+                partition.leader_epoch,
+                log.log_end_offset,
+                log.epochs.latest_epoch,
+                log.log_start_offset,
+                max_bytes,
+            )
+            if asked != each.question:
+                each.question = Question(*asked)
+            questions[each.id] = each.question
+        return questions
 
     def _request(self, wanted: Mapping[PartitionId, Question]) -> dict[str, Any]:
         config = self._broker.config

@@ -16,6 +16,10 @@ In an incremental answer a partition appears only if it has records, an error, a
 or to cut at, or a watermark or start offset that the client has not been told. Partitions that
 returned data go to the end of the session's order, so that a byte limit starves none of them.
 
+A session may have thousands of partitions, of which a few have news. So what the broker found for
+one is kept (`found`) as long as the client asks the same and the broker hosts the same: then a few
+numbers tell whether there is anything to say.
+
 The cache is bounded. A new session takes the place of one that has not been used for
 MIN_EVICTION_MS; where there is none, the client goes on with full fetches."""
 
@@ -24,6 +28,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ottla.base.errors import ErrorCode, KafkaError
 
@@ -47,8 +52,11 @@ class FetchPartition:
     last_fetched_epoch: int = -1
     told_high_watermark: int = -1
     told_start_offset: int = -1
+    found: Any = None
+    """The broker's partition, if this could be asked of it, and their logs do not part."""
 
     def update(self, other: FetchPartition) -> None:
+        self.found = None
         if other.current_leader_epoch != self.current_leader_epoch:
             # What was told in another epoch may have been passed over.
             self.told_high_watermark = self.told_start_offset = -1
@@ -66,6 +74,15 @@ class FetchSession:
     """Whether topics are named by id."""
     last_used_ms: int
     partitions: dict[tuple[str, bytes, int], FetchPartition] = field(default_factory=dict)
+    hosting: object = None
+    """What the broker hosted when it found the partitions."""
+
+    def use_hosting(self, hosting: object) -> None:
+        """Forget what was found when the broker hosted something else."""
+        if hosting is not self.hosting:
+            self.hosting = hosting
+            for partition in self.partitions.values():
+                partition.found = None
 
     def add(self, partition: FetchPartition) -> None:
         key = (partition.topic, partition.topic_id, partition.partition)

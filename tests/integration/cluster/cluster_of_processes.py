@@ -170,10 +170,11 @@ class ClusterOfProcesses:
     ) -> None:
         configs = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, replicas, config=configs)
-        for future in self.admin.create_topics(
-            [new], operation_timeout=20, request_timeout=30
-        ).values():
-            future.result(30)
+        # Not `admin`, which gives up on a broker soon: a disk may take its time.
+        patient = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        made = patient.create_topics([new], operation_timeout=TIMEOUT_S, request_timeout=TIMEOUT_S)
+        for future in made.values():
+            future.result(TIMEOUT_S)
 
     def read_all(self, topic: str, expected: int = 0) -> dict[int, list[bytes]]:
         """Values by partition, in the order of their offsets, up to the ends of the logs."""

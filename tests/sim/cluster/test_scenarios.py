@@ -23,6 +23,7 @@ from ottla.core.controller.elections import LeadershipChange
 from ottla.metadata import tree
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
+from ottla.storage.log import Log
 from ottla.testing.simulation.cluster import (
     BROKER_PORT,
     DATA,
@@ -72,6 +73,9 @@ class Bed:
         broker = self.cluster.machines[number].broker
         assert broker is not None
         return broker
+
+    def brokers(self) -> list[Broker]:
+        return [self.broker(number) for number in self.cluster.machines]
 
     def partition(self, number: int) -> Partition:
         return self.broker(number).partitions[KEY]
@@ -460,6 +464,37 @@ def test_a_log_that_could_not_be_opened_is_opened_later_unless_its_topic_has_gon
         assert list(broker.partitions) == [KEY]
         assert "gone-0" not in machine.disk.list(DATA)
         world.until(lambda: victim in world.isr())
+
+
+def test_a_leader_reads_for_its_followers_only_what_has_news(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of all others it only notes that they are followed, so that they stay in sync."""
+    with bed() as world:
+        world.run(world._create("quiet", 9))
+        world.until(lambda: all(len(each.partitions) == 10 for each in world.brokers()))
+        world.wait(3.0)
+        leader = world.leader()
+        log, read, of_followers = world.partition(leader).log, Log.read, list[TopicPartition]()
+
+        def read_and_tell(self: Log, offset: int, *args: Any, **options: Any) -> Any:
+            if not options["in_file"]:
+                of_followers.append(self.partition)
+            return read(self, offset, *args, **options)
+
+        monkeypatch.setattr(Log, "read", read_and_tell)
+        for _ in range(3):
+            assert world.produce(leader) is E.NONE
+        assert set(of_followers) == {KEY}
+        of_followers.clear()
+        world.wait(6.0)
+        assert len(of_followers) <= 2, "what was produced last is told, and no more"
+        for broker in world.brokers():
+            for partition in broker.partitions.values():
+                assert partition.high_watermark == partition.log.log_end_offset
+                if partition.leadership is not None:
+                    assert set(partition.leadership.isr) == {1, 2, 3}
+        assert log.log_end_offset == 3
 
 
 def test_a_controller_whose_session_has_ended_elects_nobody_in_the_next_one() -> None:

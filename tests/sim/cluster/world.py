@@ -1,8 +1,9 @@
 """A simulated cluster under load and faults, with what must always hold.
 
 Each seed is another world: which faults happen in it and how often, how fast followers must be, how
-the clocks go, how fast the disks are, which clients there are. Faults are drawn one after another; then everything heals,
-and there must be a leader for everything within a bound, and everything that was promised there.
+the clocks go, how fast the disks are, which clients there are. Faults are drawn one after another;
+then everything heals, and there must be a leader for everything within a bound, and everything that
+was promised there.
 
     kill, power     a broker's process ends; its machine goes off, with what was not synced
     pause           a process stands still, and goes on later

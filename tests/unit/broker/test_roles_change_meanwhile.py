@@ -87,7 +87,9 @@ class Followers:
 
         logs = SimpleNamespace(write_checkpoints=write_checkpoints)
         clock = SimpleNamespace(time_ms=lambda: 0, monotonic=lambda: 0.0)
-        config = SimpleNamespace(replica_fetch_backoff_ms=100)
+        config = SimpleNamespace(
+            replica_fetch_backoff_ms=100, follower_replication_throttled_rate=1
+        )
         broker: Any = SimpleNamespace(
             logs=logs, clock=clock, config=config, node_id=1, run_blocking=run_blocking
         )

@@ -12,6 +12,7 @@
 - A follower's fetch (replica id, incarnation as its epoch) reads to the end of the log, and says
   how far the follower has it; it waits for what is appended, not for what is confirmed.
 - A consumer in the rack of a follower is sent there (KIP-392, v11+), and may read there.
+- Of a session's partitions, those that nothing has happened to cost next to nothing.
 - Bytes that are not in memory are read in a thread; the event loop never waits for the disk. Many
   that are go to the socket from the file (file_sender.py), if they were verified before.
 
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
@@ -88,6 +89,10 @@ def _identify(broker: Broker, topic: Any, by_id: bool) -> tuple[str, bytes]:
     return "", topic.topic_id
 
 
+Outcome: TypeAlias = tuple[list[tuple[FetchPartition, Body]], bool]
+"""What partitions have to say, and whether that is the answer or we should wait."""
+
+
 class Fetch:
     """One fetch request from its arrival to its answer."""
 
@@ -138,13 +143,14 @@ class Fetch:
         self._is_urgent = False
         self._answer: asyncio.Future[Body | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._waits_at: list[Partition] = []
+        self._waits_at: list[dict[FetchWaiter, None]] = []
 
     def start(self) -> Response:
-        if self._replica is not None:
-            self._note_progress(self._replica)
+        if self._session is not None:
+            self._session.use_hosting(self._broker.hosting)
+        with_news = self._with_news() if self._replica is None else self._note(self._replica)
         try:
-            results, is_final = self._read(wait=False)
+            results, is_final = self._read(with_news, wait=False)
         except WouldBlock:
             return self._start_in_thread()
         if is_final:
@@ -152,7 +158,7 @@ class Fetch:
         return self._park()
 
     async def _start_in_thread(self) -> Body | None:
-        results, is_final = await self._broker.run_blocking(lambda: self._read(wait=True))
+        results, is_final = await self._read_in_thread()
         if is_final:
             return self._body(results)
         return await self._park()
@@ -164,10 +170,11 @@ class Fetch:
         self._answer = loop.create_future()
         self._answer.add_done_callback(self._leave)
         self._timer = loop.call_later(self._max_wait_ms / 1000, self._complete)
-        found = (self._find(wanted) for wanted in self._wanted)
-        self._waits_at = [partition for partition in found if partition is not None]
-        for partition in self._waits_at:
-            self._waiters_of(partition)[self] = None
+        knows = self._knows_where
+        found = ((knows and wanted.found) or self._find(wanted) for wanted in self._wanted)
+        self._waits_at = [self._waiters_of(partition) for partition in found if partition]
+        for waiters in self._waits_at:
+            waiters[self] = None
         return self._answer
 
     def _waiters_of(self, partition: Partition) -> dict[FetchWaiter, None]:
@@ -192,7 +199,7 @@ class Fetch:
             return
         self._is_scheduled = False
         try:
-            results, is_final = self._read(wait=False)
+            results, is_final = self._read(self._with_news(), wait=False)
         except WouldBlock:
             self._broker.spawn(self._complete_in_thread())
             return
@@ -211,7 +218,7 @@ class Fetch:
         if self._answer.done():
             return
         try:
-            results, _ = self._read(wait=False)
+            results, _ = self._read(self._with_news(), wait=False)
         except WouldBlock:
             self._broker.spawn(self._complete_in_thread())
             return
@@ -219,15 +226,15 @@ class Fetch:
 
     async def _complete_in_thread(self) -> None:
         assert self._answer is not None
-        results, _ = await self._broker.run_blocking(lambda: self._read(wait=True))
+        results, _ = await self._read_in_thread()
         if not self._answer.done():
             self._answer.set_result(self._body(results))
 
     def _leave(self, answer: asyncio.Future[Body | None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        for partition in self._waits_at:
-            self._waiters_of(partition).pop(self, None)
+        for waiters in self._waits_at:
+            waiters.pop(self, None)
 
     # --------------------------------------------------------------------------------- reading
 
@@ -246,12 +253,41 @@ class Fetch:
         except KafkaError:
             return None
 
-    def _read(self, *, wait: bool) -> tuple[list[tuple[FetchPartition, Body]], bool]:
-        """(what each partition has to say, whether that is the answer or we should wait)."""
+    @property
+    def _knows_where(self) -> bool:
+        """Whether the partitions are where they were found."""
+        return self._session is not None and self._session.hosting is self._broker.hosting
+
+    def _with_news(self) -> list[FetchPartition]:
+        """All that may have something to say."""
+        if not self._incremental or not self._knows_where or self._rack_id:
+            return self._wanted
+        is_quiet = _is_quiet if self._replica is None else _is_quiet_for_follower
+        return [each for each in self._wanted if each.found is None or not is_quiet(each)]
+
+    def _note(self, replica: Replica) -> list[FetchPartition]:
+        """How far the follower has each partition, where its log agrees with ours. Returns all that
+        may have something to say."""
+        with_news = []
+        knows, now = self._incremental and self._knows_where, self._broker.clock.monotonic()
+        for wanted in self._wanted:
+            found = wanted.found if knows else None
+            if found is None or not _is_quiet_for_follower(wanted):
+                self._note_progress(replica, wanted)
+                with_news.append(wanted)
+            elif not found.leadership.fetched_again(*replica, wanted.fetch_offset, now):
+                self._note_progress(replica, wanted)
+        return with_news
+
+    async def _read_in_thread(self) -> Outcome:
+        with_news = self._with_news()
+        return await self._broker.run_blocking(lambda: self._read(with_news, wait=True))
+
+    def _read(self, asked: list[FetchPartition], *, wait: bool) -> Outcome:
         results = []
         total = readable = 0
         is_final = self._max_wait_ms <= 0 or not self._wanted
-        for wanted in self._wanted:
+        for wanted in asked:
             room = min(self._max_bytes - total, wanted.max_bytes)
             try:
                 body, has_more = self._read_partition(wanted, room, total == 0, wait)
@@ -286,17 +322,14 @@ class Fetch:
             }
         return body
 
-    def _note_progress(self, replica: Replica) -> None:
-        """How far the follower has each partition, where its log agrees with ours."""
-        replication = self._broker.replication
-        for wanted in self._wanted:
-            partition = self._find(wanted)
-            if partition is None or partition.leadership is None or replication is None:
-                continue
-            if wanted.current_leader_epoch not in (-1, partition.leader_epoch):
-                continue
-            if _diverging_end(partition, wanted) is None:
-                replication.fetched(partition, replica, wanted.fetch_offset)
+    def _note_progress(self, replica: Replica, wanted: FetchPartition) -> None:
+        replication, partition = self._broker.replication, self._find(wanted)
+        if partition is None or partition.leadership is None or replication is None:
+            return
+        if wanted.current_leader_epoch not in (-1, partition.leader_epoch):
+            return
+        if _diverging_end(partition, wanted) is None:
+            replication.fetched(partition, replica, wanted.fetch_offset)
 
     def _readable_partition(self, wanted: FetchPartition) -> Partition:
         """The leader's; or a follower's for a consumer that has learned to read there."""
@@ -359,6 +392,8 @@ class Fetch:
             in_file=self._replica is None,
         )
         body["records"] = found.records
+        if not wait and not self._rack_id:
+            wanted.found = partition
         if self._committed_only:
             aborted = log.aborted_transactions(wanted.fetch_offset, found.next_offset, wait=wait)
             body["aborted_transactions"] = [
@@ -435,6 +470,29 @@ def _diverging_end(partition: Partition, wanted: FetchPartition) -> EpochEnd | N
         return None
     ours = EpochEnd(*partition.end_of_epoch(wanted.last_fetched_epoch))
     return diverges(wanted.fetch_offset, wanted.last_fetched_epoch, ours)
+
+
+def _is_quiet(wanted: FetchPartition) -> bool:
+    """Whether a consumer has read all that it may, and been told all there is to tell."""
+    found: Partition = wanted.found
+    return (
+        wanted.fetch_offset == found.high_watermark == wanted.told_high_watermark
+        and wanted.told_start_offset == found.log.log_start_offset
+    )
+
+
+def _is_quiet_for_follower(wanted: FetchPartition) -> bool:
+    """Whether a follower has everything, and so has the ISR, it has been told all there is to tell,
+    and nobody waits for it to come again."""
+    found: Partition = wanted.found
+    log = found.log
+    return (
+        wanted.fetch_offset == log.log_end_offset
+        and wanted.fetch_offset == found.high_watermark == wanted.told_high_watermark
+        and wanted.told_start_offset == log.log_start_offset
+        and found.leadership is not None
+        and not found.wants_proof
+    )
 
 
 def _is_news(wanted: FetchPartition, body: Body) -> bool:

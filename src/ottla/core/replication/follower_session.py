@@ -53,8 +53,14 @@ class FollowerSession:
         if not self.is_open:
             return Request(NO_SESSION, INITIAL_EPOCH, wanted, [])
         known = self._known
-        asked = {each: question for each, question in wanted.items() if known.get(each) != question}
-        return Request(self._id, self._epoch, asked, [each for each in known if each not in wanted])
+        asked = {
+            each: question
+            for each, question in wanted.items()
+            if (before := known.get(each)) is not question and before != question
+        }
+        is_all = known.keys() <= wanted.keys()
+        forgotten = [] if is_all else [each for each in known if each not in wanted]
+        return Request(self._id, self._epoch, asked, forgotten)
 
     def answered(self, session_id: int) -> None:
         """The leader has heard the last request, and keeps this session; 0: none."""

@@ -172,6 +172,21 @@ class Leadership:
         known.leader_end_at_fetch = leader_end
         return True
 
+    def fetched_again(self, follower: int, incarnation: int, leader_end: int, now: float) -> bool:
+        """As `fetched` from the end of the log, if it is a member of the ISR and did that before:
+        nothing follows from it but that it is still there. Else False, and nothing is done."""
+        known = self._followers.get(follower)
+        if (
+            known is None
+            or leader_end != known.log_end_offset
+            or incarnation != known.incarnation
+            or incarnation != self._committed.get(follower)
+        ):
+            return False
+        known.followed_at, known.fetched_at = known.fetched_at, now
+        known.caught_up_at, known.leader_end_at_fetch = now, leader_end
+        return True
+
     def heard_since(self) -> float:
         """At this moment all members of the maximal ISR still followed us: they fetched, and after
         they had the answer they fetched again. (One fetch proves nothing: it may have been long on

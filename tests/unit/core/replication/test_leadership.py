@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from ottla.base.cluster import PartitionState
@@ -193,3 +193,59 @@ def test_the_watermark_never_goes_back_nor_beyond_a_member(
         leadership.advance(end)
         assert before <= leadership.high_watermark
         assert leadership.high_watermark <= max(100, min(end, *ends.values()))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([2, 3]),
+            st.sampled_from([0, 0, 0, 1]),
+            st.sampled_from(["at the end", "at the end", "behind"]),
+            st.sampled_from([0, 0, 0, 5]),
+            st.sampled_from([None, None, None, None, (1, 2), (1, 2, 3)]),
+        ),
+        max_size=40,
+    )
+)
+def test_a_fetch_that_says_nothing_new_has_the_effect_of_any_other(
+    fetches: list[tuple[int, int, str, int, tuple[int, ...] | None]],
+) -> None:
+    plain, quick = (leading({1: 0, 2: 0, 3: 0}) for _ in range(2))
+    end, was_quick = 100, False
+    for number, (follower, incarnation, where, appended, isr) in enumerate(fetches):
+        now = float(number)
+        end += appended
+        if isr is not None:
+            for each in (plain, quick):
+                each.take(state(dict.fromkeys(isr, 0), epoch=number), now)
+                each.advance(end)
+        offset = end if where == "at the end" else end - 3
+        is_ours = plain.fetched(follower, incarnation, offset, end, now)
+        if offset == end and quick.fetched_again(follower, incarnation, end, now):
+            was_quick = True
+            assert is_ours
+            assert not plain.advance(end), "nothing follows from it"
+            assert plain.expanded(follower) is None
+        else:
+            assert quick.fetched(follower, incarnation, offset, end, now) == is_ours
+            assert plain.advance(end) == quick.advance(end)
+        assert [plain.progress(each) for each in (2, 3)] == [
+            quick.progress(each) for each in (2, 3)
+        ]
+        assert plain.heard_since() == quick.heard_since()
+        assert plain.shrunk(now, 2.0) == quick.shrunk(now, 2.0)
+    event("some were quick" if was_quick else "none was quick")
+
+
+def test_a_fetch_says_nothing_new_only_of_a_member_that_was_at_the_end_before() -> None:
+    leadership = leading({1: 0, 2: 0})
+    assert not leadership.fetched_again(2, 0, 100, 1.0), "it was never heard of"
+    leadership.fetched(2, 0, 100, 100, 1.0)
+    leadership.fetched(3, 4, 100, 100, 1.0)
+    assert leadership.fetched_again(2, 0, 100, 2.0)
+    assert not leadership.fetched_again(2, 0, 120, 2.0), "it has more than before"
+    assert not leadership.fetched_again(2, 1, 100, 2.0), "it is another"
+    assert not leadership.fetched_again(3, 4, 100, 2.0), "it may join"
+    assert not leadership.fetched_again(9, 0, 100, 2.0)
+    assert leadership.shrunk(12.0, MAX_LAG_S) is None
+    assert leadership.shrunk(12.5, MAX_LAG_S) == {1: 0}
