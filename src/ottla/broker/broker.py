@@ -81,7 +81,8 @@ class Broker:
         self.image = ClusterImage()
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.hosting = object()
-        """Another object whenever partitions come or go or are configured otherwise."""
+        """Another object whenever partitions come or go, are led by others or in another epoch, or
+        are configured otherwise."""
         self.topics_looked_into: set[str] = set()
         """Topics whose batches are looked into before they are written (core/produce.py)."""
         self.fetch_sessions = FetchSessionCache(
@@ -376,6 +377,7 @@ class Broker:
             if not missing:
                 return
             logs = await self.run_blocking(lambda: self.logs.open(missing))
+            self.logs.opened(logs)
             self._host([log for log in logs if self._is_here(log.partition, log.topic_id)])
             for log in logs:
                 if log.partition not in self.partitions:
@@ -390,7 +392,6 @@ class Broker:
 
     def _host(self, logs: list[Log]) -> None:
         self.hosting = object()
-        self.logs.opened(logs)
         for log in logs:
             topic = self.image.topics[log.partition.topic]
             partition = self.partitions[log.partition] = Partition(

@@ -37,8 +37,8 @@ class FileSender:
     ) -> None:
         """`on_end` is called once, in a later turn of the loop, if `start` has not sent everything:
         with what went wrong, ConnectionError if the peer has gone, OSError if it is the file;
-        anything else is a fault of ours. `load` runs what waits for a
-        disk in a thread; `on_load` is called when there is more in memory therefore."""
+        anything else is a fault of ours. `load` runs what waits for a disk in a thread; `on_load`
+        is called when there is more in memory therefore."""
         self._pieces = deque(pieces)
         self._sent = 0
         """Of the first piece."""

@@ -464,6 +464,9 @@ def test_a_log_that_could_not_be_opened_is_opened_later_unless_its_topic_has_gon
         assert list(broker.partitions) == [KEY]
         assert "gone-0" not in machine.disk.list(DATA)
         world.until(lambda: victim in world.isr())
+        world.cluster.scheduler.max_thread_delay_s = 0.004
+        world.run(world._create("gone"))
+        world.until(lambda: gone in broker.partitions)
 
 
 def test_a_leader_reads_for_its_followers_only_what_has_news(
