@@ -1,44 +1,62 @@
 # One command per need; each sets up what it needs. `make help` lists them.
 
-PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# The version that an existing environment has, unless the caller names another.
+PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
 PYTEST := $(BIN)/python -m pytest
+
+SUPPORTED := 3.11 3.12 3.13 3.14
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+PYTHON_STAMP := $(VENV)/.python-$(VERSION)
+STAMP := $(VENV)/.installed
+
+# Versions that were tested together, of Ottla's dependencies and of what builds them.
+PINS := --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --quiet $(PINS)
+INSTALL := $(PIP) --build-constraint constraints.txt
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo setup check test docs recording bench bench-peers compat chaos sim format clean kcat databases
+.PHONY: help demo setup lock check test test-quick docs docs-serve recording bench bench-peers compat chaos sim format clean kcat databases
 .DEFAULT_GOAL := help
 
 help: ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-# The stamp is newer than pyproject.toml exactly while the environment matches it.
-$(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	    || { echo "Ottla needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing Ottla and its development tools into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+# The environment is made again when PYTHON names another version. Its pip is pinned as well: older
+# ones build PySpark with a deprecation warning and take no constraints for what they build.
+$(PYTHON_STAMP):
+	@$(if $(filter $(VERSION),$(SUPPORTED)),:,echo "Ottla supports Python $(firstword $(SUPPORTED)) to $(lastword $(SUPPORTED)), and $(PYTHON) is $(or $(VERSION),not there). Choose another: make PYTHON=/path/to/python3.13 …" >&2; exit 1)
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) pip
 	@touch $@
 
-# The demo needs no development tools; who has them needs nothing more.
+# A stamp is newer than pyproject.toml and the pins exactly while the environment matches them.
+$(STAMP): pyproject.toml constraints.txt $(PYTHON_STAMP)
+	@echo "Installing Ottla and its development tools into $(VENV): about 700 MB to download, of which PySpark is 455 MB …"
+	@$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+# The demo needs no development tools. An environment that has them has all that the demo needs.
 DEMO_STAMP := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)/.installed-for-the-demo)
 
-$(VENV)/.installed-for-the-demo: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	    || { echo "Ottla needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing Ottla with Spark into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[spark]'
+$(VENV)/.installed-for-the-demo: pyproject.toml constraints.txt $(PYTHON_STAMP)
+	@echo "Installing Ottla with Spark into $(VENV): about 650 MB to download, of which PySpark is 455 MB …"
+	@$(INSTALL) --no-compile --editable '.[spark]'
 	@touch $@
 
 demo: $(DEMO_STAMP) ## A whole pipeline, live; KEEP=1 leaves it running, CLUSTER=3 kills a leader
 	@$(BIN)/ottla demo $(if $(CLUSTER),--brokers $(CLUSTER)) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
 setup: $(STAMP) ## Create .venv with Ottla and its development tools
+
+lock: $(STAMP) ## Pin the newest versions of all dependencies, for every supported Python
+	@$(PIP) --group lock
+	@$(BIN)/uv pip compile --quiet --universal --upgrade --python-version $(firstword $(SUPPORTED)) \
+	    --all-extras --group build --group lock --custom-compile-command "make lock" \
+	    --output-file constraints.txt pyproject.toml
 
 check: $(STAMP) ## Lint, format check, types, layer contracts
 	@$(BIN)/ruff check .
@@ -69,6 +87,9 @@ databases:
 test: check kcat databases ## Check, then run the tests
 	@$(BIN)/python -m tests.everything $(ARGS)
 
+test-quick: check ## Check, then run the tests without clusters, Spark and databases
+	@$(PYTEST) -q -n 2 --dist loadfile tests/unit tests/wire tests/integration/client $(ARGS)
+
 bench: $(STAMP) ## Measure the broker against its budgets
 	@$(BIN)/python -m bench $(ARGS)
 
@@ -85,12 +106,18 @@ ifndef ARGS
 endif
 
 $(VENV)/.installed-for-docs: $(STAMP)
-	@$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@$(INSTALL) --editable '.[docs]'
 	@touch $@
 
 docs: $(VENV)/.installed-for-docs ## Build the documentation into site/; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo "see site/index.html"
+	@echo "The documentation is in site/. Open it in a browser: file://$(CURDIR)/site/index.html"
+
+DOCS_ADDRESS ?= 127.0.0.1:8000
+
+docs-serve: $(VENV)/.installed-for-docs ## Serve the documentation, and rebuild it when a page changes
+	@echo "The documentation is served on http://$(DOCS_ADDRESS)/ (another: make docs-serve DOCS_ADDRESS=…). Stop it with Ctrl-C."
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --quiet --dev-addr $(DOCS_ADDRESS)
 
 recording: $(VENV)/.installed-for-docs ## Record the demo anew, for the README
 	@$(BIN)/python docs/generator/record_demo.py $(ARGS)
@@ -108,5 +135,5 @@ else
 endif
 
 clean: ## Remove everything that is generated
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist site
+	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -238,7 +238,7 @@ def test_a_web_server_is_no_broker() -> None:
 
     error = opening(script)
     assert isinstance(error, ConnectionLost)
-    assert "no answer of a broker" in str(error)
+    assert "did not send a Kafka response" in str(error)
 
 
 def test_a_tls_alert_reserves_no_memory() -> None:
@@ -290,7 +290,7 @@ def test_an_answer_that_cannot_be_read_closes_the_connection(
         stream.socket.recv(1)
 
     with caplog.at_level(logging.ERROR):
-        assert "no answer of a broker" in str(opening(script))
+        assert "did not send a Kafka response" in str(opening(script))
     assert not caplog.records, "nothing was left to the event loop to complain of"
 
 
