@@ -36,6 +36,7 @@ from ottla.broker.context import Body, RequestContext
 from ottla.broker.file_sender import FileSender
 from ottla.broker.known_produce import KnownProduce
 from ottla.broker.router import ANSWERED_ALONE, RequestRefused, decode, encode
+from ottla.net.backpressure import write_pieces
 from ottla.net.same_machine import do_not_pace
 from ottla.wire.codec import DecodeError
 from ottla.wire.frame import FrameReader, FrameRefused
@@ -407,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
         elif size <= HIGH_WATER_BYTES:
             transport.write(b"".join(cast("list[ReadableBuffer]", pieces)))
         elif all(isinstance(piece, ReadableBuffer) for piece in pieces):
-            transport.writelines(cast("list[ReadableBuffer]", pieces))
+            write_pieces(transport, cast("list[ReadableBuffer]", pieces))
         else:
             self._send_files(transport, pieces)
 
@@ -416,8 +417,9 @@ class Connection(asyncio.BufferedProtocol):
         try:
             sender = self._file_sender(transport, pieces)
             if sender is None:
-                transport.writelines(
-                    [each if isinstance(each, ReadableBuffer) else each.read() for each in pieces]
+                write_pieces(
+                    transport,
+                    [each if isinstance(each, ReadableBuffer) else each.read() for each in pieces],
                 )
                 return
             if sender.start():

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from errno import ECONNREFUSED
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from ottla import __version__
 from ottla.base.errors import ErrorCode
+from ottla.net.backpressure import write_pieces
 from ottla.net.errors import (
     AuthenticationFailed,
     ClientError,
@@ -39,6 +42,8 @@ MAX_FRAME_BYTES = 1 << 30
 MAX_OPENING_FRAME_BYTES = 1 << 20
 """No answer is while the connection opens: the first bytes of other protocols (TLS) look like sizes
 of many megabytes, for which no memory shall be reserved."""
+TLS_ALERT = b"\x15\x03"
+"""How a TLS server answers a client that does not use TLS."""
 RECEIVE_BYTES = 64 * 1024
 SEND_HIGH_WATER_BYTES = 4 * 1024 * 1024
 SOFTWARE_NAME = "ottla"
@@ -71,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._is_tls = False
         self._waiting: deque[_Waiting] = deque()
         self._next_id = 0
         self._max_frame_bytes = MAX_OPENING_FRAME_BYTES
@@ -99,8 +105,15 @@ class Connection(asyncio.BufferedProtocol):
         tls: ssl.SSLContext | None = None,
         authenticate: Authenticate | None = None,
     ) -> Connection:
-        """Raises ConnectionLost, KafkaTimeout or AuthenticationFailed, which name the broker."""
+        """Connect, negotiate TLS, ask for the API versions, and authenticate.
+
+        Raises:
+            ConnectionLost: The broker cannot be reached, or closed the connection.
+            KafkaTimeout: It was not ready within `timeout_s`.
+            AuthenticationFailed: One side did not accept the other's credentials.
+        """
         connection = cls(f"{host}:{port}", client_id)
+        connection._is_tls = tls is not None
         loop = connection._loop
         try:
             async with asyncio.timeout(timeout_s):
@@ -109,28 +122,23 @@ class Connection(asyncio.BufferedProtocol):
                 if authenticate is not None:
                     await authenticate(connection)
                 connection._max_frame_bytes = MAX_FRAME_BYTES
-        except TimeoutError:
+        except BaseException as error:
+            waiting_for = connection._waiting_for()
             connection.close()
-            raise KafkaTimeout(f"{connection.name} did not answer in {timeout_s:g} s") from None
-        except ssl.SSLCertVerificationError as error:
-            connection.close()
-            raise AuthenticationFailed(
-                f"the certificate of {connection.name} is not trusted: {error.verify_message}"
-            ) from error
-        except ssl.SSLError as error:
-            connection.close()
-            raise ConnectionLost(
-                f"{connection.name} and this client found no common TLS: {error.reason or error}"
-            ) from error
-        except OSError as error:
-            connection.close()
-            if isinstance(error, ClientError):
+            if isinstance(error, asyncio.CancelledError):
+                error.add_note(waiting_for)
+            if isinstance(error, ClientError) or not isinstance(error, OSError):
                 raise
-            raise ConnectionLost(f"cannot connect to {connection.name}: {_why(error)}") from error
-        except BaseException:
-            connection.close()
-            raise
+            failure = _why_not_opened(error, connection.name, timeout_s, waiting_for, tls)
+            raise failure from error if isinstance(error, ssl.SSLError) else None
         return connection
+
+    def _waiting_for(self) -> str:
+        """The step that has not been completed, for messages."""
+        if self._transport is None:
+            return f"cannot connect to {self.name} (no answer)"
+        request = Api(self._waiting[0].api).name if self._waiting else "the connection request"
+        return f"{self.name} did not answer {request}"
 
     async def _ask_versions(self, timeout_s: float) -> None:
         """ApiVersions in our newest version; a broker that does not know it says so in version 0
@@ -178,7 +186,12 @@ class Connection(asyncio.BufferedProtocol):
         max_version: int | None = None,
     ) -> Any:
         """The answer, in the newest version that both sides know."""
-        return await self.send(api, self.version_of(api, min_version, max_version), body, timeout_s)
+        answer = self.send(api, self.version_of(api, min_version, max_version), body, timeout_s)
+        try:
+            return await answer
+        except asyncio.CancelledError as cancelled:
+            cancelled.add_note(f"{self.name} did not answer {Api(api).name}")
+            raise
 
     def send(
         self, api: int, version: int, body: dict[str, Any], timeout_s: float
@@ -207,10 +220,7 @@ class Connection(asyncio.BufferedProtocol):
         self._next_id = (correlation_id + 1) & 0x7FFF_FFFF
         pieces = codec.encode_request(api, version, correlation_id, self._client_id, body)
         self.last_used = self._loop.time()
-        if len(pieces) == 1:
-            self._transport.write(pieces[0])
-        else:
-            self._transport.writelines(pieces)
+        write_pieces(self._transport, pieces)
         return correlation_id
 
     async def drain(self) -> None:
@@ -271,10 +281,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = "" if error is None else f": {error}"
-        self.close(ConnectionLost(f"{self.name} closed the connection{reason}"))
+        self.close(ConnectionLost(f"{self._closed_by_broker()}{reason}"))
 
     def eof_received(self) -> None:
-        self.close(ConnectionLost(f"{self.name} closed the connection"))
+        self.close(ConnectionLost(self._closed_by_broker()))
+
+    def _closed_by_broker(self) -> str:
+        text = f"{self.name} closed the connection"
+        if self._waiting:
+            text += f" before it answered {Api(self._waiting[0].api).name}"
+        if not self.api_versions and not self._is_tls:
+            text += " (if it is a TLS listener, set security.protocol to SSL or SASL_SSL)"
+        return text
 
     def pause_writing(self) -> None:
         if self._writable is None:
@@ -299,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
                 frame, self._large, self._filled = self._large, None, 0
                 self._take_frame(frame.toreadonly())
         except DecodeError as error:
-            self.close(ConnectionLost(f"{self.name} sent what is no answer of a broker: {error}"))
+            self.close(ConnectionLost(f"{self.name} did not send a Kafka response: {error}"))
 
     def _take_small_frames(self) -> None:
         """Frames that lie in the small buffer whole; of a larger one, begin its own buffer."""
@@ -307,6 +325,8 @@ class Connection(asyncio.BufferedProtocol):
         while filled - start >= 4:
             (size,) = _unpack_size(self._small, start)
             if not 4 <= size <= self._max_frame_bytes:
+                if self._small[start : start + 2] == TLS_ALERT:
+                    raise DecodeError("it uses TLS, set security.protocol to SSL or SASL_SSL")
                 raise DecodeError(f"a frame of {size} bytes")
             end = start + 4 + size
             if end > filled:
@@ -339,10 +359,34 @@ class Connection(asyncio.BufferedProtocol):
             waiting.answer.set_result(answer)
 
 
+def _why_not_opened(
+    error: OSError, name: str, timeout_s: float, waiting_for: str, tls: ssl.SSLContext | None
+) -> ClientError:
+    if isinstance(error, TimeoutError):
+        return KafkaTimeout(f"{waiting_for} within {timeout_s:g} s")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return AuthenticationFailed(
+            f"the certificate of {name} is not trusted: {error.verify_message}"
+        )
+    if isinstance(error, ssl.SSLError):
+        why = (error.reason or str(error)).replace("_", " ").lower()
+        if why == "wrong version number":
+            why += "; the broker does not seem to use TLS on this port"
+        return ConnectionLost(f"cannot connect to {name} (TLS handshake failed: {why})")
+    why = _why(error)
+    if tls is not None and isinstance(error, ConnectionError) and error.errno != ECONNREFUSED:
+        why += " during the TLS handshake; does the broker use TLS on this port?"
+    return ConnectionLost(f"cannot connect to {name} ({why})")
+
+
 def _why(error: OSError) -> str:
-    """The system's word for it; asyncio's own tells of calls and tuples."""
+    """The operating system's description; asyncio's own messages quote calls and tuples."""
+    if isinstance(error, socket.gaierror):
+        return f"host name not resolved: {(error.strerror or 'unknown').lower()}"
     if error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)
+        return os.strerror(error.errno).lower()
+    if isinstance(error, ConnectionResetError | ConnectionAbortedError):
+        return "the connection was closed"
     return error.strerror or str(error) or type(error).__name__
 
 

@@ -1,0 +1,27 @@
+"""Write a message of several pieces so that every event loop applies back-pressure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+Buffer = bytes | bytearray | memoryview
+
+
+def write_pieces(transport: asyncio.Transport, pieces: Sequence[Buffer]) -> None:
+    """Write `pieces` without joining them, and pause the protocol if the peer does not keep up.
+
+    The last piece goes through `write`, because asyncio's own `writelines` never pauses the
+    protocol in Python 3.12.0 to 3.12.8 and 3.13.0 to 3.13.1 (gh-127655): a peer that stops
+    reading would fill the memory. It also fails on a connection that was lost (gh-136234), so
+    nothing is written to a transport that is closing. uvloop has neither fault.
+
+    Args:
+        transport: The connection's transport.
+        pieces: At least one buffer; they are sent in order.
+    """
+    if transport.is_closing():
+        return
+    if len(pieces) > 1:
+        transport.writelines(pieces[:-1])
+    transport.write(pieces[-1])
