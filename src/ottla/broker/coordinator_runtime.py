@@ -30,6 +30,7 @@ from ottla.base.ports import Clock
 from ottla.broker.coordinator_batches import Append, plan_appends
 from ottla.broker.coordinator_loader import load
 from ottla.broker.flusher import Flusher
+from ottla.broker.log_limit import LogLimiter
 from ottla.broker.partition import Partition
 from ottla.broker.timers import Timers
 from ottla.core.coordinator import (
@@ -45,6 +46,10 @@ from ottla.wire.records.batch import read_header
 from ottla.wire.records.builder import end_txn_marker
 
 logger = logging.getLogger(__name__)
+
+FAILURE_BURST = 5
+FAILURE_INTERVAL_S = 10.0
+"""Log lines about records that could not be written: at once, and the interval after that."""
 
 
 class ShardState(Enum):
@@ -92,6 +97,10 @@ class CoordinatorRuntime:
         self._make_shard = make_shard
         self._settings = settings or RuntimeSettings()
         self._runners: dict[int, ShardRunner] = {}
+        # Decisions that cannot be written are made again and again while replicas are missing.
+        self._failure_log = LogLimiter(
+            logger, ports.clock.monotonic, burst=FAILURE_BURST, interval_s=FAILURE_INTERVAL_S
+        )
 
     @property
     def runners(self) -> list[ShardRunner]:
@@ -102,7 +111,9 @@ class CoordinatorRuntime:
 
     def partition_opened(self, index: int, partition: Partition) -> None:
         self.partition_closed(index)
-        runner = ShardRunner(partition, self._make_shard(), self._ports, self._settings)
+        runner = ShardRunner(
+            partition, self._make_shard(), self._ports, self._settings, self._failure_log
+        )
         self._runners[index] = runner
         runner.start()
 
@@ -144,13 +155,19 @@ class CoordinatorRuntime:
 
 class ShardRunner:
     def __init__(
-        self, partition: Partition, shard: Shard, ports: RuntimePorts, settings: RuntimeSettings
+        self,
+        partition: Partition,
+        shard: Shard,
+        ports: RuntimePorts,
+        settings: RuntimeSettings,
+        failure_log: LogLimiter,
     ) -> None:
         self.shard = shard
         self.state = ShardState.LOADING
         self._partition = partition
         self._ports = ports
         self._settings = settings
+        self._failure_log = failure_log
         self._unwritten: list[Decision] = []
         self._touched: dict[str | None, bool] = {}
         """Key of each unwritten decision -> whether all its decisions commute."""
@@ -294,7 +311,11 @@ class ShardRunner:
                 raise append.error
             offset = self._write(append.batch, now_ms)
         except KafkaError as error:
-            logger.warning("%s: records were not written: %s", self._partition.key, error.message)
+            self._failure_log.log(
+                logging.WARNING,
+                f"Could not write coordinator records to {self._partition.key}: {error.message}. "
+                f"Requests that depend on them fail with {error.code.name}.",
+            )
             for decision in append.completes:
                 self._undo(decision, error)
             return

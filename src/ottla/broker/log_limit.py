@@ -1,7 +1,7 @@
-"""Log lines that a stranger can cause, but not so many that they fill the disk.
+"""Limit the rate of log lines that clients or a lasting fault can cause.
 
-A limiter lets `BURST` lines through at once and one per `INTERVAL_S` after that. What it held back
-is counted, and the next line says how much."""
+A limiter lets `burst` lines through at once and one per `interval_s` after that. It counts the
+lines that it drops, and the next line has their number."""
 
 from __future__ import annotations
 
@@ -13,16 +13,25 @@ INTERVAL_S = 1.0
 
 
 class LogLimiter:
-    def __init__(self, logger: logging.Logger, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        logger: logging.Logger,
+        monotonic: Callable[[], float],
+        *,
+        burst: int = BURST,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
         self._logger = logger
         self._monotonic = monotonic
-        self._tokens = float(BURST)
+        self._burst = burst
+        self._interval_s = interval_s
+        self._tokens = float(burst)
         self._at = monotonic()
         self._held_back = 0
 
     def log(self, level: int, message: str, *, exc_info: BaseException | None = None) -> None:
         now = self._monotonic()
-        self._tokens = min(BURST, self._tokens + (now - self._at) / INTERVAL_S)
+        self._tokens = min(self._burst, self._tokens + (now - self._at) / self._interval_s)
         self._at = now
         if self._tokens < 1:
             self._held_back += 1

@@ -16,10 +16,17 @@ there, needs no look: the marker that ends it comes through the partition too.
 on another broker (AddPartitionsToTxn, with `verify_only` or to add). In a cluster the coordinator
 is always asked, even if it is this broker: what it knows counts only once it is committed.
 
+EndTxn is answered before its markers are written, so that the next transaction of a producer often
+comes while the previous one is being completed. A partition that is to be added is then asked for
+again, every `add.partitions.to.txn.retry.backoff.ms` and for `.max.ms` in all, before the client
+gets CONCURRENT_TRANSACTIONS. The coordinator holds each attempt for the first of these times
+(`TransactionCoordinator.add_partitions`), so that one attempt is usually enough.
+
 Between the question and the append a marker may come that ends the transaction, and in version 1
 the next one has the same epoch. So each partition that is asked about has a guard from the question
 on, which a marker makes void (`Partition.guard`); the append looks at it with `check_guard`: a void
-one is INVALID_TXN_STATE."""
+one is INVALID_TXN_STATE. If the marker came before the answer, it may have been that of the
+previous transaction, and the coordinator is asked again under a new guard."""
 
 from __future__ import annotations
 
@@ -35,7 +42,7 @@ from ottla.broker.parked_request import TOLD_TO_CLIENTS
 from ottla.broker.partition import Partition, VerificationGuard
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC
 from ottla.core.coordinator import Body, Producer
-from ottla.core.txn.events import AddPartitionsRequested, TransactionEvent, VerifyRequested
+from ottla.core.txn.events import AddPartitionsRequested, VerifyRequested
 from ottla.core.txn.machine import EPOCH_BUMP_VERSION
 from ottla.net.errors import ClientError
 from ottla.wire.api import Api
@@ -70,6 +77,11 @@ _NOT_VERIFIED = frozenset({
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.OPERATION_NOT_ATTEMPTED,
 })  # fmt: skip
+_MAY_BE_ADDED = frozenset({
+    ErrorCode.TRANSACTION_ABORTABLE,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+})  # fmt: skip
+"""What the verification of a partition answers that may still be added to the transaction."""
 QUESTION_TIMEOUT_S = 30.0
 _FIRST_TO_VERIFY = 4
 _FIRST_TO_ADD = 5
@@ -78,7 +90,16 @@ _FIRST_TO_ADD = 5
 class Admission:
     """One request's partitions."""
 
-    __slots__ = ("_broker", "_guards", "_id", "_operation", "_producer", "keys", "refused")
+    __slots__ = (
+        "_broker",
+        "_guards",
+        "_id",
+        "_is_verifying",
+        "_operation",
+        "_producer",
+        "keys",
+        "refused",
+    )
 
     def __init__(
         self,
@@ -95,6 +116,7 @@ class Admission:
         self._operation = operation
         self._guards: dict[TopicPartition, tuple[Partition, int, VerificationGuard]] = {}
         """With the partition and its leader epoch."""
+        self._is_verifying = False
         self.refused: dict[TopicPartition, ErrorCode] = {}
         """Those that may not be written to, and why, in the coordinator's words."""
 
@@ -103,16 +125,10 @@ class Admission:
     def look(self) -> bool:
         """Decide what can be decided now. Returns whether that is all: else `settle`."""
         is_adding = self._operation is Operation.ADD_PARTITION
-        broker, (producer_id, epoch) = self._broker, self._producer
+        broker = self._broker
         if not is_adding and not broker.config.transaction_partition_verification_enable:
             return True
-        for key in self.keys:
-            partition = broker.partitions.get(key)
-            if partition is None or not partition.is_leader:
-                continue  # the append says what is wrong
-            if not partition.log.producers.is_open(producer_id, epoch):
-                guard = partition.guard(producer_id)
-                self._guards[key] = partition, partition.leader_epoch, guard
+        self._guard()
         if not self._guards:
             return True
         if broker.cluster is not None:
@@ -121,12 +137,48 @@ class Admission:
             code = broker.transaction_coordinator.verify(self._id, self._producer, key)
             if code != ErrorCode.NONE:
                 self.refused[key] = code
-        return not (is_adding and ErrorCode.TRANSACTION_ABORTABLE in self.refused.values())
+        return not (is_adding and _MAY_BE_ADDED.intersection(self.refused.values()))
+
+    def _guard(self) -> None:
+        """Guard each partition that the coordinator must be asked about."""
+        producer_id, epoch = self._producer
+        self._is_verifying = True
+        self._guards.clear()
+        for key in self.keys:
+            partition = self._broker.partitions.get(key)
+            if partition is None or not partition.is_leader:
+                continue  # the append says what is wrong
+            if not partition.log.producers.is_open(producer_id, epoch):
+                guard = partition.guard(producer_id)
+                self._guards[key] = partition, partition.leader_epoch, guard
 
     async def settle(self) -> None:
-        """Ask the coordinator."""
+        """Ask the coordinator, and again while the previous transaction is being completed."""
+        config, clock = self._broker.config, self._broker.clock
+        wait_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
+        backoff_s = config.add_partitions_to_txn_retry_backoff_ms / 1000
+        deadline = clock.monotonic() + wait_ms / 1000
+        while True:
+            asked_at = clock.monotonic()
+            await self._ask()
+            if self._operation is not Operation.ADD_PARTITION:
+                return
+            is_completing = ErrorCode.CONCURRENT_TRANSACTIONS in self.refused.values()
+            void = [key for key in self._guards if not self._is_guarded(key)]
+            if not is_completing and not void:
+                return
+            if clock.monotonic() >= deadline:
+                self.refused |= dict.fromkeys(void, ErrorCode.CONCURRENT_TRANSACTIONS)
+                return
+            if is_completing:
+                await asyncio.sleep(max(0.0, asked_at + backoff_s - clock.monotonic()))
+            self._guard()
+
+    async def _ask(self) -> None:
         keys, coordinator = list(self._guards), self._coordinator
-        if coordinator is None:
+        if not keys:
+            codes: dict[TopicPartition, ErrorCode] = {}
+        elif coordinator is None:
             codes = dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif coordinator == self._broker.node_id:
             codes = await self._ask_here(keys)
@@ -145,12 +197,15 @@ class Admission:
 
     async def _ask_here(self, keys: list[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
         token, partitions = _Answer(), frozenset(keys)
-        event: TransactionEvent = VerifyRequested(token, self._id, self._producer, partitions)
+        coordinator = self._broker.transaction_coordinator
         if self._operation is Operation.ADD_PARTITION:
-            event = AddPartitionsRequested(
-                token, self._id, self._producer, partitions, client_version=EPOCH_BUMP_VERSION
+            coordinator.add_partitions(
+                AddPartitionsRequested(
+                    token, self._id, self._producer, partitions, client_version=EPOCH_BUMP_VERSION
+                )
             )
-        self._broker.transaction_coordinator.submit(event)
+        else:
+            coordinator.submit(VerifyRequested(token, self._id, self._producer, partitions))
         body = await token.body
         if "errors" in body:
             errors: dict[TopicPartition, ErrorCode] = body["errors"]
@@ -194,21 +249,38 @@ class Admission:
         return codes
 
     def check_guard(self, key: TopicPartition) -> None:
-        """Raises KafkaError if a marker has come since the coordinator was asked."""
+        """Raise KafkaError if a marker has come since the coordinator was asked."""
         guarded = self._guards.get(key)
         if guarded is None:
+            self._check_unguarded(key)
             return
-        partition, leader_epoch, guard = guarded
-        producer_id, epoch = self._producer
+        partition, leader_epoch, _ = guarded
         found = self._broker.partitions.get(key)
         if found is not partition or found.leader_epoch != leader_epoch:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if not partition.is_guarded(producer_id, guard) and not partition.log.producers.is_open(
-            producer_id, epoch
-        ):
+        if not self._is_guarded(key):
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, "The transaction ended before it could be written to."
             )
+
+    def _check_unguarded(self, key: TopicPartition) -> None:
+        """Raise KafkaError if the coordinator should have been asked about a partition after all.
+
+        While it was asked about others, this broker may have become the leader of this one, or the
+        marker of a transaction that was open here may have come."""
+        partition = self._broker.partitions.get(key)
+        if not self._is_verifying or partition is None:
+            return
+        if not partition.log.producers.is_open(*self._producer):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _is_guarded(self, key: TopicPartition) -> bool:
+        """Return whether no marker has come, or the producer's transaction is open anyway."""
+        partition, _, guard = self._guards[key]
+        producer_id, epoch = self._producer
+        return partition.is_guarded(producer_id, guard) or partition.log.producers.is_open(
+            producer_id, epoch
+        )
 
     # ---------------------------------------------------------------------------------- answers
 

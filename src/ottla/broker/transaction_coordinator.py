@@ -37,20 +37,23 @@ from ottla.broker.coordinator_runtime import (
     ShardState,
 )
 from ottla.broker.internal_topic import InternalTopic
+from ottla.broker.log_limit import LogLimiter
 from ottla.broker.partition import Partition
 from ottla.broker.timers import Timers
 from ottla.broker.transaction_markers import Marker, Markers
 from ottla.core.coordinator import Body, Event, Producer, Token
 from ottla.core.txn import machine
 from ottla.core.txn.events import (
-    EndRequested,
-    InitRequested,
+    AddPartitionsRequested,
     ListFilters,
     ListRequested,
     MarkersWritten,
+    NewIdEvent,
+    TimeoutPassed,
     TransactionEvent,
 )
 from ottla.core.txn.marker_answers import EXPECTED, Verdict, judge
+from ottla.core.txn.records import Transaction
 from ottla.core.txn.settings import TransactionSettings
 from ottla.core.txn.shard import TransactionShard, WriteMarkers
 
@@ -86,7 +89,10 @@ class TransactionCoordinator:
             RuntimeSettings(load_buffer_bytes=config.transaction_state_log_load_buffer_size),
         )
         self.topic = InternalTopic(broker, TRANSACTION_TOPIC)
+        self._log = LogLimiter(logger, broker.clock.monotonic)
         self._is_open = True
+        self._held: dict[str, list[AddPartitionsRequested]] = {}
+        """Requests that wait for the previous transaction of their id to be completed."""
         self._tasks: list[asyncio.Task[None]] = []
 
     # --------------------------------------------------------------------------- life and death
@@ -113,6 +119,8 @@ class TransactionCoordinator:
         for task in self._tasks:
             task.cancel()
         self.runtime.close()
+        for transactional_id in list(self._held):
+            self._release_held(transactional_id)
         self._timers.cancel_all()
 
     def partition_opened(self, partition: Partition) -> None:
@@ -133,14 +141,47 @@ class TransactionCoordinator:
         else:
             runner.submit(event)
 
-    async def submit_with_id(self, event: InitRequested | EndRequested) -> None:
+    def add_partitions(self, event: AddPartitionsRequested) -> None:
+        """Submit a request to add partitions to a transaction.
+
+        While the producer's previous transaction is being completed, the request is held for up to
+        `add.partitions.to.txn.retry.backoff.ms`. EndTxn is answered before the markers are written,
+        so that a producer with small transactions would be refused each time, and wait longer."""
+        transactional_id = event.transactional_id
+        if not self._is_completing(transactional_id):
+            self.submit(event)
+            return
+        held = self._held.get(transactional_id)
+        if held is not None:
+            held.append(event)
+            return
+        self._held[transactional_id] = [event]
+        hold_s = self._broker.config.add_partitions_to_txn_retry_backoff_ms / 1000
+        release = partial(self._release_held, transactional_id)
+        self._timers.start(("held", transactional_id), hold_s, release)
+
+    def _is_completing(self, transactional_id: str) -> bool:
+        try:
+            known = self._shard(transactional_id).transactions.get(transactional_id)
+        except KafkaError:
+            return False
+        return known is not None and known.state in machine.PREPARED
+
+    def _release_held(self, transactional_id: str) -> None:
+        held = self._held.pop(transactional_id, None)
+        if held is not None:
+            self._timers.cancel(("held", transactional_id))
+            for event in held:
+                self.submit(event)
+
+    async def submit_with_id(self, event: NewIdEvent) -> None:
         """As `submit`, with a new producer id if one is needed. Raises KafkaError if there is
         none to be had."""
         if self.wants_producer_id(event):
             event.new_producer_id = await self._broker.producer_ids.next()
         self.submit(event)
 
-    def wants_producer_id(self, event: InitRequested | EndRequested) -> bool:
+    def wants_producer_id(self, event: NewIdEvent) -> bool:
         try:
             shard = self._shard(event.transactional_id)
         except KafkaError:
@@ -256,8 +297,11 @@ class TransactionCoordinator:
 
     def _all_written(self, wanted: WriteMarkers) -> None:
         """In the next turn of the loop: we may have been called while the runner writes."""
-        event = MarkersWritten(None, wanted.transactional_id, wanted.producer)
-        asyncio.get_running_loop().call_soon(self.submit, event)
+        asyncio.get_running_loop().call_soon(self._complete, wanted)
+
+    def _complete(self, wanted: WriteMarkers) -> None:
+        self.submit(MarkersWritten(None, wanted.transactional_id, wanted.producer))
+        self._release_held(wanted.transactional_id)
 
     # --------------------------------------------------------------------------------------- time
 
@@ -267,14 +311,14 @@ class TransactionCoordinator:
             try:
                 await work()
             except Exception:
-                logger.exception("transactions were not all looked at; it is tried again later")
+                logger.exception("Cleaning up transactions failed; it is tried again later.")
 
     async def abort_timed_out(self) -> None:
-        """Abort what has been open for longer than its producer asked for."""
+        """Abort transactions that have been open for longer than their timeout."""
         await self._submit_found(lambda shard, now_ms: list(shard.timed_out(now_ms)))
 
     async def forget_expired(self) -> None:
-        """Forget transactional ids that nobody has used for long."""
+        """Remove transactional ids that have not been used for `transactional.id.expiration.ms`."""
         await self._submit_found(lambda shard, now_ms: list(shard.expired(now_ms)))
 
     async def _submit_found(
@@ -284,11 +328,24 @@ class TransactionCoordinator:
             if runner.state is not ShardState.ACTIVE:
                 continue
             assert isinstance(runner.shard, TransactionShard)
-            for number, event in enumerate(find(runner.shard, self._broker.clock.time_ms())):
+            now_ms = self._broker.clock.time_ms()
+            for number, event in enumerate(find(runner.shard, now_ms)):
                 if number % IDS_PER_TURN == IDS_PER_TURN - 1:
                     await asyncio.sleep(0)
-                logger.info("%s: %s", event.transactional_id, type(event).__name__)
-                runner.submit(event)
+                known = runner.shard.transactions.get(event.transactional_id)
+                if known is not None:
+                    self._log.log(logging.INFO, _cleanup_message(event, known, now_ms))
+                await self._submit_found_one(runner, event)
+
+    async def _submit_found_one(self, runner: ShardRunner, event: TransactionEvent) -> None:
+        if isinstance(event, TimeoutPassed) and self.wants_producer_id(event):
+            try:
+                event.new_producer_id = await self._broker.producer_ids.next()
+            except KafkaError as error:
+                message = f"{event.transactional_id!r} stays open: no producer ID: {error.message}"
+                self._log.log(logging.WARNING, message)
+                return
+        runner.submit(event)
 
 
 class _MarkerToken:
@@ -302,6 +359,21 @@ class _MarkerToken:
 
     def fail(self, error: KafkaError) -> None:
         """The decision could not be written, so there is none; or we stop."""
+
+
+def _cleanup_message(event: TransactionEvent, known: Transaction, now_ms: int) -> str:
+    """Return the log line about a transaction that timed out, or an id that expired."""
+    if isinstance(event, TimeoutPassed):
+        return (
+            f"Aborting the transaction of transactional id {event.transactional_id!r}: it has been "
+            f"open for {(now_ms - known.start_ms) / 1000:.1f} s, longer than its timeout of "
+            f"{known.timeout_ms / 1000:g} s. Producer {known.producer_id} with epoch "
+            f"{known.producer_epoch} is fenced."
+        )
+    return (
+        f"Removing transactional id {event.transactional_id!r}: it has not been used for "
+        f"{(now_ms - known.last_update_ms) / 1000:.0f} s (transactional.id.expiration.ms)."
+    )
 
 
 def _fail(event: Event, code: ErrorCode) -> None:

@@ -103,19 +103,28 @@ def hasty() -> Iterator[BrokerProcess]:
         assert "Traceback" not in process.log()
 
 
-def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_fenced(
+def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_goes_on_after_an_abort(
     hasty: BrokerProcess, topic: str
 ) -> None:
+    """As with Apache Kafka 4.3.1: the bumped epoch fences the producer until it aborts."""
     with RawClient(hasty.port) as client:
         client.create_topic(topic)
         producer = TransactionalProducer(client).begin(timeout_ms=100)
+        before = producer.identity_as_producer()
         assert producer.produce(topic, b"slow") is E.NONE
         state = eventually(producer.state, lambda s: s.transaction_state == "CompleteAbort")
         assert state.producer_epoch == producer.epoch + 1
         assert producer.produce(topic, b"too late") is E.INVALID_PRODUCER_EPOCH
-        assert producer.end() is E.PRODUCER_FENCED
+        assert producer.end(commit=True) is E.INVALID_TXN_STATE
+        assert producer.end(commit=False) is E.NONE
+        assert producer.identity_as_producer() == (before.id, before.epoch + 1)
+        assert producer.end(commit=False, producer_epoch=before.epoch) is E.NONE
         client.produce(topic, [(None, b"plain", (), TIMESTAMP)])
         assert read_committed(client, topic) == [b"plain"]
+    line = next(each for each in hasty.log().splitlines() if producer.id in each)
+    assert f"Aborting the transaction of transactional id {producer.id!r}: it has been open" in line
+    assert "longer than its timeout of 0.1 s" in line
+    assert "TimeoutPassed" not in hasty.log()
 
 
 def test_an_id_that_is_not_used_is_forgotten_unless_its_transaction_is_open(
@@ -134,6 +143,7 @@ def test_an_id_that_is_not_used_is_forgotten_unless_its_transaction_is_open(
         known = idle.producer_id
         assert idle.init() is E.NONE
         assert idle.producer_id > known
+    assert f"Removing transactional id {idle.id!r}: it has not been used for" in hasty.log()
 
 
 def test_what_has_happened_survives_a_kill(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,13 @@ def test_attributes_are_parsed_values() -> None:
     assert parsed.delete_topic_enable is False
     assert parsed.broker_rack == "r1"
     assert parsed.log_flush_acks_all is True
+
+
+def test_log_dirs_are_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    parsed = config(log__dirs="./a,b/../c,/d/")
+    assert parsed.log_dirs == [f"{tmp_path}/a", f"{tmp_path}/c", "/d"]
+    assert parsed.text("log.dirs") == "./a,b/../c,/d/", "as it was set"
 
 
 def test_log_dir_counts_only_without_log_dirs() -> None:

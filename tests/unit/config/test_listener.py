@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from ottla.base.config.broker import BrokerConfig, Listener
+from ottla.base.config.broker import BrokerConfig, Listener, _canonical_host_name
 from ottla.base.errors import UserError
 
 
@@ -74,14 +74,27 @@ def test_advertised_listeners_are_the_listeners_if_not_set() -> None:
     assert listeners("PLAINTEXT://h:1").advertised_listeners == [Listener("PLAINTEXT", "h", 1)]
 
 
-def test_a_listener_on_every_interface_is_advertised_with_this_machines_name() -> None:
-    config = listeners("PLAINTEXT://:1")
-    assert config.advertised_listeners == [Listener("PLAINTEXT", socket.gethostname(), 1)]
+@pytest.mark.parametrize(
+    ("canonical", "expected"),
+    [("broker1.example.com", "broker1.example.com"), ("localhost.localdomain", "broker1")],
+)
+def test_an_empty_host_is_advertised_with_this_machines_canonical_name(
+    monkeypatch: pytest.MonkeyPatch, canonical: str, expected: str
+) -> None:
+    monkeypatch.setattr(socket, "getfqdn", lambda: canonical)
+    monkeypatch.setattr(socket, "gethostname", lambda: "broker1")
+    _canonical_host_name.cache_clear()
+    try:
+        config = listeners("PLAINTEXT://:1")
+    finally:
+        _canonical_host_name.cache_clear()
+    assert config.advertised_listeners == [Listener("PLAINTEXT", expected, 1)]
 
 
-def test_clients_are_never_sent_to_an_address_that_means_any() -> None:
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[0:0:0:0:0:0:0:0]"])
+def test_clients_are_never_sent_to_an_address_that_means_any(host: str) -> None:
     with pytest.raises(UserError, match=r"set advertised\.listeners"):
-        listeners("PLAINTEXT://0.0.0.0:9092")
+        listeners(f"PLAINTEXT://{host}:9092")
     config = listeners("PLAINTEXT://0.0.0.0:9092", advertised__listeners="PLAINTEXT://h:9092")
     assert config.advertised_listeners == [Listener("PLAINTEXT", "h", 9092)]
 

@@ -27,6 +27,7 @@ OUR_OWN_PROPERTIES = {
     "zookeeper.session.timeout.ms",
     "zookeeper.connection.timeout.ms",
     "broker.lease.ms",
+    "controlled.shutdown.timeout.ms",
 }
 DYNAMIC_ONLY = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 

@@ -7,7 +7,9 @@ one with `with_dynamic`, always from the static layer, so that a removed change 
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
 import socket
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
@@ -15,13 +17,13 @@ from typing import Any, NamedTuple, NoReturn
 from ottla.base.config.broker_attributes import BrokerAttributes
 from ottla.base.config.broker_consistency import check_together
 from ottla.base.config.broker_table import BROKER, CHAINS
-from ottla.base.config.definition import ConfigError, format_value, split_list
+from ottla.base.config.definition import ConfigError, format_value
 from ottla.base.config.listener import (
     Listener,
     check_advertised,
     check_ports,
     check_protocols,
-    parse_listeners,
+    client_listeners,
 )
 from ottla.base.config.not_honoured import no_effect, not_needed, refusal, shown_only
 from ottla.base.config.validator import Value
@@ -76,6 +78,22 @@ class BrokerConfig(BrokerAttributes):
             return cls(properties)
         except ConfigError as error:
             raise UserError(str(error)) from None
+
+    @classmethod
+    def problems(cls, properties: Mapping[str, str]) -> list[str]:
+        """Return a sentence for everything that `from_properties` would refuse."""
+        found = [
+            sentence
+            for name, text in properties.items()
+            if (sentence := refusal(name, text)) is not None
+        ]
+        found += map(str, BROKER.parse(properties).errors)
+        if not found:
+            try:
+                cls(properties)
+            except ConfigError as error:
+                found.append(str(error))
+        return found
 
     def with_dynamic(
         self, default_overrides: Mapping[str, str], broker_overrides: Mapping[str, str]
@@ -138,7 +156,8 @@ class BrokerConfig(BrokerAttributes):
             values = [synonym.convert(self._values[synonym.name]) for synonym in chain]
             in_force = next(value for value in values if value is not None)
             setattr(self, BROKER[head].attribute, in_force)
-        self.log_dirs = self.log_dirs or self.log_dir
+        # Absolute, as Kafka reports them: a relative path means nothing to a tool elsewhere.
+        self.log_dirs = [os.path.abspath(each) for each in self.log_dirs or self.log_dir]
         self.listeners = self._client_listeners()
         self.advertised_listeners = self._advertised_listeners()
 
@@ -154,20 +173,26 @@ class BrokerConfig(BrokerAttributes):
     def _advertised_listeners(self) -> list[Listener]:
         advertised = self._for_clients("advertised.listeners") or self.listeners
         check_advertised(self.listeners, advertised)
-        return [each if each.host else each._replace(host=_this_host()) for each in advertised]
+        return [
+            each if each.host else each._replace(host=_canonical_host_name()) for each in advertised
+        ]
 
     def _for_clients(self, name: str) -> list[Listener]:
-        """The listeners in a property, without the controller's: this broker needs none."""
         items = self._values[name]
         if not isinstance(items, list):
             return []
-        for_controllers = split_list(self.static.get("controller.listener.names", "").upper())
-        listeners = parse_listeners(name, items)
-        return [listener for listener in listeners if listener.name not in for_controllers]
+        return client_listeners(name, items, self.static.get("controller.listener.names", ""))
 
 
-def _this_host() -> str:
-    return socket.gethostname() or "localhost"
+@functools.cache
+def _canonical_host_name() -> str:
+    """Return the machine's fully qualified name, as Kafka advertises an empty host.
+
+    The result is cached because the lookup may query DNS, and every dynamic change of the
+    configuration makes a new BrokerConfig."""
+    name = socket.getfqdn()
+    # A hosts file that names the machine next to localhost must not send clients to themselves.
+    return socket.gethostname() if name.startswith("localhost") else name
 
 
 def _unknown_property(name: str) -> str:

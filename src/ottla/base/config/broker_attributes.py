@@ -2,9 +2,9 @@
 
 Each is the property of that name, parsed. Where Kafka lets one property stand for another, the
 attribute is the value in force: `log_retention_ms`, `log_roll_ms`, `log_roll_jitter_ms` and
-`log_flush_interval_ms` take in the coarser units, `log_dirs` takes in `log.dir`, `node_id` and
-`broker_id` are equal, `listeners` are those for clients, and `advertised_listeners` is never
-empty, names a host, and has port 0 where the listener has."""
+`log_flush_interval_ms` take in the coarser units, `log_dirs` takes in `log.dir` and is absolute,
+`node_id` and `broker_id` are equal, `listeners` are those for clients, and `advertised_listeners`
+is never empty, names a host, and has port 0 where the listener has."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class BrokerAttributes:
     num_io_threads: int
     num_network_threads: int
     controlled_shutdown_enable: bool
+    controlled_shutdown_timeout_ms: int
     request_timeout_ms: int
     listeners: list[Listener]
     advertised_listeners: list[Listener]
@@ -158,6 +159,8 @@ class BrokerAttributes:
     transaction_state_log_segment_bytes: int
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_remove_expired_transaction_cleanup_interval_ms: int
+    add_partitions_to_txn_retry_backoff_ms: int
+    add_partitions_to_txn_retry_backoff_max_ms: int
     transaction_partition_verification_enable: bool
     transaction_two_phase_commit_enable: bool
     group_share_session_timeout_ms: int

@@ -79,6 +79,15 @@ NODE_KEYS = [
         "Whether a stopping broker first hands its leaderships to others.",
     ),
     ConfigKey(
+        "controlled.shutdown.timeout.ms",
+        INT,
+        15 * SECOND_MS,
+        "Longest time that a stopping broker waits for others to take over its leaderships. While "
+        "ZooKeeper does not answer, it waits no longer than zookeeper.session.timeout.ms. It then "
+        "ends within 10 seconds, plus the time the disks need to sync the logs.",
+        AtLeast(0),
+    ),
+    ConfigKey(
         "request.timeout.ms",
         INT,
         30 * SECOND_MS,

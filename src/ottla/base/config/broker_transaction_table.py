@@ -105,6 +105,26 @@ TRANSACTION_KEYS = [
         LOW,
     ),
     ConfigKey(
+        "add.partitions.to.txn.retry.backoff.ms",
+        INT,
+        20,
+        "Interval between a partition leader's attempts to add its partition to a transaction, "
+        "while the producer's previous one is being completed, in milliseconds. The coordinator "
+        "holds each attempt for up to this time, and grants it as soon as it can.",
+        AtLeast(1),
+        HIGH,
+    ),
+    ConfigKey(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        INT,
+        100,
+        "Total time that a partition leader tries to add its partition to a transaction before it "
+        "answers CONCURRENT_TRANSACTIONS, in milliseconds. It does not apply to verification, and "
+        "request.timeout.ms limits it.",
+        AtLeast(0),
+        HIGH,
+    ),
+    ConfigKey(
         "transaction.partition.verification.enable",
         BOOLEAN,
         True,

@@ -1,7 +1,8 @@
 """Listeners: `NAME://host:port`, as in `listeners` and `advertised.listeners`.
 
-Names are compared and kept in upper case. An empty host in `listeners` is every interface; port 0
-is any free port. Two listeners may share a port only if one is IPv4 and the other IPv6."""
+Names are compared and kept in upper case. An empty host in `listeners` is every interface, and is
+advertised as the machine's own name; port 0 is any free port. Two listeners may share a port only
+if one is IPv4 and the other IPv6."""
 
 from __future__ import annotations
 
@@ -14,13 +15,17 @@ from ottla.base.config.definition import ConfigError, split_list
 
 PLAINTEXT = "PLAINTEXT"
 _LISTENER = re.compile(r"([^:/]+)://(\[[0-9a-zA-Z:%.]*\]|[0-9a-zA-Z\-._]*):([0-9]{1,5})")
-_ANY_ADDRESS = ("0.0.0.0", "::")
 
 
 class Listener(NamedTuple):
     name: str
     host: str
     port: int
+
+    @property
+    def is_on_every_interface(self) -> bool:
+        """Whether the host is empty, 0.0.0.0 or ::."""
+        return not self.host or _is_unspecified(self.host)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -34,6 +39,21 @@ def parse_listeners(name: str, items: Sequence[str]) -> list[Listener]:
     if len(set(names)) < len(names):
         raise ConfigError(name, ",".join(items), "must give each listener a name of its own")
     return listeners
+
+
+def client_listeners(name: str, items: Sequence[str], for_controllers: str) -> list[Listener]:
+    """Return the listeners of the property `name`, without those of KRaft controllers.
+
+    Args:
+        name: `listeners` or `advertised.listeners`, for the error message.
+        items: The items of the property.
+        for_controllers: The value of `controller.listener.names`.
+
+    Raises:
+        ConfigError: A listener cannot be parsed, or two listeners have the same name.
+    """
+    ignored = split_list(for_controllers.upper())
+    return [each for each in parse_listeners(name, items) if each.name not in ignored]
 
 
 def check_ports(name: str, listeners: Iterable[Listener]) -> None:
@@ -51,7 +71,8 @@ def check_advertised(listeners: Sequence[Listener], advertised: Iterable[Listene
     """ConfigError when clients would be sent to an address that cannot work."""
     names = [listener.name for listener in listeners]
     for listener in advertised:
-        if listener.host in _ANY_ADDRESS:
+        if _is_unspecified(listener.host):
+            # Kafka refuses these, too; an empty host stands for the machine's name instead.
             allowed = "must be an address that clients can reach; set advertised.listeners to it"
             raise ConfigError("advertised.listeners", listener, allowed)
         if listener.name not in names:
@@ -84,6 +105,13 @@ def _parse(name: str, item: str) -> Listener:
     if match is None or int(match[3]) > 65535:
         raise ConfigError(name, item, "must look like NAME://host:port, with a port up to 65535")
     return Listener(match[1].strip().upper(), match[2].strip("[]"), int(match[3]))
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _ip_version(host: str) -> int:

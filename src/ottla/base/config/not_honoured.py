@@ -82,7 +82,6 @@ NO_EFFECT = {
     "share.coordinator.threads": _LOOP,
     "group.share.persister.class.name": "share state is kept in its topic",
     "group.streams.": "Kafka Streams groups are not in this release",
-    "add.partitions.to.txn.retry.": "partitions join a transaction at once",
     "alter.log.dirs.replication.quota.": "partitions do not move between directories",
     "num.replica.alter.log.dirs.threads": "partitions do not move between directories",
     "cordoned.log.dirs": "directories cannot be set aside in this release",

@@ -48,7 +48,7 @@ def _add(broker: Broker, context: RequestContext, request: Any) -> Response:
         return _answer(body["error_code"], context.api_version)
 
     parked = ParkedRequest(lambda code: _answer(code, context.api_version), finish)
-    broker.transaction_coordinator.submit(
+    broker.transaction_coordinator.add_partitions(
         AddPartitionsRequested(
             parked,
             request.transactional_id,

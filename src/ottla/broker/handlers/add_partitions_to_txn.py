@@ -6,6 +6,8 @@
 - A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, one of an internal topic
   TOPIC_AUTHORIZATION_FAILED from clients; then none is added, and the others are
   OPERATION_NOT_ATTEMPTED.
+- While the producer's previous transaction is being completed, the answer waits for up to
+  `add.partitions.to.txn.retry.backoff.ms`; then it is CONCURRENT_TRANSACTIONS.
 - PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2."""
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.parked_request import ParkedRequests
 from ottla.core.coordinator import Producer, Token
-from ottla.core.txn.events import AddPartitionsRequested, TransactionEvent, VerifyRequested
+from ottla.core.txn.events import AddPartitionsRequested, VerifyRequested
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -81,18 +83,16 @@ class _Question:
             parked.add(self._all(ErrorCode.INVALID_REQUEST))
         else:
             token = _Finished(self, parked.part(self._all))
-            self._broker.transaction_coordinator.submit(self._event(token, verify_only))
+            self._submit(token, verify_only)
 
-    def _event(self, token: Token, verify_only: bool) -> TransactionEvent:
-        keys = frozenset(self._keys)
+    def _submit(self, token: Token, verify_only: bool) -> None:
+        coordinator, keys = self._broker.transaction_coordinator, frozenset(self._keys)
         if verify_only:
-            return VerifyRequested(token, self._id, self._producer, keys)
-        return AddPartitionsRequested(
-            token,
-            self._id,
-            self._producer,
-            keys,
-            client_version=2 if self._version >= _FIRST_BATCHED else 0,
+            coordinator.submit(VerifyRequested(token, self._id, self._producer, keys))
+            return
+        version = 2 if self._version >= _FIRST_BATCHED else 0
+        coordinator.add_partitions(
+            AddPartitionsRequested(token, self._id, self._producer, keys, client_version=version)
         )
 
     def _refused(self) -> dict[TopicPartition, ErrorCode]:

@@ -100,9 +100,14 @@ class ListRequested:
 
 @dataclass(slots=True)
 class TimeoutPassed(TransactionEvent):
-    """A transaction has been open for too long."""
+    """A transaction has been open for longer than its timeout: abort it."""
 
     producer: Producer
+    new_producer_id: int = NO_PRODUCER_ID
+
+
+NewIdEvent = InitRequested | EndRequested | TimeoutPassed
+"""Events that may need a new producer id."""
 
 
 @dataclass(slots=True)
@@ -112,11 +117,18 @@ class IdExpired(TransactionEvent):
 
 @dataclass(slots=True)
 class MarkersDue(TransactionEvent):
-    """A decision was found in the log, or its markers could not all be written: write them."""
+    """A decision was found in the log when the shard was loaded: write its markers."""
 
 
 @dataclass(slots=True)
 class MarkersWritten(TransactionEvent):
     """All partitions of a transaction know its end."""
+
+    producer: Producer
+
+
+@dataclass(slots=True)
+class CompletionNotWritten(TransactionEvent):
+    """All markers are written, but the record that says so could not be: write it later."""
 
     producer: Producer

@@ -23,6 +23,13 @@ Rules
 4. The last epoch is kept for fencing: a producer never gets 32767. Who has used up its epochs gets
    a new producer id; in version 2 its next id is decided with the end of the transaction.
 5. A request with a wrong producer id, a wrong epoch, or in the wrong state changes nothing.
+6. In the Prepare* states a transition is pending: until the markers are written, requests of
+   version 2 are answered CONCURRENT_TRANSACTIONS before their producer id and epoch are checked.
+   EndTxn has already returned the next epoch, or the next producer id, which the transaction takes
+   on only in Complete*; a producer that uses it at once must retry, and must not be fenced.
+7. When the coordinator aborts a transaction (it timed out, or another producer begins), the old
+   producer is fenced by the bump, but it may still retry: EndTxn(abort) of version 2 and
+   InitProducerId with the epoch before the bump return the bumped one.
 
 A function here takes the transaction and an event, and returns the next value of the transaction,
 or raises KafkaError. It never waits: what happened before is in the value.
@@ -30,8 +37,8 @@ or raises KafkaError. It never waits: what happened before is in the value.
 Deviations
 - A producer that begins again with an identity of its own, older than the one whose transaction is
   open, is fenced at once; Kafka would abort the newer one's transaction first.
-- A producer that got a new id with the end of its transaction, and begins again before the markers
-  are written, is to ask again; Kafka would fence it, as it does not know the new id yet."""
+- EndTxn with the epoch before the present one is a retry only if version 2 bumped the epoch. Kafka
+  returns the present epoch also to a producer that was fenced before a version 1 transaction."""
 
 from __future__ import annotations
 
@@ -85,19 +92,18 @@ def begin_producer(known: Transaction | None, event: InitRequested, now_ms: int)
         if event.new_producer_id == NO_PRODUCER_ID:
             raise _concurrent()
         return Transaction(event.new_producer_id, 0, timeout_ms, _S.EMPTY, frozenset(), now_ms)
+    if known.state in PREPARED:
+        raise _concurrent()
     expected = event.expected
     if expected is not None and not _may_be(known, expected):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if known.state in PREPARED:
-        raise _concurrent()
+    current = Producer(known.producer_id, known.producer_epoch)
     if known.state is _S.ONGOING:
-        if expected is not None and expected.epoch < known.producer_epoch:
+        if expected is not None and (expected.id != current.id or expected.epoch < current.epoch):
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
-        return abort_with_fence(known, now_ms)
+        return abort_with_fence(known, event.new_producer_id, now_ms)
     producer_id = known.producer_id
-    if is_epoch_exhausted(known.producer_epoch) and (
-        expected is None or expected.epoch == known.producer_epoch
-    ):
+    if is_epoch_exhausted(current.epoch) and expected in (None, current):
         if event.new_producer_id == NO_PRODUCER_ID:
             raise _concurrent()
         producer_id, epoch = event.new_producer_id, 0
@@ -117,38 +123,45 @@ def begin_producer(known: Transaction | None, event: InitRequested, now_ms: int)
 
 
 def _may_be(known: Transaction, expected: Producer) -> bool:
-    """Whether a producer that says who it is can be the one we know: it has its id; or had the one
-    before and used up its epochs, so that it has not heard of the new one; or has heard of the one
-    that it will have once its markers are written."""
-    return (
-        expected.id == known.producer_id
-        or (expected.id == known.previous_producer_id and is_epoch_exhausted(expected.epoch))
-        or (known.state in PREPARED and expected == producer_after(known))
+    """Return whether `expected` may be the producer of this transactional id.
+
+    It has the current producer id, or it used up the epochs of the previous one and did not get
+    the response with the new id."""
+    return expected.id == known.producer_id or (
+        expected.id == known.previous_producer_id and is_epoch_exhausted(expected.epoch)
     )
 
 
 def _next_epoch(known: Transaction, expected: Producer | None) -> tuple[int, int]:
-    """(epoch, epoch before it of the same producer)."""
+    """Return the epoch to give, and the one that the same producer had before it."""
     epoch = known.producer_epoch
     if expected is None:
         return epoch + 1, NO_EPOCH
-    if expected.epoch == epoch:
+    if expected == (known.producer_id, epoch):
         return epoch + 1, epoch
     if expected.epoch == known.last_producer_epoch:
         return epoch, known.last_producer_epoch  # the same request again
     raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
-def abort_with_fence(ongoing: Transaction, now_ms: int) -> Transaction:
-    """Abort a transaction without its producer, which is fenced by the new epoch."""
+def abort_with_fence(ongoing: Transaction, new_producer_id: int, now_ms: int) -> Transaction:
+    """Abort a transaction without its producer, which the bumped epoch fences.
+
+    A producer whose epochs are used up continues under `new_producer_id` if it retries."""
     assert ongoing.state is _S.ONGOING
+    next_id = NO_PRODUCER_ID
+    if is_epoch_exhausted(ongoing.producer_epoch):
+        if new_producer_id == NO_PRODUCER_ID:
+            raise _concurrent()
+        next_id = new_producer_id
     return ongoing._replace(
         producer_epoch=ongoing.producer_epoch + 1,
-        last_producer_epoch=NO_EPOCH,
+        last_producer_epoch=ongoing.producer_epoch,
         previous_producer_id=ongoing.producer_id,
+        next_producer_id=next_id,
         state=_S.PREPARE_ABORT,
         last_update_ms=now_ms,
-        client_version=0,
+        client_version=EPOCH_BUMP_VERSION,
     )
 
 
@@ -156,13 +169,15 @@ def abort_with_fence(ongoing: Transaction, now_ms: int) -> Transaction:
 
 
 def _check_producer(known: Transaction | None, producer: Producer) -> Transaction:
-    """Raises KafkaError unless `producer` may work on a transaction now."""
-    if known is None or known.producer_id != producer.id:
+    """Raise KafkaError unless `producer` may work on a transaction now."""
+    if known is None:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if known.state in PREPARED:
+        raise _concurrent()
+    if known.producer_id != producer.id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if known.producer_epoch != producer.epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if known.state in PREPARED:
-        raise _concurrent()
     return known
 
 
@@ -207,10 +222,13 @@ def end(known: Transaction | None, event: EndRequested, now_ms: int) -> Transact
 
 
 def _end_without_bump(known: Transaction, event: EndRequested, now_ms: int) -> Transaction | None:
+    """Version 1. As in Kafka, the producer is checked first: its id and epoch do not change."""
     if known.producer_id != event.producer.id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if known.producer_epoch != event.producer.epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if known.state in PREPARED:
+        raise _concurrent()
     if known.state is _S.ONGOING:
         return known._replace(
             state=_S.PREPARE_COMMIT if event.commit else _S.PREPARE_ABORT,
@@ -218,42 +236,43 @@ def _end_without_bump(known: Transaction, event: EndRequested, now_ms: int) -> T
             previous_producer_id=known.producer_id,
             client_version=event.client_version,
         )
-    _answer_repeated(known, event.commit)
+    _check_outcome(known, event.commit)
     return None
 
 
-def _answer_repeated(known: Transaction, commit: bool) -> None:
-    """What a request that decides nothing is told. Raises KafkaError unless all is done."""
-    if known.state is (_S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT):
-        raise _concurrent()
+def _check_outcome(known: Transaction, commit: bool) -> None:
+    """Raise KafkaError unless the last transaction ended in the way that is asked for again."""
     if known.state is not (_S.COMPLETE_COMMIT if commit else _S.COMPLETE_ABORT):
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
 
 
 def _end_with_bump(known: Transaction, event: EndRequested, now_ms: int) -> Transaction | None:
-    producer, is_bumping = event.producer, known.client_version >= EPOCH_BUMP_VERSION
-    has_new_id = (
-        is_bumping
-        and producer.id == known.previous_producer_id
-        and producer.id != known.producer_id
-        and producer.epoch == LAST_EPOCH - 1
-        and known.producer_epoch == 0
-    )
-    is_repeated = has_new_id or (is_bumping and known.producer_epoch == producer.epoch + 1)
-    if known.producer_id != producer.id and not has_new_id:
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_present = producer.epoch == known.producer_epoch and not has_new_id
-    if is_repeated and known.state in PREPARED | COMPLETE:
-        _answer_repeated(known, event.commit)
-        return None
-    if not is_present or (is_bumping and known.state in PREPARED):
-        raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if known.state in PREPARED:
-        _answer_repeated(known, event.commit)
+        raise _concurrent()
+    producer, is_retry = event.producer, _is_retry(known, event.producer)
+    if is_retry and known.state in COMPLETE:
+        _check_outcome(known, event.commit)
         return None
+    if known.producer_id != producer.id and not is_retry:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if producer != (known.producer_id, known.producer_epoch):
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if known.state is not _S.ONGOING and event.commit:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
     return _bumped_decision(known, event, now_ms)
+
+
+def _is_retry(known: Transaction, producer: Producer) -> bool:
+    """Return whether `producer` is who it was before version 2 ended its last transaction."""
+    if known.client_version < EPOCH_BUMP_VERSION:
+        return False
+    if producer.id == known.producer_id:
+        return producer.epoch + 1 == known.producer_epoch
+    return (
+        producer.id == known.previous_producer_id
+        and producer.epoch == LAST_EPOCH - 1
+        and known.producer_epoch == 0
+    )
 
 
 def _bumped_decision(known: Transaction, event: EndRequested, now_ms: int) -> Transaction:

@@ -25,6 +25,8 @@ from ottla.core.txn.records import (
 )
 from ottla.core.txn.settings import TransactionSettings
 
+COMPLETION_RETRY_MS = 100
+
 
 class WriteMarkers(NamedTuple):
     transactional_id: str
@@ -46,6 +48,7 @@ class TransactionShard:
             events.EndRequested: self._end,
             events.MarkersWritten: self._markers_written,
             events.MarkersDue: self._markers_due,
+            events.CompletionNotWritten: self._completion_not_written,
             events.TimeoutPassed: self._timeout_passed,
             events.IdExpired: self._id_expired,
             events.DescribeRequested: self._describe,
@@ -92,7 +95,7 @@ class TransactionShard:
 
     # ------------------------------------------------------------------------------------ looking
 
-    def wants_producer_id(self, event: events.InitRequested | events.EndRequested) -> bool:
+    def wants_producer_id(self, event: events.NewIdEvent) -> bool:
         """Whether an event, decided now, needs a new producer id."""
         known = self.transactions.get(event.transactional_id)
         if known is None:
@@ -196,7 +199,17 @@ class TransactionShard:
         known = self._prepared(event.transactional_id)
         if known is not None and event.producer == _producer(known):
             self._write(event.transactional_id, machine.complete(known, now_ms), decision)
-            decision.if_failed = events.MarkersDue(None, event.transactional_id)
+            decision.if_failed = events.CompletionNotWritten(
+                None, event.transactional_id, event.producer
+            )
+
+    def _completion_not_written(
+        self, event: events.CompletionNotWritten, now_ms: int, decision: Decision
+    ) -> None:
+        """Retry only the record: each marker that is sent again is one more batch in a log."""
+        transactional_id = event.transactional_id
+        again = events.MarkersWritten(None, transactional_id, event.producer)
+        decision.start_timer((transactional_id, "completion"), COMPLETION_RETRY_MS, again)
 
     def _markers_due(self, event: events.MarkersDue, now_ms: int, decision: Decision) -> None:
         known = self._prepared(event.transactional_id)
@@ -214,7 +227,7 @@ class TransactionShard:
             and event.producer == _producer(known)
             and machine.is_timed_out(known, now_ms)
         ):
-            value = machine.abort_with_fence(known, now_ms)
+            value = machine.abort_with_fence(known, event.new_producer_id, now_ms)
             self._write(event.transactional_id, value, decision)
             self._ask_for_markers(event.transactional_id, value, decision)
 

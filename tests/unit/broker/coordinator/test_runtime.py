@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from tests.unit.broker.coordinator.bed import Added, Answer, Bed, FakePartition, turn, with_bed
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.broker.coordinator_runtime import ShardState
+from ottla.broker.coordinator_runtime import FAILURE_BURST, FAILURE_INTERVAL_S, ShardState
 from ottla.core.coordinator import Producer
 from ottla.storage.log import LogSlice
 from ottla.wire.records.batch import iter_headers
@@ -54,6 +55,27 @@ def test_an_event_sees_what_came_before_it() -> None:
         assert bed.batch_sizes == [1, 1, 2]
 
     with_bed(scenario)
+
+
+def test_writes_that_keep_failing_are_logged_a_few_times_and_then_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.partition.fails = ErrorCode.NOT_ENOUGH_REPLICAS
+        for _ in range(100):  # ten a second, as transactions are tried again
+            bed.add("k", 1)
+            await turn()
+            bed.clock.now += 0.1
+        assert len(caplog.records) == FAILURE_BURST
+        bed.clock.now += FAILURE_INTERVAL_S
+        bed.add("k", 1)
+        await turn()
+
+    with_bed(scenario)
+    first, *_, last = (record.getMessage() for record in caplog.records)
+    assert first.startswith("Could not write coordinator records to __totals-0: ")
+    assert first.endswith(" Requests that depend on them fail with NOT_ENOUGH_REPLICAS.")
+    assert last.endswith("(95 lines like this were left out)")
 
 
 def test_an_event_without_records_is_answered_at_once() -> None:
