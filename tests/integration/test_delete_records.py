@@ -107,6 +107,24 @@ def test_deleted_records_do_not_come_back(
         assert values(client.records("t", start)) == expected
 
 
+def test_deleted_records_do_not_come_back_after_a_start_that_was_refused(
+    own_broker: BrokerProcess,
+) -> None:
+    with RawClient(own_broker.port) as client:
+        client.create_topic("t")
+        fill(client, "t")
+        delete(client, "t", 5)
+    own_broker.stop()
+    other = BrokerProcess(own_broker.data_dir, overrides={"node.id": "7"})
+    try:
+        assert other.start(wait=False).wait() == 1, other.log()
+    finally:
+        other.close()
+    own_broker.start()
+    with RawClient(own_broker.port) as client:
+        assert client.offsets("t") == (5, 12)
+
+
 def test_segments_without_records_are_removed_from_the_disk() -> None:
     overrides = {"log.retention.check.interval.ms": "50", "log.segment.delete.delay.ms": "0"}
     with BrokerProcess(overrides=overrides) as broker, RawClient(broker.port) as client:

@@ -4,7 +4,7 @@ a real machine and, with simulated ones, under a virtual clock with repeatable f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -66,6 +66,13 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+class DiskUsage(NamedTuple):
+    """Size of the file system that holds a path, and how much of it this process may still use."""
+
+    total_bytes: int
+    free_bytes: int
+
+
 class FileSystem(Protocol):
     """Paths are strings with `/`. A created, renamed or removed name survives a power cut only
     after `sync_directory` of its parent."""
@@ -100,6 +107,9 @@ class FileSystem(Protocol):
         once; it may sync more than that."""
 
     def read_bytes(self, path: str) -> bytes: ...
+
+    def usage(self, path: str) -> DiskUsage:
+        """Return the size and the free bytes of the file system that holds `path`."""
 
     def boot_id(self) -> str:
         """Another one whenever writes that were not synced may have been lost, as when the machine

@@ -23,6 +23,7 @@ from ottla.base.ports import Clock
 from ottla.broker.partition import Partition
 from ottla.storage.flush import FlushJob, SyncFailed
 from ottla.storage.log_dirs import doubt_log
+from ottla.storage.write_failure import describe_write_error
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -45,6 +46,10 @@ class Flusher:
         self.rounds = 0
         self.on_offline: Callable[[Partition], object] = lambda partition: None
         """Told of a partition whose disk has failed."""
+        self.on_sync_error: Callable[[Partition, OSError], object] = lambda partition, error: None
+        """Called with every error, also with those after which a later flush may succeed."""
+        self._failing: set[Partition] = set()
+        """Partitions whose last flush failed; only their first error is logged."""
 
     def request(self, partition: Partition, *, with_indexes: bool = False) -> None:
         self._marked[partition] = self._marked.get(partition, False) or with_indexes
@@ -98,6 +103,7 @@ class Flusher:
                     partition.log.flush_failed(job)
                     self._failed(partition, failure)
                 else:
+                    self._failing.discard(partition)
                     partition.log.flushed(job, now_ms)
                     if partition.waits_for_sync:
                         partition.synced_to(job.offset)
@@ -107,7 +113,8 @@ class Flusher:
         return await self._run_blocking(lambda: [_attempt(job) for job in jobs])
 
     def _failed(self, partition: Partition, error: OSError) -> None:
-        what = f"{partition.key} cannot be synced to {partition.log.directory} ({error.strerror})"
+        reason = describe_write_error(partition.log.fs, partition.log.data_directory, error, 0)
+        what = f"{partition.key} cannot be synced ({reason})"
         if isinstance(error, SyncFailed):
             what += "; restart the broker when the disk is well"
             partition.go_offline(what)
@@ -116,7 +123,10 @@ class Flusher:
             self.on_offline(partition)
         else:
             asyncio.get_running_loop().call_later(RETRY_S, self.request, partition)
-        logger.error("%s", what)
+        if partition not in self._failing:
+            self._failing.add(partition)
+            logger.error("%s", what)
+        self.on_sync_error(partition, error)
         self._failures[partition] = what
         if partition.waits_for_sync:
             partition.refuse_confirmations(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what))

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.cleaner import Cleaner
+from ottla.broker.partition import Partition
 from ottla.storage.retention import apply_retention
 from ottla.storage.segment import Segment
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FLUSH_CHECK_MS = 1_000
+DISK_CHECK_MS = 1_000
+"""How often a directory that refuses writes is probed."""
 REOPEN_MS = 5_000
 NEVER_MS = 2**63 - 1
 
@@ -33,6 +36,7 @@ class Housekeeping:
         broker = self._broker
         self._every(lambda: broker.config.log_retention_check_interval_ms, self.enforce_retention)
         self._every(lambda: FLUSH_CHECK_MS, self._flush_what_is_due)
+        self._every(lambda: DISK_CHECK_MS, broker.logs.disk_watch.look)
         self._every(lambda: REOPEN_MS, broker.open_missing)
         self._every(
             lambda: broker.config.log_flush_offset_checkpoint_interval_ms,
@@ -60,6 +64,8 @@ class Housekeeping:
                 await asyncio.sleep(interval_ms() / 1000)
                 try:
                     await work()
+                except OSError as error:
+                    logger.warning("%s failed, retrying later: %s", work.__qualname__, error)
                 except Exception:
                     logger.exception("%s failed; it is tried again later", work.__qualname__)
 
@@ -74,18 +80,24 @@ class Housekeeping:
                 continue  # its work would be for nothing; the next check is soon enough
             if partition.log.is_truncating:
                 continue
-            oldest = partition.log.segments[0]
-            if not oldest.knows_max_timestamp:
-                await broker.run_blocking(lambda oldest=oldest: oldest.max_timestamp)  # type: ignore[misc]
-            removed, reason = apply_retention(
-                partition.log, partition.high_watermark, broker.clock.time_ms()
-            )
-            if removed:
-                logger.info("%s: %d segments are removed (%s)", partition.key, len(removed), reason)
-                self.remove_segments_later(removed, partition.log.config.file_delete_delay_ms)
-            if partition.log.wants_flush:
-                broker.flusher.request(partition)  # it was rolled; its old segment waits for that
+            try:
+                await self._retire_segments(partition)
+            except OSError as error:
+                # Rolling needs room. The others may still free some.
+                logger.warning("%s: retention failed, retrying later: %s", partition.key, error)
             await asyncio.sleep(0)
+
+    async def _retire_segments(self, partition: Partition) -> None:
+        broker, log = self._broker, partition.log
+        oldest = log.segments[0]
+        if not oldest.knows_max_timestamp:
+            await broker.run_blocking(lambda: oldest.max_timestamp)
+        removed, reason = apply_retention(log, partition.high_watermark, broker.clock.time_ms())
+        if removed:
+            logger.info("%s: %d segments are removed (%s)", partition.key, len(removed), reason)
+            self.remove_segments_later(removed, log.config.file_delete_delay_ms)
+        if log.wants_flush:
+            broker.flusher.request(partition)  # it was rolled; its old segment waits for that
 
     def remove_segments_later(self, segments: list[Segment], delay_ms: int) -> None:
         def remove() -> None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import UserError
 from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
+from ottla.broker.disk_watch import DiskWatch
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import (
     DELETE_SUFFIX,
@@ -45,11 +47,14 @@ class Logs:
     ) -> None:
         self.fs = fs
         self.directories = [LogDirectory(fs, path) for path in paths]
+        self.disk_watch = DiskWatch(fs, self.directories, clock, run_blocking)
         self.open_logs: dict[TopicPartition, Log] = {}
         self.unopened: dict[tuple[str, int], WantedLog] = {}
         self._clock = clock
         self._run_blocking = run_blocking
         self._found: dict[TopicPartition, tuple[LogDirectory, FoundLog]] = {}
+        self._open_errors: list[OSError] = []
+        """Errors of `open`, which may run in a thread, until `opened` notes them."""
         self._checkpointing = asyncio.Lock()
         self._in_directory: Counter[str] = Counter()
         self.high_watermark: Callable[[TopicPartition], int | None] | None = None
@@ -117,8 +122,10 @@ class Logs:
                     touched[directory.path] = directory
                 logs.append(self._open_one(log, directory, path, is_new))
             except OSError as error:
-                logger.error("%s cannot be opened: %s; it is tried again", log.partition, error)
+                if log.partition not in self.unopened:
+                    logger.error("%s cannot be opened, retrying: %s", log.partition, error)
                 self.unopened[log.partition] = log
+                self._open_errors.append(error)
             else:
                 self.unopened.pop(log.partition, None)
         for directory in touched.values():
@@ -127,8 +134,12 @@ class Logs:
 
     def opened(self, logs: Iterable[Log]) -> None:
         for log in logs:
+            log.on_write_error = self.disk_watch.append_failed
             self.open_logs[log.partition] = log
             self._found.pop(log.partition, None)
+        while self._open_errors:
+            error = self._open_errors.pop()
+            self.disk_watch.write_failed(str(error.filename), error)
 
     def _place(self, wanted: WantedLog) -> tuple[LogDirectory, str, bool]:
         known = self._found.get(wanted.partition)
@@ -173,8 +184,7 @@ class Logs:
         return target
 
     def _directory_of(self, log: Log) -> LogDirectory:
-        parent = log.directory.rpartition("/")[0]
-        return next(directory for directory in self.directories if directory.path == parent)
+        return next(each for each in self.directories if each.path == log.data_directory)
 
     def leftovers(self) -> list[str]:
         return [path for directory in self.directories for path in directory.leftovers()]
@@ -185,55 +195,62 @@ class Logs:
         return max(log.log_start_offset, min(known, log.log_end_offset))
 
     async def write_high_watermarks(self) -> None:
+        """Write every directory's checkpoint of high watermarks. One that cannot be written is
+        left as it was: its offsets are lower, and the records above them are confirmed again."""
         if self.high_watermark is None:
             return
-        writes = []
+        writes: list[tuple[LogDirectory, Callable[[], None]]] = []
         for directory in self.directories:
             offsets = {
-                key: offset
-                for key, log in self.open_logs.items()
-                if log.directory.rpartition("/")[0] == directory.path
-                and (offset := self.high_watermark(key)) is not None
+                log.partition: offset
+                for log in self._logs_in(directory)
+                if (offset := self.high_watermark(log.partition)) is not None
             }
-            writes.append((directory, offsets))
-
-        def write() -> None:
-            for directory, offsets in writes:
-                directory.write_high_watermarks(offsets)
-
+            writes.append((directory, partial(directory.write_high_watermarks, offsets)))
         async with self._checkpointing:
-            await self._run_blocking(write)
+            await self._write(writes)
 
     async def write_checkpoints(self) -> None:
-        """Write recovery points and log start offsets of every directory."""
+        """Write recovery points and log start offsets of every directory. Raises OSError if one
+        of them could not be written; the others have been."""
         async with self._checkpointing:
-            writes = []
-            for directory in self.directories:
-                offsets = checkpoint_offsets(
-                    log
-                    for log in self.open_logs.values()
-                    if log.directory.rpartition("/")[0] == directory.path
-                )
-                writes.append((directory, offsets))
+            writes: list[tuple[LogDirectory, Callable[[], None]]] = [
+                (directory, partial(directory.write_checkpoints, *self._offsets(directory)))
+                for directory in self.directories
+            ]
+            error = await self._write(writes)
+        if error is not None:
+            raise error
 
-            def write() -> None:
-                for directory, (recovery_points, starts) in writes:
-                    directory.write_checkpoints(recovery_points, starts)
+    async def _write(
+        self, writes: Sequence[tuple[LogDirectory, Callable[[], None]]]
+    ) -> OSError | None:
+        """Do all the writes in a thread, and note those that fail. Returns the first error."""
 
-            await self._run_blocking(write)
+        def write_all() -> list[tuple[LogDirectory, OSError]]:
+            failed = []
+            for directory, write in writes:
+                try:
+                    write()
+                except OSError as error:
+                    failed.append((directory, error))
+            return failed
+
+        failed = await self._run_blocking(write_all)
+        for directory, error in failed:
+            self.disk_watch.write_failed(directory.path, error)
+        return failed[0][1] if failed else None
+
+    def _logs_in(self, directory: LogDirectory) -> list[Log]:
+        return [log for log in self.open_logs.values() if log.data_directory == directory.path]
 
     def close(self, offline: Container[tuple[str, int]] = ()) -> None:
         """Leave every log so that the next start has nothing to check. One that is offline or
         cannot be closed leaves its directory unclean, and is checked from its recovery point; so
         does a run that ends before it has settled, if the one before it was unclean."""
         for directory in self.directories:
-            logs = [
-                log
-                for log in self.open_logs.values()
-                if log.directory.rpartition("/")[0] == directory.path
-            ]
             try:
-                self._close(directory, logs, offline)
+                self._close(directory, self._logs_in(directory), offline)
             except OSError as error:
                 logger.error("%s could not be closed: %s", directory.path, error)
 
@@ -245,10 +262,29 @@ class Logs:
         for log in written:
             log.synced()
         self.fs.sync_below(directory.path)
-        directory.write_checkpoints(*checkpoint_offsets(logs))
+        directory.write_checkpoints(*self._offsets(directory))
         is_known = self._is_settled or directory.was_clean
         if len(written) == len(logs) and is_known:
             directory.end()
+
+    def _offsets(
+        self, directory: LogDirectory
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Return recovery points and log start offsets of a directory's logs. Logs that are not
+        open keep the offsets of the last checkpoint, in case the broker fails to start."""
+        recovery_points, starts = checkpoint_offsets(self._logs_in(directory))
+        for partition, (home, _) in self._found.items():
+            if home is directory and partition not in self.open_logs:
+                _keep(partition, directory.recovery_points, recovery_points)
+                _keep(partition, directory.log_start_offsets, starts)
+        return recovery_points, starts
+
+
+def _keep(
+    partition: TopicPartition, known: Mapping[TopicPartition, int], kept: dict[TopicPartition, int]
+) -> None:
+    if partition in known:
+        kept[partition] = known[partition]
 
 
 def _is_written_out(log: Log) -> bool:

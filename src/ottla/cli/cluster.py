@@ -80,6 +80,8 @@ def status(cluster: ClusterOptions, output: Output) -> None:
         lines += [f"  {each}" for each in found.under_replicated]
         lines.append(f"Offline partitions: {len(found.offline)}")
         lines += [f"  {each}" for each in found.offline]
+        lines.append(f"Log directories that refuse writes: {len(found.refusing_writes)}")
+        lines += [f"  {each}" for each in found.refusing_writes]
         return lines
 
     output.show(found, text)

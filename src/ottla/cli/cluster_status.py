@@ -28,6 +28,8 @@ class ClusterStatus:
     """Partitions some of whose replicas are not in sync."""
     offline: list[str]
     """Partitions without a leader."""
+    refusing_writes: list[str]
+    """Log directories that cannot be written to, with their broker and free space."""
 
 
 def cluster_status(admin: Admin) -> ClusterStatus:
@@ -61,5 +63,21 @@ def cluster_status(admin: Admin) -> ClusterStatus:
         for id, node in sorted(described.nodes.items())
     ]
     return ClusterStatus(
-        described.cluster_id, described.controller, brokers, under_replicated, offline
+        described.cluster_id,
+        described.controller,
+        brokers,
+        under_replicated,
+        offline,
+        _refusing_writes(admin, [each.id for each in brokers if each.state == "up"]),
     )
+
+
+def _refusing_writes(admin: Admin, brokers: list[int]) -> list[str]:
+    found = admin.describe_log_dirs(*brokers, partitions=[], return_errors=True)
+    return [
+        f"broker {broker}: {path} ({directory.error.code.name}, "
+        f"{directory.usable_bytes} of {directory.total_bytes} bytes usable)"
+        for broker, directories in sorted(found.items())
+        for path, directory in directories.items()
+        if directory.error is not None
+    ]

@@ -86,6 +86,8 @@ def _as_value(path: str, directory: LogDirDescription) -> Mapping[str, Any]:
     return {
         "logDir": path,
         "error": None if directory.error is None else directory.error.code.name,
+        "totalBytes": directory.total_bytes,
+        "usableBytes": directory.usable_bytes,
         "partitions": [
             {
                 "partition": str(partition),

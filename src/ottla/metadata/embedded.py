@@ -72,6 +72,8 @@ class EmbeddedStore:
         self._waiting: deque[_Waiting] = deque()
         self._writer: asyncio.Task[None] | None = None
         self._closed = False
+        self.on_write_error: Callable[[OSError], object] = lambda error: None
+        """Called when the journal could not be written."""
 
     @classmethod
     async def open(cls, fs: FileSystem, directory: str, run_blocking: RunBlocking) -> EmbeddedStore:
@@ -188,7 +190,9 @@ class EmbeddedStore:
             await self._compact()
 
     def _fail(self, accepted: list[_Accepted], error: Exception) -> None:
-        logger.error("metadata could not be written: %s", error)
+        logger.error("Metadata could not be written: %s", error)
+        if isinstance(error, OSError):
+            self.on_write_error(error)
         for entry in accepted:
             if not entry.waiting.done.done():
                 failure = KafkaError(

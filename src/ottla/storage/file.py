@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from ottla.base.ports import FileRange, ReadableBuffer
+from ottla.base.ports import DiskUsage, FileRange, ReadableBuffer
 
 MAX_BUFFERS_PER_WRITE = 512
 """Linux takes at most 1,024 buffers in one call."""
@@ -115,6 +115,9 @@ class OsFile:
             written = os.pwritev(fd, buffers[:MAX_BUFFERS_PER_WRITE], position)
             if written != total:
                 self._write_rest(fd, position, buffers, written)
+        except OSError as error:
+            error.filename = self.path
+            raise
         finally:
             self._end()
 
@@ -322,6 +325,10 @@ class OsFileSystem:
     def read_bytes(self, path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
+
+    def usage(self, path: str) -> DiskUsage:
+        found = os.statvfs(path)
+        return DiskUsage(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def boot_id(self) -> str:
         try:

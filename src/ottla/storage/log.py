@@ -15,7 +15,7 @@ nobody else changes the log (`is_truncating`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from typing import NamedTuple
@@ -43,6 +43,7 @@ from ottla.storage.segment import (
     segment_path,
 )
 from ottla.storage.txn_index import AbortedTxn
+from ottla.storage.write_failure import describe_write_error
 from ottla.wire.records.batch import NO_PRODUCER_ID, STAMP_SIZE, BatchHeader, stamped_prefix
 
 DELETED_SUFFIX = ".deleted"
@@ -77,6 +78,7 @@ class Log:
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
+        "on_write_error",
         "partition",
         "producers",
         "recovery_point",
@@ -128,6 +130,8 @@ class Log:
         self.gate = FlushGate()
         self.is_truncating = False
         """Whoever truncates it in another thread asks all others to leave it alone."""
+        self.on_write_error: Callable[[Log, OSError, int], None] = _ignore_write_error
+        """Called with each error of an append and the bytes that it was to write."""
         self._job: FlushJob | None = None
         self._reader = LogReader(self)
 
@@ -142,6 +146,11 @@ class Log:
         self._max_segment_bytes = min(config.segment_bytes, MAX_SEGMENT_BYTES)
         self._max_segment_ms = config.max_segment_ms
         self._max_index_entries = config.segment_index_bytes // TIME_ENTRY_SIZE
+
+    @property
+    def data_directory(self) -> str:
+        """Path of the data directory that holds the log."""
+        return self.directory.rpartition("/")[0]
 
     @property
     def active(self) -> Segment:
@@ -236,9 +245,10 @@ class Log:
                 self._config.index_interval_bytes,
             )
         except OSError as error:
+            self.on_write_error(self, error, size)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self.partition}: cannot write to {self.directory}: {error.strerror}",
+                describe_write_error(self.fs, self.data_directory, error, size),
             ) from error
 
     def _is_old(self, segment: Segment, timestamp: int, now_ms: int) -> bool:
@@ -621,6 +631,10 @@ class Log:
             self.producers,
             unwritten=self._unwritten_snapshots(),
         )
+
+
+def _ignore_write_error(log: Log, error: OSError, needed_bytes: int) -> None:
+    """Do nothing: the error is raised as well."""
 
 
 def aborted_txn(completed: CompletedTxn, producers: ProducerState) -> AbortedTxn:

@@ -32,6 +32,7 @@ from ottla.storage.checkpoint import (
     MalformedCheckpoint,
 )
 from ottla.storage.log import Log
+from ottla.storage.write_failure import PROBE_FILE, WriteFailure
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -69,6 +70,9 @@ class LogDirectory:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self.write_failure: WriteFailure | None = None
+        """Why the directory refuses writes; None while it takes them. `broker/disk_watch.py` sets
+        and clears it; DescribeLogDirs and metrics read it."""
 
     # ------------------------------------------------------------------------------- ownership
 
@@ -90,23 +94,31 @@ class LogDirectory:
             properties["cluster.id"], int(node_id), properties.get("directory.id", "")
         )
 
-    def claim(self, cluster_id: str, node_id: int) -> DirectoryOwner:
-        """Check that the directory is this broker's, or make a new one so."""
+    def checked_owner(self, cluster_id: str, node_id: int) -> DirectoryOwner | None:
+        """Return the owner, or None in a new directory.
+
+        Raises:
+            UserError: The directory belongs to another broker.
+        """
         owner = self.owner()
         if owner is None:
-            owner = DirectoryOwner(cluster_id, node_id, format_uuid(new_uuid()))
-            self._write_owner(owner)
-        elif owner.cluster_id != cluster_id:
+            return None
+        if owner.cluster_id != cluster_id:
             raise UserError(
                 f"{self.path} belongs to cluster {owner.cluster_id}, not {cluster_id}; "
                 "start with another data directory."
             )
-        elif owner.node_id != node_id:
+        if owner.node_id != node_id:
             raise UserError(
                 f"{self.path} belongs to node.id {owner.node_id}, not {node_id}; set node.id to "
                 f"{owner.node_id} or start with another data directory."
             )
-        elif not owner.directory_id:
+        return owner
+
+    def claim(self, cluster_id: str, node_id: int) -> DirectoryOwner:
+        """Check that the directory is this broker's, and write down its owner if it is new."""
+        owner = self.checked_owner(cluster_id, node_id)
+        if owner is None or not owner.directory_id:
             owner = DirectoryOwner(cluster_id, node_id, format_uuid(new_uuid()))
             self._write_owner(owner)
         return owner
@@ -131,6 +143,7 @@ class LogDirectory:
             self.fs.remove(marker)
             self.fs.sync_directory(self.path)
         self.lost_nothing = self.was_clean or self._is_same_boot()
+        self.fs.remove(f"{self.path}/{PROBE_FILE}")
         problems = []
         for name in (RECOVERY_POINTS, LOG_START_OFFSETS):
             try:

@@ -1,11 +1,15 @@
-"""DescribeLogDirs (key 35), versions 1–5: the data directories, their logs and their room."""
+"""DescribeLogDirs (key 35), versions 1–5: the data directories, their logs, size and free space.
+
+A directory that refuses writes has the error KAFKA_STORAGE_ERROR. Its logs are listed all the same,
+because they can be read."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import DiskUsage
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.partition import Partition
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 API_KEY = 35
+UNKNOWN_BYTES = -1
 
 
 async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
@@ -28,28 +33,39 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
     by_directory: dict[str, list[Partition]] = {}
     for key, partition in broker.partitions.items():
         if wanted is None or key in wanted:
-            directory = partition.log.directory.rpartition("/")[0]
-            by_directory.setdefault(directory, []).append(partition)
+            by_directory.setdefault(partition.log.data_directory, []).append(partition)
+    directories = broker.logs.directories
+    usages = await broker.run_blocking(lambda: [_usage(directory) for directory in directories])
     return {
         "results": [
-            _describe(directory, by_directory.get(directory.path, ()))
-            for directory in broker.logs.directories
+            _describe(directory, usage, by_directory.get(directory.path, ()))
+            for directory, usage in zip(directories, usages, strict=True)
         ]
     }
 
 
-def _describe(directory: LogDirectory, partitions: Iterable[Partition]) -> Body:
-    usage = shutil.disk_usage(directory.path)
+def _usage(directory: LogDirectory) -> DiskUsage | None:
+    try:
+        return directory.fs.usage(directory.path)
+    except OSError:
+        return None
+
+
+def _describe(
+    directory: LogDirectory, usage: DiskUsage | None, partitions: Iterable[Partition]
+) -> Body:
+    is_failing = directory.write_failure is not None or usage is None
     topics: dict[str, list[Body]] = {}
     for partition in partitions:
         topics.setdefault(partition.key.topic, []).append(
             {"partition_index": partition.key.partition, "partition_size": partition.log.size}
         )
     return {
+        "error_code": ErrorCode.KAFKA_STORAGE_ERROR if is_failing else ErrorCode.NONE,
         "log_dir": directory.path,
         "topics": [
             {"name": name, "partitions": described} for name, described in sorted(topics.items())
         ],
-        "total_bytes": usage.total,
-        "usable_bytes": usage.free,
+        "total_bytes": UNKNOWN_BYTES if usage is None else usage.total_bytes,
+        "usable_bytes": UNKNOWN_BYTES if usage is None else usage.free_bytes,
     }

@@ -167,6 +167,10 @@ class _NoLock:
     def release(self) -> None:
         """Nothing was taken."""
 
+    @property
+    def identity(self) -> str:
+        return "the only disk of the machine"
+
 
 class _Socket:
     def __init__(self, port: int) -> None:

@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ottla.base.ports import Clock, ReadableBuffer
+from ottla.base.ports import Clock, DiskUsage, ReadableBuffer
 from ottla.testing.simulation.clock import SimulatedClock
 from ottla.testing.simulation.page_cache import (
     DirectoryNode,
@@ -39,6 +39,8 @@ from ottla.testing.simulation.page_cache import (
 )
 
 DATA_OPERATIONS = frozenset({"read", "write", "sync"})
+ENDLESS = 1 << 50
+"""Free bytes that a disk without a `capacity` reports."""
 
 
 class PowerCut(Exception):
@@ -148,6 +150,11 @@ class SimulatedDisk:
         found._root = self._root
         found._power_cuts = self._power_cuts
         return found
+
+    def usage(self, path: str) -> DiskUsage:
+        self._call("usage", path)
+        used, room = _total_size(self._root), self._room()
+        return DiskUsage(used + ENDLESS, ENDLESS) if room is None else DiskUsage(used + room, room)
 
     def boot_id(self) -> str:
         return f"boot-{self._power_cuts}"

@@ -1,0 +1,135 @@
+"""Data directories that refuse writes: noticed at once, logged, and watched until they recover.
+
+    a write fails    the directory gets a `write_failure`, an ERROR is logged, producers get
+                     KAFKA_STORAGE_ERROR; `on_refused` lets replicas elsewhere take over
+    while it lasts   every further write is tried; the ERROR is repeated every `REPEAT_MS`
+    a probe succeeds an INFO is logged, the failure is cleared, `on_recovered` is called
+
+The probe (`storage.write_failure.probe`) runs once a second, and only while a directory fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
+from typing import Any
+
+from ottla.base.ports import Clock, FileSystem
+from ottla.base.types import TopicPartition
+from ottla.storage.log import Log
+from ottla.storage.log_dirs import LogDirectory
+from ottla.storage.write_failure import WriteFailure, describe_write_error, probe
+
+logger = logging.getLogger(__name__)
+
+REPEAT_MS = 30_000
+"""How often the ERROR of one directory is logged at most."""
+
+
+class DiskWatch:
+    def __init__(
+        self,
+        fs: FileSystem,
+        directories: Sequence[LogDirectory],
+        clock: Clock,
+        run_blocking: Callable[[Callable[[], bool]], Awaitable[bool]],
+    ) -> None:
+        self._fs = fs
+        self._directories = directories
+        self._clock = clock
+        self._run_blocking = run_blocking
+        self._logged_ms: dict[str, int] = {}
+        """When the ERROR of a directory was last logged."""
+        self._announced: set[str] = set()
+        """Directories whose present failure is in the log, so that their recovery must be too."""
+        self.refusing: set[TopicPartition] = set()
+        """Partitions that could not be appended to and whose directory still refuses writes."""
+        self.on_refused: Callable[[TopicPartition], object] = _nothing
+        """Called whenever records could not be appended to a partition."""
+        self.on_recovered: Callable[[Collection[TopicPartition]], object] = _nothing
+        """Called with the partitions that refused writes, when their directory takes them again."""
+
+    # -------------------------------------------------------------------------------- failures
+
+    def append_failed(self, log: Log, error: OSError, needed_bytes: int) -> None:
+        """Note that records could not be written to a log."""
+        failure = self.write_failed(log.data_directory, error, needed_bytes)
+        if failure is not None:
+            failure.partitions.add(log.partition)
+            self.refusing.add(log.partition)
+            self.on_refused(log.partition)
+
+    def sync_failed(self, log: Log, error: OSError, *, needs_restart: bool) -> None:
+        """Note that a log, its indexes or snapshots could not be made durable."""
+        failure = self.write_failed(log.data_directory, error)
+        if failure is not None and needs_restart:
+            failure.needs_restart = True
+
+    def write_failed(self, path: str, error: OSError, needed_bytes: int = 0) -> WriteFailure | None:
+        """Note that something below a data directory could not be written. Returns the state of
+        that directory, or None if `path` is in none."""
+        directory = self._directory_of(path)
+        if directory is None:
+            return None
+        failure = directory.write_failure
+        if failure is None:
+            failure = WriteFailure(error, self._clock.time_ms(), needed_bytes)
+            directory.write_failure = failure
+            self._log_failure(directory, failure)
+        else:
+            failure.add(error, needed_bytes)
+        return failure
+
+    def _directory_of(self, path: str) -> LogDirectory | None:
+        for directory in self._directories:
+            if path == directory.path or path.startswith(f"{directory.path}/"):
+                return directory
+        return None
+
+    def _log_failure(self, directory: LogDirectory, failure: WriteFailure) -> None:
+        now_ms, path = self._clock.time_ms(), directory.path
+        if now_ms - self._logged_ms.get(path, -REPEAT_MS) < REPEAT_MS:
+            return
+        self._logged_ms[path] = now_ms
+        self._announced.add(path)
+        count = failure.failed_writes
+        logger.error(
+            "%s refuses writes: %s%s. Clients get KAFKA_STORAGE_ERROR, reads continue, and other "
+            "in-sync replicas take over where there are some. %s",
+            path,
+            describe_write_error(self._fs, path, failure.error, failure.needed_bytes),
+            f" ({count} writes failed so far)" if count > 1 else "",
+            "Restart the broker when the disk is repaired."
+            if failure.needs_restart
+            else "The broker accepts writes again, without a restart, as soon as they succeed.",
+        )
+
+    # -------------------------------------------------------------------------------- recovery
+
+    async def look(self) -> None:
+        """Find out whether directories that refused writes take them again."""
+        for directory in self._directories:
+            failure = directory.write_failure
+            if failure is None:
+                continue
+            if await self._run_blocking(partial(probe, self._fs, directory.path, failure)):
+                self._recovered(directory, failure)
+            else:
+                self._log_failure(directory, failure)
+
+    def _recovered(self, directory: LogDirectory, failure: WriteFailure) -> None:
+        directory.write_failure = None
+        self.refusing -= failure.partitions
+        if directory.path in self._announced:
+            self._announced.discard(directory.path)
+            logger.info(
+                "%s accepts writes again after %.0f s; %d writes had failed",
+                directory.path,
+                max(self._clock.time_ms() - failure.since_ms, 0) / 1000,
+                failure.failed_writes,
+            )
+        self.on_recovered(failure.partitions)
+
+
+def _nothing(_: Any) -> None:
+    """Ignore the event: only a cluster has other replicas."""
