@@ -2,7 +2,11 @@
 
     start: lock and read the data directories -> metadata store -> open the logs -> listen ->
            register -> background work
-    stop:  accept nothing more -> answer what is under way -> close every log -> mark it clean
+    stop:  hand over leaderships -> accept nothing more -> answer what is under way -> close every
+           log -> mark it clean
+
+Every step of a stop that needs another process has a time limit (`controlled.shutdown.timeout.ms`
+for handing over, seconds for the others); only the disks are waited for as long as they take.
 
 Handlers get this object. It has no logic of its own beyond wiring: decisions are in `core`, data is
 in `storage`, agreement is in `metadata`."""
@@ -14,6 +18,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 from ottla.base.cluster import TopicImage
@@ -24,7 +29,7 @@ from ottla.base.metadata import MetadataStore
 from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
 from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
-from ottla.broker.cluster import Cluster
+from ottla.broker.cluster import GOODBYE_S, Cluster
 from ottla.broker.controller import Controller
 from ottla.broker.data_lock import DataLock, Lock
 from ottla.broker.features import FEATURES
@@ -94,6 +99,7 @@ class Broker:
         )
         self.flusher = Flusher(clock, self.run_blocking)
         self.logs = Logs(fs, config.log_dirs, clock, self.run_blocking)
+        self.flusher.on_sync_error = self._sync_failed
         self.housekeeping = Housekeeping(self)
         self.group_coordinator = GroupCoordinator(self)
         self.transaction_coordinator = TransactionCoordinator(self)
@@ -115,23 +121,27 @@ class Broker:
 
     async def start(self) -> None:
         """Raises UserError with a sentence for the person who started us."""
-        self._lock.acquire(self.config.log_dirs)
-        try:
-            await self._start()
-        except BaseException:
-            self.logs.close()
-            self._lock.release()
-            raise
+        async with AsyncExitStack() as undo:
+            self._lock.acquire(self.config.log_dirs)
+            undo.callback(self._lock.release)
+            undo.callback(self.logs.close)
+            undo.push_async_callback(self._end_threads)
+            await self._start(undo)
+            undo.pop_all()
 
-    async def _start(self) -> None:
+    async def _start(self, undo: AsyncExitStack) -> None:
+        """`undo` is told how to close each part, for a start that fails or is cancelled."""
         self.logs.begin()
         home = self.logs.directories[0]
         owner = directory_owner(self.logs.directories)
         self.config = self._static_config = with_node_id(self.config, owner)
         self.node_id = self.config.node_id
         await self._open_store(f"{home.path}/{METADATA_DIRECTORY}")
+        undo.push_async_callback(self.store.close)
         self._follower = ImageFollower(self.store, self.image, self._on_delta)
+        undo.push_async_callback(self._follower.close)
         self.controller = Controller(self, self._follower, cluster=self.cluster)
+        undo.push_async_callback(self.controller.close, GOODBYE_S)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         known = None if owner is None else owner.cluster_id
         self.cluster_id = await ensure_cluster_id(self, known)
@@ -144,7 +154,7 @@ class Broker:
         if not self.logs.was_clean:
             # What recovery has cut must not be looked for again behind what is appended next.
             await self.logs.write_checkpoints()
-        await self._serve(await self._adopt())
+        await self._serve(await self._adopt(), undo)
         self.logs.settle()
         self.logs.set_strays_aside()
         self.housekeeping.start()
@@ -154,15 +164,17 @@ class Broker:
     async def _open_store(self, path: str) -> None:
         config = self.config
         if not config.zookeeper_connect:
-            self.store = await EmbeddedStore.open(self.fs, path, self.run_blocking)
+            store = await EmbeddedStore.open(self.fs, path, self.run_blocking)
+            store.on_write_error = lambda error: self.logs.disk_watch.write_failed(path, error)
+            self.store = store
             return
-        store = await ZooKeeperStore.open(
+        zookeeper = await ZooKeeperStore.open(
             config.zookeeper_connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connect_timeout_ms=config.zookeeper_connection_timeout_ms,
         )
-        self.store = store
-        self.cluster = Cluster(self, store)
+        self.store = zookeeper
+        self.cluster = Cluster(self, zookeeper)
 
     async def _adopt(self) -> Adoption:
         """Topics that Apache Kafka, or an Ottla that lost its metadata, left in the directories.
@@ -171,7 +183,7 @@ class Broker:
             return Adoption()
         return await self.run_blocking(lambda: adopt(self.fs, self.logs.found, self.config))
 
-    async def _serve(self, adoption: Adoption) -> None:
+    async def _serve(self, adoption: Adoption, undo: AsyncExitStack) -> None:
         server = Server(
             self,
             Router(),
@@ -182,7 +194,9 @@ class Broker:
         )
         await server.start()
         self._server = server
+        undo.push_async_callback(server.stop, 0.0)
         if self.cluster is not None:
+            undo.push_async_callback(self.cluster.abandon)
             await self.cluster.join(self._endpoints(), clean_shutdown=self.logs.lost_nothing)
             self.controller.begin()
             return
@@ -218,15 +232,28 @@ class Broker:
             await self._server.stop(STOP_GRACE_S)
         await self.housekeeping.stop()
         await self.flusher.drain()
-        await self.controller.close()
+        # A change may wait for ZooKeeper for ever; that of a broker alone only for its disk.
+        await self.controller.close(None if self.cluster is None else GOODBYE_S)
         await self._follower.close()
         for task in list(self._tasks):
             task.cancel()
         await self.store.close()
         offline = {key for key, each in self.partitions.items() if each.offline_reason is not None}
         await self.run_blocking(lambda: self.logs.close(offline))
-        self._executor.shutdown()
+        await self._end_threads()
         self._lock.release()
+
+    async def _end_threads(self) -> None:
+        """Wait for what the threads still do, without holding up the event loop."""
+        await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
+
+    @property
+    def data_owner(self) -> str:
+        """Name of the data directories that this process has locked, as they are known since the
+        machine was booted; '' if that cannot be told. While this process runs, no other that had
+        the same name does."""
+        boot_id = self.fs.boot_id()
+        return f"{boot_id}/{self.node_id}/{self._lock.identity}" if boot_id else ""
 
     @property
     def ports(self) -> dict[str, int]:
@@ -406,6 +433,10 @@ class Broker:
                 self.cluster.replication.take_role(partition, topic, state)
             elif self._has_joined:
                 self.leader_changed(partition)
+
+    def _sync_failed(self, partition: Partition, error: OSError) -> None:
+        is_offline = partition.offline_reason is not None
+        self.logs.disk_watch.sync_failed(partition.log, error, needs_restart=is_offline)
 
     async def open_missing(self) -> None:
         """Try again to open the logs that the disk did not let us open."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.base.cluster import BrokerRegistration
-from ottla.base.errors import KafkaError, UserError
-from ottla.base.metadata import Create, TxnConflict
+from ottla.base.cluster import NO_LEADER, BrokerRegistration, PartitionState
+from ottla.base.errors import ErrorCode, KafkaError, UserError
+from ottla.base.metadata import Check, Create, TxnConflict
 from ottla.base.types import TopicPartition
 from ottla.broker.cluster_controller import ClusterController
 from ottla.broker.forwarding import Forwarding
@@ -25,7 +25,7 @@ from ottla.broker.peers import Peers
 from ottla.broker.registration import register
 from ottla.broker.replication import Replication
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
-from ottla.core.controller.elections import Brokers
+from ottla.core.controller.elections import Brokers, elect
 from ottla.metadata import tree
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
-DRAIN_TIMEOUT_S = 30.0
+GOODBYE_S = 1.0
+"""Longest wait of a stopping broker for ZooKeeper to take what only speeds up the others."""
 MIN_PATIENCE_S = 5.0
 DRAIN_POLL_S = 0.05
 
@@ -150,33 +151,44 @@ class Cluster:
         self.controller.image_changed()
 
     async def _new_incarnation(self) -> tuple[BrokerRegistration, int]:
-        """Where a former session of ours is still there, wait until it is gone or surely dead."""
-        clean = self._has_everything
-        dead_lease: int | None = None
+        """Register. While a former session of this broker exists, wait until it ends or its
+        process is known to be dead."""
+        clean, owner = self._has_everything, self._broker.data_owner
+        replacing: Sequence[Check] | None = None
         while True:
             try:
-                return await register(self._broker, self._endpoints, clean, dead_lease)
+                return await register(self._broker, self._endpoints, clean, replacing, owner)
             except TxnConflict as conflict:
                 if conflict.path != tree.live_path(self._broker.node_id):
                     raise
-                dead_lease = await self._former_self() if dead_lease is None else None
+                replacing = await self._former_is_dead() if replacing is None else None
 
-    async def _former_self(self) -> int:
-        """A broker with our id has a session: we, before a crash, unless it gives a sign of life.
-        Returns the version of its lease once that is over."""
+    async def _former_is_dead(self) -> Sequence[Check]:
+        """Return once the process of the former session is known to be dead, with what must still
+        hold when its place is taken. It is dead if it had locked the directories that this process
+        has locked now: the system releases a lock when its holder ends. Of any other process it is
+        known when its lease has expired."""
+        if await self._had_the_same_lock():
+            return ()
         node_id, lease_s = self._broker.node_id, self._broker.config.broker_lease_ms / 1000
         try:
             async with asyncio.timeout(max(2 * lease_s, MIN_PATIENCE_S)):
                 while True:
                     version = self.controller.expired_leases().get(node_id)
                     if version is not None:
-                        return version
+                        return [Check(tree.lease_path(node_id), version)]
                     await asyncio.sleep(lease_s / 20)
         except TimeoutError:
             raise UserError(
                 f"Another broker with node.id {node_id} is alive in this cluster; "
                 "give this one another node.id."
             ) from None
+
+    async def _had_the_same_lock(self) -> bool:
+        path, owner = tree.live_path(self._broker.node_id), self._broker.data_owner
+        nodes, _ = await self._broker.store.load(path)
+        former = nodes.get(path)
+        return bool(owner) and former is not None and tree.decode(former).get("owner") == owner
 
     def _session_lost(self) -> None:
         logger.warning("the session with ZooKeeper is lost: leading nothing until it is back")
@@ -197,43 +209,87 @@ class Cluster:
     async def leave(self) -> None:
         """Hand over what this broker leads, then give up the lease."""
         await self._drain()
+        await self._stop_replication()
+        try:
+            await self._broker.logs.write_high_watermarks()
+        except OSError as error:
+            logger.warning("high watermarks could not be kept: %s", error)
+        try:
+            async with asyncio.timeout(GOODBYE_S):
+                await self.controller.hand_over()
+                await self._lease.release()
+        except TimeoutError:
+            logger.warning("ZooKeeper does not answer; the others notice when the lease is over")
+        except KafkaError as error:
+            logger.info("the lease was not given back: %s", error.message)
+        await self._close()
+
+    async def abandon(self) -> None:
+        """Stop what `join` has started, without handing anything over."""
+        await self._stop_replication()
+        await self._close()
+
+    async def _stop_replication(self) -> None:
         for task in (self._rejoining, self._checkpoints):
             if task is not None:
                 task.cancel()
         await self.replication.stop()
-        await self._broker.logs.write_high_watermarks()
-        await self.controller.hand_over()
-        try:
-            await self._lease.release()
-        except KafkaError as error:
-            logger.info("the lease was not given back: %s", error.message)
+
+    async def _close(self) -> None:
+        await self.controller.stop()
+        await self._lease.stop()
         self.forwarding.close()
         self.marker_peers.close()
         self.coordinator_peers.close()
 
     async def _drain(self) -> None:
-        broker = self._broker
+        broker, config = self._broker, self._broker.config
         others = [each for each in broker.image.live_brokers if each.id != broker.node_id]
-        if not broker.config.controlled_shutdown_enable or not others:
+        if not config.controlled_shutdown_enable or not others:
             return
         self._is_draining = True
-        path = tree.draining_path(broker.node_id)
+        timeout_ms = config.controlled_shutdown_timeout_ms
         try:
-            async with asyncio.timeout(DRAIN_TIMEOUT_S):
-                await broker.store.txn([], [Create(path, b"{}", ephemeral=True)])
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._announce_drain(min(timeout_ms, config.zookeeper_session_timeout_ms))
                 await self._drained()
-        except (TimeoutError, TxnConflict, KafkaError) as error:
-            logger.warning("shutting down with leaderships: %s", str(error) or "it took too long")
+        except TimeoutError:
+            logger.warning(
+                "shutting down as the leader of %d partitions: nobody has taken them over in %d ms",
+                sum(1 for _ in self._led()),
+                timeout_ms,
+            )
+        except (TxnConflict, KafkaError) as error:
+            logger.warning("shutting down without handing over what this broker leads: %s", error)
+
+    async def _announce_drain(self, timeout_ms: int) -> None:
+        """Raises KafkaError if ZooKeeper is away: nothing can be handed over without it."""
+        path = tree.draining_path(self._broker.node_id)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._broker.store.txn([], [Create(path, b"{}", ephemeral=True)])
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"ZooKeeper did not answer in {timeout_ms} ms"
+            ) from None
 
     async def _drained(self) -> None:
         while self._leads_what_others_could():  # noqa: ASYNC110 the image has many readers, no events
             await asyncio.sleep(DRAIN_POLL_S)
 
     def _leads_what_others_could(self) -> bool:
-        image, me = self._broker.image, self._broker.node_id
+        """Whether the controller would find another leader. Brokers that are drained themselves
+        are none: of a cluster that stops as a whole nobody waits for the others."""
+        me, seen = self._broker.node_id, self.brokers
+        brokers = seen._replace(draining=seen.draining | {me})
         return any(
-            state.leader == me
-            and any(member != me and image.is_alive(member) for member in state.isr)
-            for topic in image.topics.values()
-            for state in topic.partitions
+            (new := elect(state, brokers, lambda: False)) is not None
+            and new.leader not in (me, NO_LEADER)
+            for state in self._led()
         )
+
+    def _led(self) -> Iterator[PartitionState]:
+        for topic in self._broker.image.topics.values():
+            for state in topic.partitions:
+                if state.leader == self._broker.node_id:
+                    yield state

@@ -299,13 +299,20 @@ class Controller:
                 ErrorCode.NOT_CONTROLLER, f"The cluster changed meanwhile: {conflict}."
             ) from None
 
-    async def close(self) -> None:
-        """Waits for the changes under way; those that have not begun are dropped."""
+    async def close(self, grace_s: float | None = None) -> None:
+        """Wait for the changes under way, for at most `grace_s`. Changes that have not begun are
+        dropped."""
         if not self._begun.is_set():
             for task in self._running:
                 task.cancel()
-        if self._running:
-            await asyncio.wait(self._running)
+        if not self._running:
+            return
+        _, late = await asyncio.wait(self._running, timeout=grace_s)
+        for task in late:
+            task.cancel()
+        if late:
+            logger.warning("stopped %d changes whose outcome is not known", len(late))
+            await asyncio.wait(late)
 
     async def _commit_all(
         self,

@@ -18,6 +18,11 @@ class Lock(Protocol):
 
     def release(self) -> None: ...
 
+    @property
+    def identity(self) -> str:
+        """Name of what is locked, which no copy of the directories and no other directory of the
+        machine shares while the machine is up."""
+
 
 class DataLock:
     def __init__(self) -> None:
@@ -43,6 +48,11 @@ class DataLock:
                     "choose another directory with log.dirs or --data-dir."
                 ) from None
             self._held.append(fd)
+
+    @property
+    def identity(self) -> str:
+        found = map(os.fstat, self._held)
+        return ",".join(f"{each.st_dev}:{each.st_ino}" for each in found)
 
     def release(self) -> None:
         while self._held:

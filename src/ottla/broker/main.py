@@ -6,7 +6,9 @@ import asyncio
 import ctypes
 import gc
 import logging
+import os
 import signal
+import time
 
 from ottla.base.config.broker import BrokerConfig
 from ottla.broker.broker import Broker
@@ -19,12 +21,21 @@ logger = logging.getLogger(__name__)
 KEPT_BYTES = 32 * 1024 * 1024
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
+SAME_REQUEST_S = 1.0
+"""Signals within this time are one request: Ctrl-C reaches a broker from the terminal and often
+from its supervisor, too."""
+EXIT_BY_SIGNAL = 128
+"""Added to a signal's number, as shells do."""
 FILES_FOR_LOGS = 0.2
 """The part of the open files that the system allows which logs may hold."""
 
 
 def run(config: BrokerConfig) -> int:
-    """Run a broker until SIGTERM or SIGINT. Raises UserError if it cannot start."""
+    """Run a broker until SIGTERM or SIGINT, and return the exit code.
+
+    Raises:
+        UserError: The broker cannot start.
+    """
     _keep_freed_memory()
     try:
         import uvloop
@@ -42,14 +53,43 @@ def _keep_freed_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
+class StopRequest:
+    """SIGTERM or SIGINT. The first asks for an orderly stop; a later one ends the process at once,
+    which costs what a crash costs: the next start has to check the logs."""
+
+    def __init__(self) -> None:
+        self._received = asyncio.Event()
+        self._received_at = 0.0
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._take, number)
+
+    async def wait(self) -> None:
+        await self._received.wait()
+
+    def _take(self, number: signal.Signals) -> None:
+        now = time.monotonic()
+        if not self._received.is_set():
+            self._received_at = now
+            self._received.set()
+            logger.info("stopping: received %s", number.name)
+        elif now - self._received_at >= SAME_REQUEST_S:
+            logger.warning(
+                "received %s again: ending at once. The logs are not closed; the next start "
+                "checks them.",
+                number.name,
+            )
+            logging.shutdown()
+            os._exit(EXIT_BY_SIGNAL + number)
+
+
 async def _run(config: BrokerConfig) -> int:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stopping.set)
+    stop = StopRequest()
     max_open = int(file_limit() * FILES_FOR_LOGS)
     broker = Broker(config, OsFileSystem(max(max_open, 64)), SystemClock())
-    await broker.start()
+    if not await _started(broker, stop):
+        logger.info("stopped before it was ready")
+        return 0
     # What is there now stays: no collection need look at it again. Not for a broker inside another
     # program, whose objects these are too.
     gc.collect()
@@ -60,8 +100,22 @@ async def _run(config: BrokerConfig) -> int:
         broker.cluster_id,
         ", ".join(config.log_dirs),
     )
-    await stopping.wait()
-    logger.info("stopping")
+    await stop.wait()
     await broker.stop()
     logger.info("stopped")
     return 0
+
+
+async def _started(broker: Broker, stop: StopRequest) -> bool:
+    """Start the broker; False if a stop was requested before it was ready."""
+    starting = asyncio.create_task(broker.start(), name="start")
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait({starting})
+    if starting.cancelled():
+        return False
+    starting.result()
+    return True

@@ -90,10 +90,19 @@ async def register(
     broker: ControlledBroker,
     endpoints: Mapping[str, tuple[str, int]],
     clean_shutdown: bool,
-    dead_lease: int | None = None,
+    replacing: Sequence[Check] | None = None,
+    owner: str = "",
 ) -> tuple[BrokerRegistration, int]:
-    """A new incarnation of this broker, and the revision at which it is known. With `dead_lease`,
-    the version of a lease that is over, it takes the place of its former session."""
+    """Register a new incarnation of this broker, and return the revision at which it is known.
+
+    Args:
+        broker: The broker to register.
+        endpoints: Listener name to host and port.
+        clean_shutdown: Whether the last incarnation lost nothing that it had written.
+        replacing: None, or what makes it certain that the process of a former session is dead:
+            the new incarnation takes the place of that session if these checks hold.
+        owner: Name of the data directories that this process has locked (`Broker.data_owner`).
+    """
     path = tree.registration_path(broker.node_id)
     nodes, _ = await broker.store.load(path)
     node = nodes.get(path)
@@ -107,11 +116,12 @@ async def register(
     )
     value = tree.encode_registration(registration)
     op: Op = Create(path, value) if node is None else Replace(path, value)
-    live = Create(tree.live_path(broker.node_id), b"{}", ephemeral=True)
+    live_value = tree.encode({"owner": owner} if owner else {})
+    live = Create(tree.live_path(broker.node_id), live_value, ephemeral=True)
     checks = [Check(path, None if node is None else node.version)]
     ops: list[Op] = [op, live]
-    if dead_lease is not None:
-        checks.append(Check(tree.lease_path(broker.node_id), dead_lease))
+    if replacing is not None:
+        checks += replacing
         ops.insert(0, Delete(live.path))
     return registration, await broker.store.txn(checks, ops)
 

@@ -6,7 +6,9 @@ part (core.replication.divergence), and then the follower cuts its log and asks 
 only what has changed since the last (core.replication.follower_session).
 
 A partition that fails is left alone for `replica.fetch.backoff.ms`; the others go on. One that is
-offline asks for nothing: its leader must not believe that it holds what it held."""
+offline asks for nothing: its leader must not believe that it holds what it held. One whose disk
+refuses writes asks for nothing until the disk takes them again: it has left the ISR, and would only
+join it to hold up the next write."""
 
 from __future__ import annotations
 
@@ -135,6 +137,9 @@ class ReplicaFetcher:
             for each in self._followed.values()
             if each.not_before <= now and each.partition.offline_reason is None
         ]
+        refusing = self._broker.logs.disk_watch.refusing
+        if refusing:
+            due = [each for each in due if each.partition.key not in refusing]
         due = self._not_throttled(due)
         if not due or self._incarnation() < 0:
             self._changed.clear()

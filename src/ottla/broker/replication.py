@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.base.cluster import NO_LEADER, PartitionState, TopicImage
 from ottla.base.errors import KafkaError
 from ottla.base.metadata import Check, Replace, TxnConflict
 from ottla.base.types import TopicPartition
+from ottla.broker.disk_watch import DiskWatch
 from ottla.broker.partition import Partition
 from ottla.broker.replica_fetcher import ReplicaFetcher
 from ottla.broker.replication_throttle import ReplicationThrottle
@@ -55,12 +56,22 @@ class Replication:
         self._shrinking: asyncio.Task[None] | None = None
         self._changes: set[asyncio.Task[None]] = set()
         self._resigning: set[TopicPartition] = set()
+        self._left: dict[TopicPartition, int] = {}
+        """Partitions that this broker no longer leads because its disk refuses writes -> the
+        partition epoch then. It may be out of the ISR, and another may lead, before the image
+        shows it: it must not lead again at that epoch."""
 
     # ------------------------------------------------------------------------ start and stop
 
     def start(self) -> None:
         self._broker.flusher.on_offline = self._went_offline
+        self._disk_watch.on_refused = self._write_refused
+        self._disk_watch.on_recovered = self._writes_accepted
         self._shrinking = asyncio.create_task(self._shrink_for_ever(), name="isr-shrinking")
+
+    @property
+    def _disk_watch(self) -> DiskWatch:
+        return self._broker.logs.disk_watch
 
     async def stop(self) -> None:
         tasks = [*self._changes] + ([self._shrinking] if self._shrinking else [])
@@ -102,11 +113,46 @@ class Replication:
             return  # `_truncation_over` looks again
         if not self._leads(state):
             self._follow(partition, topic, state)
-        elif partition.offline_reason is None:
+            if partition.key in self._disk_watch.refusing and self._has_live_peers(state):
+                self._resign(partition, topic, state)
+        elif partition.offline_reason is None and not self._gives_way(partition, state):
             self._lead(partition, state)
         else:
             self._follow(partition, topic, state)
             self._resign(partition, topic, state)
+
+    def _gives_way(self, partition: Partition, state: PartitionState) -> bool:
+        """Return whether to leave the partition to another in-sync replica, because the disk here
+        refuses writes. The others must have every record of this log: also those that were
+        acknowledged with acks=1. Until then, and where there are no others, this broker goes on
+        serving reads."""
+        key = partition.key
+        if self._left.get(key) == state.partition_epoch:
+            return True
+        self._left.pop(key, None)
+        if key not in self._disk_watch.refusing or not self._has_live_peers(state):
+            return False
+        cluster = self._broker.cluster
+        if cluster is None or not cluster.has_lease or not partition.is_leader:
+            return False
+        if partition.high_watermark < partition.log.log_end_offset:
+            return False
+        self._left[key] = state.partition_epoch
+        return True
+
+    def _has_live_peers(self, state: PartitionState) -> bool:
+        me, image = self._broker.node_id, self._broker.image
+        alive = (each for each in state.isr if image.is_alive(each) and each not in image.silent)
+        return any(member != me for member in alive)
+
+    def _write_refused(self, key: TopicPartition) -> None:
+        partition = self._broker.partitions.get(key)
+        if partition is not None:
+            asyncio.get_running_loop().call_soon(self._review, partition)
+
+    def _writes_accepted(self, keys: Iterable[TopicPartition]) -> None:
+        for key in keys:
+            self._write_refused(key)
 
     def _went_offline(self, partition: Partition) -> None:
         """At once, while somebody else is in sync; behind whoever is told of the failure now."""
@@ -169,11 +215,11 @@ class Replication:
         self._fetcher(leader).follow(partition, topic.topic_id)
 
     def _resign(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
-        """Leave the ISR of a partition whose disk has failed, so that another leads it. Where
-        nobody else is in sync, it has to wait for a restart."""
+        """Leave the ISR of a partition whose disk has failed or refuses writes, so that another
+        leads it and nobody waits for this replica. Where nobody else is in sync, it stays."""
         me, key = self._broker.node_id, partition.key
         others = [index for index, member in enumerate(state.isr) if member != me]
-        if not others or key in self._resigning:
+        if not others or me not in state.isr or key in self._resigning:
             return
         new = state._replace(
             isr=tuple(state.isr[each] for each in others),
@@ -188,9 +234,9 @@ class Replication:
         async def commit() -> None:
             try:
                 await self._broker.store.txn(checks, [Replace(path, tree.encode_partition(new))])
-                logger.warning("%s: left to others, its disk has failed", key)
+                logger.warning("%s: left the ISR, because the disk here refuses writes", key)
             except (TxnConflict, KafkaError) as error:
-                logger.info("%s: leaving it to others is tried again: %s", key, error)
+                logger.info("%s: retrying to leave the ISR: %s", key, error)
             finally:
                 self._resigning.discard(key)
 
@@ -206,6 +252,7 @@ class Replication:
 
     def forget(self, key: TopicPartition) -> None:
         """The partition is not on this broker any more."""
+        self._left.pop(key, None)
         self._stop_following(key)
 
     def _stop_following(self, key: TopicPartition) -> None:
@@ -249,8 +296,9 @@ class Replication:
             max_lag_s = self._broker.config.replica_lag_time_max_ms / 1000
             await asyncio.sleep(min(max_lag_s / 4, MAX_LOOK_S))
             now = self._broker.clock.monotonic()
+            refusing = self._disk_watch.refusing | self._left.keys()
             for partition in list(self._broker.partitions.values()):
-                if partition.offline_reason is not None:
+                if partition.offline_reason is not None or partition.key in refusing:
                     self._review(partition)
                 leadership = partition.leadership
                 if leadership is None:

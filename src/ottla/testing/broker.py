@@ -151,9 +151,12 @@ class BrokerProcess:
     ) -> None:
         self.close()
 
-    def _end(self, number: signal.Signals, timeout_s: float) -> int:
+    def send_signal(self, number: signal.Signals) -> None:
         assert self._process is not None, "the broker was started"
         self._process.send_signal(number)
+
+    def _end(self, number: signal.Signals, timeout_s: float) -> int:
+        self.send_signal(number)
         return self.wait(timeout_s)
 
     # -------------------------------------------------------------------------- looking at it

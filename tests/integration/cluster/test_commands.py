@@ -20,10 +20,15 @@ SOURCE = str(Path(__file__).parents[3] / "src")
 
 
 def started(*arguments: str, out: Path) -> subprocess.Popen[bytes]:
+    """Run in the directory of `out`."""
     environment = {**os.environ, "PYTHONPATH": SOURCE, "PYTHONUNBUFFERED": "1"}
     with out.open("wb") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "ottla", *arguments], stdout=file, stderr=file, env=environment
+            [sys.executable, "-m", "ottla", *arguments],
+            stdout=file,
+            stderr=file,
+            env=environment,
+            cwd=out.parent,
         )
 
 
@@ -36,7 +41,7 @@ def children(pid: int) -> dict[int, str]:
 def test_a_cluster_comes_up_mends_itself_and_goes_down(zookeeper: Member, tmp_path: Path) -> None:
     port = free_ports(1)[0] % 10_000 + 20_000  # below what the system hands out
     out = tmp_path / "out"
-    arguments = ["cluster", "up", "--brokers", "2", "--data-dir", str(tmp_path / "data")]
+    arguments = ["cluster", "up", "--brokers", "2", "--data-dir", "./data"]
     arguments += ["--port", str(port), "--override", "broker.lease.ms=1000"]
     process = started(*arguments, out=out)
     try:
@@ -86,7 +91,7 @@ def test_zookeeper_runs_in_the_foreground(zookeeper: Member, tmp_path: Path) -> 
     port = free_ports(1)[0]
     out = tmp_path / "out"
     listen = f"127.0.0.1:{port}"
-    process = started("zookeeper", "--data-dir", str(tmp_path), "--listen", listen, out=out)
+    process = started("zookeeper", "--data-dir", "./zk", "--listen", listen, out=out)
     try:
         wait_for(lambda: f"zookeeper.connect={listen}" in out.read_text(), "ready member")
         process.send_signal(signal.SIGTERM)

@@ -522,3 +522,55 @@ def test_a_controller_whose_session_has_ended_elects_nobody_in_the_next_one() ->
         world.until(commit.done)
         world.cluster.network.heal()
         world.until(lambda: world.leader() != NOBODY and world.produce(world.leader()) is E.NONE)
+
+
+def shut_down(world: Bed, *numbers: int) -> float:
+    """SIGTERM to all of them at once. Returns the seconds until the last one has ended."""
+    machines = [world.cluster.machines[number] for number in numbers]
+    started_at = world.cluster.scheduler.now
+    tasks = [each.process.loop.create_task(each.shut_down()) for each in machines]
+    world.until(lambda: all(task.done() for task in tasks), timeout_s=120)
+    for task in tasks:
+        task.result()
+    return world.cluster.scheduler.now - started_at
+
+
+def test_brokers_that_all_shut_down_wait_for_no_leader_and_lose_nothing() -> None:
+    with bed() as world:
+        world.run(world._create("u", partitions=3))  # everybody leads one of them
+        assert world.produce(world.leader()) is E.NONE
+        assert shut_down(world, 1, 2, 3) < 5.0
+        for machine in world.cluster.machines.values():
+            assert machine.disk.exists(f"{DATA}/.kafka_cleanshutdown")
+            machine.kill()
+            machine.start()
+        world.until(lambda: world.leader() != NOBODY)
+        assert world.end(world.leader()) == (E.NONE, 1)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_broker_shuts_down_without_zookeeper(hangs: bool) -> None:
+    """One that hangs takes what is sent to it, and never answers."""
+    with bed(zookeeper_session_timeout_ms="6000") as world:
+        assert world.produce(world.leader()) is E.NONE
+        if hangs:
+            world.cluster.network.cut("broker-1", ZOOKEEPER)
+        else:
+            world.cluster.kill_zookeeper()
+        assert shut_down(world, 1) < 6 + 10
+        assert world.cluster.machines[1].disk.exists(f"{DATA}/.kafka_cleanshutdown")
+
+
+def test_handing_over_takes_no_longer_than_its_timeout() -> None:
+    """The controller is cut off from ZooKeeper, and nobody replaces it while it has a lease and a
+    session."""
+    with bed(
+        broker_lease_ms="60000",
+        zookeeper_session_timeout_ms="60000",
+        controlled_shutdown_timeout_ms="3000",
+    ) as world:
+        world.run(world._create("u", partitions=3))  # everybody leads one of them
+        controller = world.broker(1).image.controller_id
+        world.isolate_from_zookeeper(controller)
+        stopping = next(number for number in (1, 2) if number != controller)
+        assert 3.0 <= shut_down(world, stopping) < 3 + 10

@@ -9,7 +9,8 @@ registration *continues* it). After a crash the end of a log may be lost.
 
     the leader is alive in the incarnation of the ISR    it goes on
     a member is eligible                                 the first in the order of the replicas
-                                                         leads; one that is being drained last
+                                                         leads; one that is being drained only if
+                                                         all are, and then the present leader first
     none is, and the only replica has returned           it leads: nobody ever had more
     none is, and unclean elections are allowed           a replica that is alive leads
     none is                                              no leader; the ISR is kept, for whoever of
@@ -120,10 +121,12 @@ def elect(
         and brokers.has_returned(replica, incarnation_in_isr(state, replica))
     ]
     if eligible:
-        leader = next((each for each in eligible if each not in brokers.draining), eligible[0])
-        if leader == state.leader and _carries_present(state, brokers, leader):
-            return None  # it is drained, and nobody can take over
-        return _led(state, leader, eligible, brokers)
+        leader = next((each for each in eligible if each not in brokers.draining), None)
+        if leader is not None:
+            return _led(state, leader, eligible, brokers)
+        if state.leader in eligible and _carries_present(state, brokers, state.leader):
+            return None  # every member is shutting down: another leader would soon be gone, too
+        return _led(state, eligible[0], eligible, brokers)
     last_resort = _last_resort(state, brokers, unclean)
     if last_resort is not None:
         return _led(state, last_resort, [last_resort], brokers)

@@ -61,7 +61,8 @@ class Member:
     def __init__(
         self, directory: str | os.PathLike[str], number: int, members: Sequence[MemberAddress]
     ) -> None:
-        self.directory = Path(directory)
+        # Java runs in this directory, so a path relative to ours would mean another place there.
+        self.directory = Path(directory).absolute()
         self.number = number
         self.address = members[number - 1]
         self._members = members

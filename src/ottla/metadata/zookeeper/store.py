@@ -156,7 +156,7 @@ class ZooKeeperStore:
 
     async def close(self) -> None:
         self._closed = True
-        with contextlib.suppress(ZkError):
+        with contextlib.suppress(ZkError, TimeoutError):
             async with asyncio.timeout(1):
                 delete = ZkOp(OpCode.DELETE, self._writer)
                 await self._session.request(OpCode.DELETE, jute.op_body(delete, self._acl))

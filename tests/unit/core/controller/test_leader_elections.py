@@ -84,6 +84,18 @@ def test_a_drained_leader_stays_if_nobody_else_can() -> None:
     assert elect(alone, brokers(1, 2, draining=(1,)), never) is None
 
 
+@pytest.mark.parametrize("leader", [1, 2, 3])
+def test_of_members_that_are_all_drained_none_takes_over_from_another(leader: int) -> None:
+    state = IN_5._replace(leader=leader)
+    assert elect(state, brokers(1, 2, 3, draining=(1, 2, 3)), never) is None
+
+
+def test_a_drained_member_leads_when_the_leader_is_gone() -> None:
+    new = elect(IN_5, brokers(2, 3, draining=(2, 3)), never)
+    assert new is not None
+    assert (new.leader, new.isr) == (2, (2, 3))
+
+
 def test_the_only_replica_leads_even_after_a_crash() -> None:
     single = PartitionState(1, 5, (1,), (1,), isr_incarnations=(0,))
     new = elect(single, brokers(crashed=(1,)), never)

@@ -1,0 +1,190 @@
+"""What `ottla broker --check` looks at: everything that could refuse a start, without starting.
+
+Nothing on disk is changed, ZooKeeper is not contacted, and ports are released at once. A running
+broker holds its port and its data directories, so checking its configuration reports both."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.base.config.broker import BrokerConfig
+from ottla.base.config.listener import Listener
+from ottla.base.errors import UserError
+from ottla.base.types import TopicPartition
+from ottla.broker.adoption import directory_owner, with_node_id
+from ottla.broker.broker import METADATA_DIRECTORY
+from ottla.broker.data_lock import LOCK_FILE
+from ottla.broker.listening import bind_listener
+from ottla.metadata import tree
+from ottla.metadata.journal import LOG_NAME, SNAPSHOT_NAME, Journal
+from ottla.metadata.zookeeper.store import parse_connect
+from ottla.storage.file import OsFileSystem
+from ottla.storage.log_dirs import LogDirectory
+
+MAX_OPEN_FILES = 64
+_GIB = 1024**3
+
+
+class Finding(NamedTuple):
+    level: int
+    """logging.INFO if all is well, WARNING, or ERROR for what refuses a start."""
+    text: str
+
+
+def check(config: BrokerConfig) -> Iterator[Finding]:
+    """Yield what is well and what is wrong with a broker's directories, ports and cluster."""
+    for path in config.log_dirs:
+        yield _check_directory(path, config.log_segment_bytes)
+    directories = [
+        LogDirectory(OsFileSystem(MAX_OPEN_FILES), path)
+        for path in config.log_dirs
+        if os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)
+    ]
+    yield from _check_owners(config, directories)
+    yield from _check_partitions(directories)
+    for listener in config.listeners:
+        yield _check_port(listener)
+    for advertised in config.advertised_listeners:
+        yield from _check_advertised(advertised)
+    if config.zookeeper_connect:
+        yield _check_zookeeper(config.zookeeper_connect)
+
+
+# ------------------------------------------------------------------------------------- directories
+
+
+def _check_directory(path: str, segment_bytes: int) -> Finding:
+    name = f"data directory {path}"
+    if os.path.isdir(path):
+        existing = path
+    elif os.path.lexists(path):
+        return Finding(logging.ERROR, f"{name}: is not a directory")
+    else:
+        existing = _nearest_existing(path)
+    if not os.path.isdir(existing) or not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
+        return Finding(logging.ERROR, f"{name}: {existing} cannot be written to")
+    if existing == path and _is_locked(path):
+        return Finding(logging.ERROR, f"{name}: is in use by another broker")
+    free = shutil.disk_usage(existing).free
+    state = "exists" if existing == path else "will be created"
+    text = f"{name}: {state}, {free / _GIB:.1f} GiB free"
+    if free < segment_bytes:
+        return Finding(logging.WARNING, f"{text}, less than one segment (log.segment.bytes)")
+    return Finding(logging.INFO, text)
+
+
+def _nearest_existing(path: str) -> str:
+    parent = os.path.abspath(path)
+    while not os.path.lexists(parent):
+        parent = os.path.dirname(parent)
+    return parent
+
+
+def _is_locked(path: str) -> bool:
+    try:
+        fd = os.open(f"{path}/{LOCK_FILE}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _check_owners(config: BrokerConfig, directories: list[LogDirectory]) -> Iterator[Finding]:
+    """Compare cluster.id and node.id of meta.properties, the metadata and the configuration."""
+    try:
+        owner = directory_owner(directories)
+        node_id = with_node_id(config, owner).node_id
+        cluster_id = None if owner is None else owner.cluster_id
+        if not config.zookeeper_connect and directories:
+            cluster_id = _stored_cluster_id(directories[0].path) or cluster_id
+    except UserError as error:
+        yield Finding(logging.ERROR, str(error))
+        return
+    if owner is None or cluster_id is None:
+        yield Finding(logging.INFO, f"node.id {node_id}: no data directory has a cluster yet")
+        return
+    mismatches = 0
+    for directory in directories:
+        try:
+            directory.checked_owner(cluster_id, node_id)
+        except UserError as error:
+            mismatches += 1
+            yield Finding(logging.ERROR, str(error))
+    if not mismatches:
+        yield Finding(logging.INFO, f"node.id {node_id} of the cluster {cluster_id}")
+
+
+def _stored_cluster_id(home: str) -> str | None:
+    """Return the cluster id in the metadata of a broker that is alone, or None if it has none.
+
+    Opening a journal repairs it, so this opens a copy. Raises UserError if it is damaged."""
+    stored = f"{home}/{METADATA_DIRECTORY}"
+    with tempfile.TemporaryDirectory(prefix="ottla-check-") as copy:
+        for name in (LOG_NAME, SNAPSHOT_NAME):
+            if os.path.exists(f"{stored}/{name}"):
+                shutil.copyfile(f"{stored}/{name}", f"{copy}/{name}")
+        journal = Journal(OsFileSystem(MAX_OPEN_FILES), copy)
+        try:
+            node = journal.open().get(tree.CLUSTER)
+        except UserError as error:
+            raise UserError(str(error).replace(copy, stored)) from None
+        finally:
+            journal.close()
+    if node is None:
+        return None
+    cluster_id: str = tree.decode(node)["cluster_id"]
+    return cluster_id
+
+
+def _check_partitions(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
+    found: dict[TopicPartition, str] = {}
+    for directory in directories:
+        for log in directory.find_logs():
+            other = found.setdefault(log.partition, log.path)
+            if other != log.path:
+                text = f"{log.partition} is in {other} and in {log.path}; move one of them away"
+                yield Finding(logging.ERROR, text)
+
+
+# ------------------------------------------------------------------------------------------ network
+
+
+def _check_port(listener: Listener) -> Finding:
+    try:
+        for sock in asyncio.run(bind_listener(listener.host, listener.port, 0, 0)):
+            sock.close()
+    except UserError as error:
+        return Finding(logging.ERROR, str(error))
+    return Finding(logging.INFO, f"listener {listener}: the port is free")
+
+
+def _check_advertised(listener: Listener) -> Iterator[Finding]:
+    try:
+        socket.getaddrinfo(listener.host, None)
+    except (OSError, UnicodeError):
+        yield Finding(
+            logging.WARNING,
+            f"advertised listener {listener}: {listener.host} does not resolve on this machine",
+        )
+
+
+def _check_zookeeper(connect: str) -> Finding:
+    try:
+        servers, root = parse_connect(connect)
+    except UserError as error:
+        return Finding(logging.ERROR, str(error))
+    names = ", ".join(f"{host}:{port}" for host, port in servers)
+    return Finding(logging.INFO, f"ZooKeeper {names}, root {root or '/'} (not contacted)")

@@ -1,0 +1,94 @@
+"""How long a broker of a cluster takes to stop: never longer than `controlled.shutdown.timeout.ms`
+and `zookeeper.session.timeout.ms` allow, and without losing what it acknowledged."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from tests.integration.cluster.cluster_of_processes import QUICK, ClusterOfProcesses, free_ports
+from tests.integration.cluster.load import Load
+
+from ottla.metadata.zookeeper.ensemble import Member
+from ottla.testing.broker import BrokerProcess
+
+AFTERWARDS_S = 10.0
+"""What the property's description grants for everything but the leaderships."""
+SESSION_S = int(QUICK["zookeeper.session.timeout.ms"]) / 1000
+DRAIN_S = 15.0
+"""The default of controlled.shutdown.timeout.ms."""
+FEW = {"queue.buffering.max.messages": 1_000}
+"""What waits while no broker is there."""
+
+
+def stop_all(cluster: ClusterOfProcesses) -> float:
+    """SIGTERM to all brokers at once. Returns the seconds until the last one has ended."""
+    brokers = cluster.brokers.values()
+    started_at = time.monotonic()
+    for broker in brokers:
+        broker.send_signal(signal.SIGTERM)
+    assert [broker.wait(60) for broker in brokers] == [0] * len(brokers)
+    return time.monotonic() - started_at
+
+
+def marks(cluster: ClusterOfProcesses) -> list[Path]:
+    """Those of clean shutdowns."""
+    return [*cluster.directory.glob("broker-*/.kafka_cleanshutdown")]
+
+
+def test_brokers_that_all_stop_at_once_do_not_wait_for_each_other(
+    cluster: ClusterOfProcesses, topic: str
+) -> None:
+    cluster.create_topic(topic, partitions=6)
+    with Load(cluster.bootstrap, topic, partitions=6, **FEW) as load:
+        load.next_acknowledgement(0, time.monotonic())
+        assert stop_all(cluster) < DRAIN_S, "nobody waited for a leader that was going, too"
+        assert len(marks(cluster)) == 3
+        cluster.heal()
+    load.assert_all_there(cluster.read_all(topic))
+
+
+def test_brokers_stop_though_zookeeper_is_gone(
+    cluster: ClusterOfProcesses, zookeeper: Member
+) -> None:
+    zookeeper.kill()
+    try:
+        assert stop_all(cluster) < SESSION_S + AFTERWARDS_S
+    finally:
+        zookeeper.start()
+    assert len(marks(cluster)) == 3, "every log was closed in order"
+    zookeeper.wait_until_serving()
+
+
+def test_a_second_signal_ends_a_broker_at_once(
+    cluster: ClusterOfProcesses, zookeeper: Member
+) -> None:
+    broker = cluster.brokers[1]
+    zookeeper.signal(signal.SIGSTOP)  # so that the orderly stop takes seconds
+    try:
+        broker.send_signal(signal.SIGTERM)
+        broker.wait_for_log("stopping: received SIGTERM")
+        while broker.is_running:
+            broker.send_signal(signal.SIGINT)  # those of the first second are the same request
+            time.sleep(0.1)
+    finally:
+        zookeeper.signal(signal.SIGCONT)
+    assert broker.wait() == 128 + signal.SIGINT
+    assert "received SIGINT again: ending at once" in broker.log()
+    assert not (broker.data_dir / ".kafka_cleanshutdown").exists()
+
+
+def test_a_broker_that_waits_for_zookeeper_to_start_stops_at_once(tmp_path: Path) -> None:
+    overrides = {**QUICK, "zookeeper.connect": f"127.0.0.1:{free_ports(1)[0]}", "node.id": "1"}
+    overrides["zookeeper.connection.timeout.ms"] = "600000"
+    broker = BrokerProcess(tmp_path, overrides=overrides)
+    try:
+        broker.start(wait=False)
+        broker.wait_for_log("Connection refused")
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(AFTERWARDS_S * 3) == 0
+        assert "stopped before it was ready" in broker.log()
+        assert "Traceback" not in broker.log()
+    finally:
+        broker.close()
