@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from ottla.client.errors import ClientClosed
+from ottla.client.errors import ClientClosed, KafkaError, UserError
 
 T = TypeVar("T")
 JOIN_TIMEOUT_S = 10.0
@@ -19,6 +19,7 @@ JOIN_TIMEOUT_S = 10.0
 class LoopThread:
     def __init__(self, name: str) -> None:
         self.loop = _new_loop()
+        self.loop.set_exception_handler(_report)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -27,14 +28,20 @@ class LoopThread:
         try:
             self.loop.run_forever()
         finally:
+            self.loop.run_until_complete(_end_all_tasks())
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result. An interrupt (Ctrl-C) while waiting cancels it."""
+        """Return the coroutine's result. An interrupt (Ctrl-C) while waiting cancels it.
+
+        The traceback of a client's own errors begins here: their messages say everything, and
+        the frames of the event loop's thread would bury them."""
         future = self.start(coroutine)
         try:
             return future.result()
+        except (KafkaError, UserError) as error:
+            raise error.with_traceback(None)  # noqa: B904
         except BaseException:
             future.cancel()
             raise
@@ -66,6 +73,28 @@ class LoopThread:
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(JOIN_TIMEOUT_S)
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what nobody handled, as a loop does by default.
+
+    uvloop forgets the future of a TLS handshake when connecting is cancelled, and asyncio reports
+    that its exception was never retrieved. The attempt has been given up by then."""
+    if (
+        isinstance(context.get("exception"), OSError)
+        and type(context.get("future")) is asyncio.Future
+    ):
+        return
+    loop.default_exception_handler(context)
+
+
+async def _end_all_tasks() -> None:
+    """Cancel what still runs, as asyncio.run does: asyncio logs an error for a task that is
+    destroyed while it is pending."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

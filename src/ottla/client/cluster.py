@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -30,8 +31,11 @@ from ottla.client.errors import (
     UnknownTopic,
     UnsupportedVersion,
     error_for,
+    timed_out,
+    unfinished,
 )
 from ottla.client.metadata import ClusterMetadata, Node, TopicMetadata
+from ottla.client.reachability import SLOW_S, Reachability
 from ottla.net.connection import Connection
 from ottla.wire.api import Api
 
@@ -91,8 +95,9 @@ class Cluster:
         self._tls = security.tls_context(config)
         self._authenticate = security.authenticator(config)
         self._connections: dict[tuple[int, Purpose], asyncio.Task[Connection]] = {}
-        self._backoffs: dict[int, tuple[Backoff, float]] = {}
-        """Of brokers that could not be reached: until when not to try again."""
+        self._reachability = Reachability()
+        self._backoffs: dict[int, tuple[Backoff, float, str]] = {}
+        """Brokers that could not be reached: until when they are left alone, and the reason."""
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._bootstrapping: Connection | None = None
@@ -104,12 +109,27 @@ class Cluster:
     # ------------------------------------------------------------------------ start and close
 
     async def start(self, *, timeout_ms: int | None = None) -> None:
-        """Reach one of the bootstrap servers, or raise BrokersUnreachable, which names them."""
-        await self.refresh(timeout_ms=timeout_ms)
+        """Reach one of the bootstrap servers.
+
+        Raises:
+            BrokersUnreachable: None of them answered in time. No task or connection is left
+                behind, and `start` may be called again.
+        """
+        try:
+            await self.refresh(timeout_ms=timeout_ms, what="connecting to the cluster")
+        except BaseException as error:
+            await self.release()
+            if isinstance(error, KafkaTimeout) and not isinstance(error, BrokersUnreachable):
+                raise BrokersUnreachable(str(error)) from None
+            raise
         self._maintenance = asyncio.create_task(self._maintain())
 
     async def close(self) -> None:
         self._closed = True
+        await self.release()
+
+    async def release(self) -> None:
+        """End every task and connection. Unless the cluster is closed, it can be started again."""
         tasks = [task for task in (self._maintenance, self._refreshing) if task is not None]
         for task in tasks:
             task.cancel()
@@ -138,7 +158,11 @@ class Cluster:
                 raise ConnectionLost(f"broker {node_id} is not in the cluster's metadata")
             task = asyncio.create_task(self._connect(node))
             self._connections[key] = task
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError as cancelled:
+            cancelled.add_note(f"{self.metadata.nodes.get(node_id)} did not answer")
+            raise
 
     def open_connection(self, node_id: int) -> Connection | None:
         """The connection for data, if it is open now."""
@@ -148,30 +172,50 @@ class Cluster:
         return None
 
     async def _connect(self, node: Node) -> Connection:
-        backoff, not_before = self._backoffs.get(node.id, (None, 0.0))
+        backoff, not_before, reason = self._backoffs.get(node.id, (None, 0.0, ""))
         now = asyncio.get_running_loop().time()
         if now < not_before:
-            raise ConnectionLost(f"{node} could not be reached; trying again soon")
+            raise ConnectionLost(reason)
         try:
             connection = await self._open(node.host, node.port)
-        except ClientError:
+        except ClientError as error:
             if backoff is None:
                 config = self.config
                 backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
-            self._backoffs[node.id] = (backoff, now + backoff.next_s())
+            self._backoffs[node.id] = (backoff, now + backoff.next_s(), str(error))
             raise
         self._backoffs.pop(node.id, None)
+        self._reachability.reached(connection.name)
         return connection
 
     async def _open(self, host: str, port: int) -> Connection:
-        return await Connection.open(
-            host,
-            port,
-            client_id=self.config.client_id,
-            timeout_s=self.config.socket_connection_setup_timeout_ms / 1000,
-            tls=self._tls,
-            authenticate=self._authenticate,
-        )
+        with self._watched(f"{host}:{port}"):
+            return await Connection.open(
+                host,
+                port,
+                client_id=self.config.client_id,
+                timeout_s=self.config.socket_connection_setup_timeout_ms / 1000,
+                tls=self._tls,
+                authenticate=self._authenticate,
+            )
+
+    @contextmanager
+    def _watched(self, address: str) -> Iterator[None]:
+        """Log that a broker cannot be reached, or is slow to answer."""
+        loop, reachability = asyncio.get_running_loop(), self._reachability
+        slow = loop.call_later(SLOW_S, lambda: reachability.is_slow(address, loop.time()))
+        try:
+            yield
+        except (ConnectionLost, KafkaTimeout) as error:
+            reachability.failed(address, str(error), loop.time())
+            raise
+        finally:
+            slow.cancel()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why brokers cannot be reached now, or None if nothing is known to be wrong."""
+        return self._reachability.trouble
 
     async def _maintain(self) -> None:
         """Ask for metadata when it has grown old, and close connections that nobody uses."""
@@ -234,7 +278,11 @@ class Cluster:
         what: str = "the request",
     ) -> T:
         """Repeat `attempt` while it raises retriable errors, refreshing what they say is stale.
-        Raises the last error, or KafkaTimeout with it as the cause."""
+
+        Raises:
+            ClientError: The last error of `attempt`.
+            KafkaTimeout: The time ran out; the message names what the brokers did last.
+        """
         timeout_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
@@ -248,24 +296,15 @@ class Cluster:
                 if not error.retriable and not isinstance(error, ConnectionLost | KafkaTimeout):
                     raise
                 last = error
-            except TimeoutError:
-                raise self._ran_out(what, timeout_ms, last) from last
+            except TimeoutError as error:
+                cause = last or unfinished(error)
+                raise timed_out(what, timeout_ms, cause) from _inner(last)
             pause_s = backoff.next_s()
             if loop.time() + pause_s >= deadline:
-                raise self._ran_out(what, timeout_ms, last) from last
+                raise timed_out(what, timeout_ms, last) from _inner(last)
             await asyncio.sleep(pause_s)
             if last.code in STALE_METADATA:
                 self.request_refresh()
-
-    def _ran_out(self, what: str, timeout_ms: int, last: KafkaError | None) -> ClientError:
-        if isinstance(last, ConnectionLost | BrokersUnreachable):
-            return BrokersUnreachable(f"{what} failed for {timeout_ms} ms: {last}")
-        if last is not None and not isinstance(last, KafkaTimeout):
-            if isinstance(last, ClientError):
-                return last
-            return error_for(last.code, str(last))
-        reason = "" if last is None else f": {last}"
-        return KafkaTimeout(f"{what} was not done in {timeout_ms} ms{reason}")
 
     async def _any_connection(self) -> Connection:
         """The least busy open connection; else any broker that can be reached, the bootstrap
@@ -290,13 +329,17 @@ class Cluster:
     # ------------------------------------------------------------------------------- metadata
 
     async def refresh(
-        self, topics: Iterable[str] | None = (), *, timeout_ms: int | None = None
+        self,
+        topics: Iterable[str] | None = (),
+        *,
+        timeout_ms: int | None = None,
+        what: str = "fetching metadata",
     ) -> ClusterMetadata:
         """Ask for metadata now, of these topics besides those of interest; None asks for all."""
         await self.retrying(
             lambda: self._refresh_once(None if topics is None else list(topics)),
             timeout_ms=timeout_ms,
-            what=f"asking {', '.join(self.config.bootstrap_servers)} for metadata",
+            what=what,
         )
         return self.metadata
 
@@ -324,11 +367,14 @@ class Cluster:
         try:
             # In version 0 an empty list meant all topics.
             timeout_s = self.config.request_timeout_ms / 1000
-            answer = await connection.request(Api.METADATA, body, timeout_s, min_version=1)
+            with self._watched(connection.name):
+                answer = await connection.request(Api.METADATA, body, timeout_s, min_version=1)
         finally:
             if connection is self._bootstrapping:
                 self._bootstrapping = None
                 connection.close()
+        self._reachability.reached(connection.name)
+        self._reachability.is_starting = False
         self._refreshed_at = asyncio.get_running_loop().time()
         self.metadata = self.metadata.updated(answer, is_complete=wanted is None)
         for listener in self.on_metadata:
@@ -346,13 +392,15 @@ class Cluster:
     async def _bootstrap(self) -> Connection:
         """A connection to the first bootstrap server that answers. It serves one question: what
         the brokers' real addresses are."""
-        failures: list[str] = []
+        failures: list[ClientError] = []
         for server in self.config.bootstrap_servers:
             try:
                 return await self._open(*parse_server(server))
             except (ConnectionLost, KafkaTimeout) as error:
-                failures.append(str(error))
-        raise BrokersUnreachable("; ".join(failures), code=ErrorCode.NETWORK_EXCEPTION)
+                failures.append(error)
+        raise BrokersUnreachable(
+            "; ".join(map(str, failures)), code=ErrorCode.NETWORK_EXCEPTION
+        ) from _inner(failures[-1])
 
     def set_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
         self.metadata = self.metadata.with_leader(topic, partition, leader, leader_epoch)
@@ -458,3 +506,8 @@ class Cluster:
 
 def _is_usable(task: asyncio.Task[Connection]) -> bool:
     return not task.cancelled() and task.exception() is None and task.result().is_open
+
+
+def _inner(error: BaseException | None) -> BaseException | None:
+    """The cause that says more than the message of the error, which quotes the error itself."""
+    return None if error is None else error.__cause__

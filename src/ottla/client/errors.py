@@ -22,7 +22,7 @@ __all__ = [
     "ErrorCode", "InvalidConfig", "KafkaError", "KafkaTimeout", "NoOffsetForPartition",
     "OffsetOutOfRange", "ProducerFenced", "RecordTooLarge", "SerializationFailed",
     "TransactionAborted", "TransactionFailed", "UnknownTopic", "UnsupportedVersion", "UserError",
-    "error_for",
+    "error_for", "timed_out", "unfinished",
 ]  # fmt: skip
 
 
@@ -140,3 +140,29 @@ def error_for(
         where = topic if partition is None else f"{topic}-{partition}"
         text = f"{where}: {text}"
     return _TYPES.get(known, ClientError)(text, code=known, topic=topic, partition=partition)
+
+
+def timed_out(what: str, timeout_ms: int, last: KafkaError | str | None) -> ClientError:
+    """Return the error for a call that ran out of time.
+
+    Args:
+        what: What was attempted, as a gerund: "listing topics".
+        timeout_ms: The time that it had.
+        last: Why the last attempt failed.
+
+    Returns:
+        `last` itself if it is more than a lost connection or a timeout, else a timeout whose
+        message ends with it.
+    """
+    if isinstance(last, KafkaError) and not isinstance(last, ConnectionLost | KafkaTimeout):
+        return last if isinstance(last, ClientError) else error_for(last.code, str(last))
+    reason = "" if last is None else f": {last}"
+    is_unreachable = isinstance(last, ConnectionLost | BrokersUnreachable)
+    kind = BrokersUnreachable if is_unreachable else KafkaTimeout
+    return kind(f"{what} did not succeed within {timeout_ms / 1000:g} s{reason}")
+
+
+def unfinished(timeout: TimeoutError) -> str | None:
+    """Return what was waited for when `asyncio.timeout` ended it: `net.connection` and `cluster`
+    note that on the cancellation."""
+    return next(iter(getattr(timeout.__cause__, "__notes__", ())), None)

@@ -29,20 +29,34 @@ _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.
 def tls_context(config: CommonConfig) -> ssl.SSLContext | None:
     if not config.security_protocol.endswith("SSL"):
         return None
-    authorities = config.ssl_ca_location or config.ssl_truststore_location
+    ca_name = "ssl.ca.location" if config.ssl_ca_location else "ssl.truststore.location"
+    ca_file = config.ssl_ca_location or config.ssl_truststore_location
     try:
-        context = ssl.create_default_context(cafile=authorities or None)
-        if not config.ssl_endpoint_identification_algorithm:
-            context.check_hostname = False
-        if config.ssl_certificate_location:
-            context.load_cert_chain(
-                config.ssl_certificate_location,
-                config.ssl_key_location or None,
-                config.ssl_key_password or None,
-            )
+        context = ssl.create_default_context(cafile=ca_file or None)
     except (OSError, ssl.SSLError) as error:
-        raise InvalidConfig(f"The TLS files of this client cannot be read: {error}.") from error
+        raise InvalidConfig(f"{ca_name}={ca_file} cannot be used: {_why(error)}.") from None
+    if ca_file:
+        # Python 3.13 also rejects authorities without the key usage extension, which private
+        # ones often lack. Kafka's other clients accept them; so does Ottla, on every Python.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not config.ssl_endpoint_identification_algorithm:
+        context.check_hostname = False
+    if config.ssl_certificate_location:
+        certificate, key = config.ssl_certificate_location, config.ssl_key_location
+        try:
+            # A password, even an empty one: without it OpenSSL asks for one on the terminal.
+            context.load_cert_chain(certificate, key or None, config.ssl_key_password)
+        except (OSError, ssl.SSLError) as error:
+            files = f"ssl.certificate.location={certificate}"
+            files += f" with ssl.key.location={key}" if key else ""
+            raise InvalidConfig(f"{files} cannot be used: {_why(error)}.") from None
     return context
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    return (error.strerror or str(error)).lower()
 
 
 def authenticator(config: CommonConfig) -> Authenticate | None:

@@ -67,8 +67,10 @@ def deserializer(given: str | Deserializer | None) -> Deserializer | None:
 
 
 def _named(given: str | T | None, known: Mapping[str, T]) -> T | None:
-    if not isinstance(given, str):
+    if given is None or (not isinstance(given, str) and callable(given)):
         return given
-    if given in known:
+    if isinstance(given, str) and given in known:
         return known[given]
-    raise InvalidConfig(f"There is no serialiser {given!r}; there are {', '.join(known)}.")
+    raise InvalidConfig(
+        f"A serialiser is a function or one of {', '.join(map(repr, known))}, not {given!r}."
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import random
 import signal
 import socket
@@ -16,7 +18,14 @@ import pytest
 from tests.integration.client.fake_broker import KNOWN, NODE_ID, Asked, FakeBroker, Stream
 from tests.raw_client import RawClient
 
-from ottla import Consumer, OffsetAndMetadata, Record, TopicPartition, read_table
+from ottla import (
+    AsyncConsumer,
+    Consumer,
+    OffsetAndMetadata,
+    Record,
+    TopicPartition,
+    read_table,
+)
 from ottla.base.errors import ErrorCode
 from ottla.testing.broker import BrokerProcess
 from ottla.wire.api import Api
@@ -243,3 +252,29 @@ def test_an_open_transaction_holds_readers_of_committed_records_back(
         assert consumer.poll(0.2) == []
         producer.commit_transaction(TIMEOUT_S)
         assert [record.value for record in consumer.poll(TIMEOUT_S)] == [b"inside"]
+
+
+def test_a_seek_to_the_beginning_right_after_a_fetch_began_reads_from_the_beginning(
+    broker: BrokerProcess, client: RawClient, topic: str
+) -> None:
+    client.create_topic(topic)
+    client.produce(topic, [(None, b"a", (), 1), (None, b"b", (), 1)])
+    tp = TopicPartition(topic, 0)
+    complaints: list[dict[str, Any]] = []
+
+    async def read() -> list[int]:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        async with AsyncConsumer(broker.bootstrap, fetch_max_wait_ms=50) as consumer:
+            await consumer.partitions_for(topic)  # the leader is known: a fetch can begin at once
+            consumer.assign([tp])
+            consumer.seek(tp, 1)  # begins a fetch, whose task has not run when the next line does
+            consumer.seek_to_beginning(tp)
+            found: list[int] = []
+            while len(found) < 2:
+                found += [record.offset for record in await consumer.poll(TIMEOUT_S)]
+            return found
+
+    assert asyncio.run(asyncio.wait_for(read(), TIMEOUT_S)) == [0, 1]
+    gc.collect()  # an exception that was never retrieved is reported when its task goes
+    assert not complaints

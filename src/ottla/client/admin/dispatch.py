@@ -22,12 +22,13 @@ from ottla.base.types import TopicPartition
 from ottla.client.backoff import Backoff
 from ottla.client.cluster import ANY_NODE, LOST_COORDINATOR, Cluster, CoordinatorType
 from ottla.client.errors import (
-    BrokersUnreachable,
     ClientError,
     ConnectionLost,
     KafkaTimeout,
     UnknownTopic,
     error_for,
+    timed_out,
+    unfinished,
 )
 
 K = TypeVar("K")
@@ -191,7 +192,7 @@ async def dispatch(
     for key in pending:
         error = outcomes[key]
         assert isinstance(error, ClientError)
-        outcomes[key] = _ran_out(what, config.default_api_timeout_ms, error)
+        outcomes[key] = timed_out(what, config.default_api_timeout_ms, error)
     return _sorted_out(order, outcomes)
 
 
@@ -230,7 +231,9 @@ async def _round(
                 *(_ask_node(node, share, ask) for node, share in by_node.items())
             )
     except TimeoutError as error:
-        failure = error if isinstance(error, ClientError) else KafkaTimeout("no answer in time")
+        failure: ClientError = KafkaTimeout(unfinished(error) or "no broker answered")
+        if isinstance(error, ClientError):
+            failure = error
         return {**dict.fromkeys(keys, failure), **outcomes}
     except ClientError as error:
         return dict.fromkeys(keys, error)
@@ -247,17 +250,6 @@ async def _ask_node(node: int, keys: list[K], ask: Ask[K, V]) -> Mapping[K, V | 
         return await ask(node, keys)
     except ClientError as error:
         return dict.fromkeys(keys, error)
-
-
-def _ran_out(what: str, timeout_ms: int, last: ClientError) -> ClientError:
-    if isinstance(last, ConnectionLost | BrokersUnreachable):
-        error: ClientError = BrokersUnreachable(f"{what} failed for {timeout_ms} ms: {last}")
-    elif isinstance(last, KafkaTimeout):
-        error = KafkaTimeout(f"{what} was not done in {timeout_ms} ms: {last}")
-    else:
-        return last
-    error.__cause__ = last
-    return error
 
 
 def raise_for(code: int, message: str | None = None) -> None:

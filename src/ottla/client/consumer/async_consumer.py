@@ -14,10 +14,7 @@ from ottla.client.consumer.record import (
     Record,
 )
 from ottla.client.consumer.subscription import EARLIEST, LATEST
-from ottla.client.errors import (
-    KafkaError,
-    KafkaTimeout,
-)
+from ottla.client.errors import KafkaError, timed_out
 
 if TYPE_CHECKING:
     import pyarrow
@@ -146,10 +143,15 @@ class AsyncConsumer(ConsumerEngine):
         self._spawn(self._commit_quietly(wanted, None, callback))
 
     async def position(self, tp: TopicPartition, *, timeout_s: float | None = None) -> int:
-        """The offset of the next record that will be handed out."""
+        """Return the offset of the next record that will be handed out.
+
+        Raises:
+            KafkaTimeout: It was not known within `timeout_s`; the message says why.
+        """
         tp = TopicPartition(*tp)
         state = self._subscription.state(tp)
-        deadline = self._deadline(self._timeout_ms(timeout_s) / 1000)
+        timeout_ms = self._timeout_ms(timeout_s)
+        deadline = self._deadline(timeout_ms / 1000)
         while True:
             in_hand = self._buffer.in_hand_position(tp)
             if in_hand is not None:
@@ -159,7 +161,8 @@ class AsyncConsumer(ConsumerEngine):
             if state.failure is not None:
                 raise state.failure
             if self._loop.time() >= deadline:
-                raise KafkaTimeout(f"the position of {tp} was not found in time")
+                cause = self._positions.last_failure or self._cluster.trouble
+                raise timed_out(f"finding the position of {tp}", timeout_ms, cause)
             self._changed.clear()
             await self._wait(min(deadline, self._loop.time() + 0.05))
 

@@ -18,7 +18,7 @@ from ottla.client.consumer.async_consumer import (
     Timestamp,
 )
 from ottla.client.consumer.config import ConsumerConfig
-from ottla.client.consumer.engine import DEFAULT_CLOSE_S, Topics
+from ottla.client.consumer.engine import DEFAULT_CLOSE_S
 from ottla.client.consumer.rebalance import Change
 from ottla.client.consumer.record import (
     GroupMetadata,
@@ -26,6 +26,7 @@ from ottla.client.consumer.record import (
     OffsetAndTimestamp,
     Record,
 )
+from ottla.client.consumer.subscription import Topics
 from ottla.client.errors import ClientClosed
 from ottla.client.serializers import Deserializer
 
@@ -241,6 +242,11 @@ class Consumer:
         if in_hand is not None:
             return in_hand
         return self._async._subscription.state(tp).position or 0
+
+    @property
+    def _trouble(self) -> str | None:
+        """Why brokers cannot be reached now, if that is known."""
+        return self._async._cluster.trouble
 
     def __iter__(self) -> Iterator[Record]:
         """All records, for ever."""

@@ -32,7 +32,7 @@ from ottla.client.consumer.record import (
     OffsetAndMetadata,
     SubscriptionPattern,
 )
-from ottla.client.consumer.subscription import Subscription
+from ottla.client.consumer.subscription import Subscription, Topics, wanted_topics
 from ottla.client.errors import (
     ClientClosed,
     ClientError,
@@ -47,7 +47,6 @@ from ottla.client.serializers import Deserializer, deserializer
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
 
 DEFAULT_CLOSE_S = 30.0
 UNKNOWN_TOPIC_GRACE_MS = 5_000
@@ -72,7 +71,7 @@ class ConsumerEngine:
         self.config = ConsumerConfig.of(bootstrap, profile, properties)
         self.attention = False
         """Something other than records waits for the user to poll. Read by the user's thread."""
-        self._first_topics = topics
+        self._first_topics = None if topics is None else self._wanted_topics(topics)
         self._first_listener = listener
         self._subscription = Subscription()
         self._buffer = RecordBuffer(
@@ -84,7 +83,11 @@ class ConsumerEngine:
         self._is_started = self._is_closing = self._is_closed = False
 
     async def start(self) -> Self:
-        """Raises BrokersUnreachable, which names them, after `default.api.timeout.ms`."""
+        """Reach the cluster, and subscribe to the topics that the constructor was given.
+
+        Raises:
+            BrokersUnreachable: No broker answered within `default.api.timeout.ms`.
+        """
         if self._is_started:
             return self
         config = self.config
@@ -120,11 +123,7 @@ class ConsumerEngine:
             )  # fmt: skip
             self._buffer.order = priorities.order
             self._fetcher.is_wanted = priorities.is_wanted
-        try:
-            await self._cluster.start(timeout_ms=config.default_api_timeout_ms)
-        except BaseException:
-            await self._cluster.close()
-            raise
+        await self._cluster.start(timeout_ms=config.default_api_timeout_ms)
         self._cluster.on_metadata.append(self._metadata_changed)
         self._is_started = True
         self._auto_commit_timer: asyncio.TimerHandle | None = None
@@ -190,26 +189,28 @@ class ConsumerEngine:
         SubscriptionPattern leaves matching to the broker. The partitions arrive while polling.
         `listener`: see RebalanceListener."""
         self._check_open()
-        if not self.config.group_id:
-            raise InvalidConfig("Subscribing needs a group: set group.id (or use assign).")
-        if isinstance(topics, str):
-            topics = re.compile(topics) if topics.startswith("^") else [topics]
-        if isinstance(topics, SubscriptionPattern):
-            self._subscription.subscribe_remotely(topics.pattern)
+        wanted = self._wanted_topics(topics)
+        if isinstance(wanted, SubscriptionPattern):
+            self._subscription.subscribe_remotely(wanted.pattern)
             self._cluster.topics_of_interest = None
-        elif isinstance(topics, re.Pattern):
-            self._subscription.subscribe_pattern(topics)
+        elif isinstance(wanted, re.Pattern):
+            self._subscription.subscribe_pattern(wanted)
             self._cluster.topics_of_interest = None
             self._spawn(self._refresh_for_pattern())
         else:
-            names = list(topics)
-            if not all(names):
-                raise ValueError("The name of a topic is not empty.")
-            self._subscription.subscribe(names)
-            self._cluster.topics_of_interest = set(names)
-            self._spawn(self._find_topics(names))
+            self._subscription.subscribe(wanted)
+            self._cluster.topics_of_interest = set(wanted)
+            self._spawn(self._find_topics(wanted))
         self._rebalances.listener = listener
         self._join()
+
+    def _wanted_topics(self, topics: Topics) -> list[str] | re.Pattern[str] | SubscriptionPattern:
+        if not self.config.group_id:
+            raise InvalidConfig(
+                "Subscribing to topics needs a consumer group: set group_id, or call assign() to "
+                "read partitions without a group."
+            )
+        return wanted_topics(topics)
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
         """Read exactly these partitions, whatever a group does."""

@@ -139,7 +139,12 @@ class Fetcher:
             wait_ms = min(brief, wait_ms)
         else:
             self._brief_wait_ms.pop(node, None)
-        task = asyncio.create_task(self._run(node, states, wait_ms))
+        # Offsets are taken now, not when the task first runs: a seek may come in between.
+        asked: _Asked = {}
+        for state in states:
+            assert state.fetch_position is not None
+            asked[state.tp] = (state, state.version, state.fetch_position)
+        task = asyncio.create_task(self._run(node, asked, wait_ms))
         self._under_way[node] = task
         task.add_done_callback(lambda _: self._done(node))
 
@@ -147,11 +152,12 @@ class Fetcher:
         self._under_way.pop(node, None)
         self.pump()
 
-    async def _run(self, node: int, states: list[PartitionState], wait_ms: int) -> None:
-        asked: _Asked = {}
-        for state in states:
-            assert state.fetch_position is not None
-            asked[state.tp] = (state, state.version, state.fetch_position)
+    async def _run(self, node: int, planned: _Asked, wait_ms: int) -> None:
+        # Partitions that moved since: their answer would be dropped, and hold up the next fetch.
+        asked = {tp: each for tp, each in planned.items() if each[0].version == each[1]}
+        if not asked:
+            return
+        states = [state for state, _, _ in asked.values()]
         try:
             body, has_ids = self._request(asked, wait_ms)
             answer = await self._cluster.call(

@@ -57,6 +57,8 @@ class Positions:
         self._on_failure = on_failure
         self._reset = _RESETS.get(config.auto_offset_reset.lower())
         self._task: asyncio.Task[None] | None = None
+        self.last_failure: KafkaError | None = None
+        """Why positions could not be found the last time, if they could not."""
 
     def wake(self) -> None:
         if (self._task is None or self._task.done()) and self._unresolved():
@@ -101,6 +103,7 @@ class Positions:
             failures: list[KafkaError] = []
             await self._resolve_once(unresolved, failures)
             self._on_change()
+            self.last_failure = failures[0] if failures else None
             if not failures:
                 backoff.reset()
                 continue

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.types import TopicPartition
 from ottla.client.config import Profile
 from ottla.client.consumer.consumer import Consumer
-from ottla.client.errors import KafkaTimeout
+from ottla.client.errors import timed_out
 
 if TYPE_CHECKING:
     import pyarrow
@@ -98,7 +98,7 @@ def _until_done(
         left = {tp: end for tp, end in last.items() if consumer._position_now(tp) < end}
         if not batches and left == last:
             names = ", ".join(map(str, sorted(left)))
-            raise KafkaTimeout(f"nothing was read of {names} for {patience_s:g} s")
+            raise timed_out(f"reading {names}", int(patience_s * 1000), consumer._trouble)
         last = left
 
 

@@ -16,16 +16,47 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 from itertools import count
+from typing import Any
 
 from ottla.base.types import TopicPartition
-from ottla.client.consumer.record import OffsetAndMetadata
-from ottla.client.errors import ClientError
+from ottla.client.consumer.record import OffsetAndMetadata, SubscriptionPattern
+from ottla.client.errors import ClientError, InvalidConfig
 
 EARLIEST = -2
 LATEST = -1
 """Timestamps that mean the ends of a partition, as in ListOffsets."""
 
+Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
+
 _versions = count(1)
+
+
+def wanted_topics(topics: Topics) -> list[str] | re.Pattern[str] | SubscriptionPattern:
+    """Return the names of the topics, or the pattern that they match. A string that starts with ^
+    is a pattern.
+
+    Raises:
+        InvalidConfig: The value is of another type, a name is empty, or the pattern is not valid.
+    """
+    if isinstance(topics, str) and topics.startswith("^"):
+        try:
+            return re.compile(topics)
+        except re.error as error:
+            raise InvalidConfig(
+                f"The topic pattern {topics!r} is not a regular expression: {error}."
+            ) from None
+    if isinstance(topics, SubscriptionPattern | re.Pattern):
+        return topics
+    is_one = isinstance(topics, str | bytes) or not isinstance(topics, Iterable)
+    names: list[Any] = [topics] if is_one else list(topics)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidConfig(
+                f"topics must be a topic name, a list of names or a pattern, not {name!r}."
+            )
+    if not all(names):
+        raise InvalidConfig("A topic name must not be empty.")
+    return names
 
 
 class Mode(Enum):

@@ -56,7 +56,7 @@ class ProducerBatch:
         "count", "base_timestamp", "max_timestamp", "attempts", "not_before_s", "was_retried",
         "in_request", "producer_id", "producer_epoch", "base_sequence", "sequence_was_reset",
         "fate_was_unknown", "is_transactional", "sealed", "is_done", "base_offset",
-        "append_time_ms", "error", "record_errors", "parts", "_callbacks", "_time",
+        "append_time_ms", "error", "record_errors", "parts", "last_refusal", "_callbacks", "_time",
         "_last_timestamp",
     )  # fmt: skip
 
@@ -96,6 +96,8 @@ class ProducerBatch:
         self.record_errors: Mapping[int, BaseException] = {}
         self.parts: list[tuple[int, ProducerBatch]] | None = None
         """(index of its first record here, the smaller batch)."""
+        self.last_refusal: ClientError | None = None
+        """Why the last attempt failed, if the batch is to be sent again."""
         self._callbacks: list[tuple[int, Callable[[], None]]] | None = None
         self._time = b""
         self._last_timestamp = -1

@@ -89,7 +89,11 @@ class RecordFuture:
         event = threading.Event()
         self.add_done_callback(lambda _: event.set())
         if not event.wait(timeout_s):
-            raise KafkaTimeout(f"the record was not acknowledged in {timeout_s:g} s")
+            refusal = self._settle().last_refusal
+            reason = "" if refusal is None else f"; last answer {refusal.code.name}: {refusal}"
+            raise KafkaTimeout(
+                f"the record was not acknowledged in {timeout_s:g} s{reason}"
+            ) from refusal
 
     def _settle(self) -> ProducerBatch:
         """Follow the record into the smaller batch that it was moved to."""

@@ -22,12 +22,12 @@ from ottla.base.errors import ErrorCode, UserError
 from ottla.client.cluster import Cluster
 from ottla.client.config import Profile
 from ottla.client.errors import (
-    BrokersUnreachable,
     ClientClosed,
     ClientError,
     KafkaTimeout,
     TransactionAborted,
     UnknownTopic,
+    timed_out,
 )
 from ottla.client.metadata import PartitionMetadata
 from ottla.client.producer.accumulator import Accumulator, PartitionQueue, Reservation
@@ -104,12 +104,19 @@ class AsyncProducer:
     # -------------------------------------------------------------------------- start and close
 
     async def start(self) -> Self:
-        """Reach the cluster; with a `transactional.id`, fence whoever had it. Raises
-        BrokersUnreachable, which names the servers."""
+        """Reach the cluster; with a `transactional.id`, fence its previous producer.
+
+        Raises:
+            BrokersUnreachable: No broker answered within `max.block.ms`.
+        """
         assert not self._is_started, "the producer was started already"
         await self._cluster.start(timeout_ms=self.config.max_block_ms)
         if self._transaction is not None:
-            await self._transaction.init()
+            try:
+                await self._transaction.init()
+            except BaseException:
+                await self._cluster.release()
+                raise
         self._is_started = True
         self.intake.refuse(None if self._transaction is None else self._transaction.refusal())
         self._sender.start()
@@ -200,12 +207,9 @@ class AsyncProducer:
         if need.partition is None:
             try:
                 await self._cluster.topic(need.topic, timeout_ms=self.config.max_block_ms)
-            except BrokersUnreachable:
-                raise
             except KafkaTimeout as error:
-                raise KafkaTimeout(
-                    f"topic {need.topic} was not found in max.block.ms: {error}", topic=need.topic
-                ) from error
+                error.topic = need.topic
+                raise
             return
         known = self._cluster.metadata.topics.get(need.topic)
         await self._cluster.refresh([need.topic], timeout_ms=self.config.max_block_ms)
@@ -362,7 +366,9 @@ class AsyncProducer:
             async with asyncio.timeout(timeout_s):
                 await all_ended(batches)
         except TimeoutError:
-            raise KafkaTimeout(f"not everything was sent in {timeout_s:g} s") from None
+            assert timeout_s is not None
+            timeout_ms = int(timeout_s * 1000)
+            raise timed_out("flushing", timeout_ms, self._cluster.trouble) from None
         finally:
             with self.accumulator.lock:
                 self.accumulator.flushing -= 1

@@ -42,6 +42,13 @@ logger = logging.getLogger(__name__)
 
 MAX_BACKOFF_DOUBLINGS = 20
 MIN_TIMER_S = 0.0005
+WARN_EVERY_S = 10.0
+NEEDS_ATTENTION = frozenset({
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+})  # fmt: skip
+"""Refusals that do not end by themselves, as those of an election do."""
 
 
 class _Request(NamedTuple):
@@ -79,6 +86,8 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._rotation = 0
+        self._warn_from_s = 0.0
+        """When the next refusal may be logged as a warning."""
 
     # ----------------------------------------------------------------------------------- turns
 
@@ -331,7 +340,7 @@ class Sender:
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             self._split(queue, batch)
         elif self._may_retry(queue, batch, told):
-            self._put_back(queue, batch, code)
+            self._put_back(queue, batch, told)
         else:
             error, record_errors = produce_request.errors_from(told, batch)
             self._fail(queue, batch, error, record_errors)
@@ -345,10 +354,10 @@ class Sender:
             return self._identity.may_retry(queue, batch, told.error_code, told.log_start_offset)
         return told.error_code in RETRIABLE
 
-    def _put_back(self, queue: PartitionQueue, batch: ProducerBatch, code: int) -> None:
-        logger.debug(
-            "%s-%d: attempt %d failed (%s)", batch.topic, batch.partition, batch.attempts, code
-        )
+    def _put_back(self, queue: PartitionQueue, batch: ProducerBatch, told: PartitionAnswer) -> None:
+        refusal, _ = produce_request.errors_from(told, batch)
+        batch.last_refusal = refusal
+        self._log_refusal(batch, refusal)
         doublings = min(batch.attempts - 1, MAX_BACKOFF_DOUBLINGS)
         pause_ms = min(
             self._config.retry_backoff_ms << doublings, self._config.retry_backoff_max_ms
@@ -356,6 +365,22 @@ class Sender:
         batch.was_retried = True
         batch.not_before_s = time.monotonic() + pause_ms / 1000
         self._accumulator.put_back(queue, [batch])
+
+    def _log_refusal(self, batch: ProducerBatch, refusal: ClientError) -> None:
+        """Log a failed attempt: as a warning, at most every `WARN_EVERY_S`, if somebody has to do
+        something about it; else, as when another broker leads by now, for debugging only."""
+        now_s, level = time.monotonic(), logging.DEBUG
+        if refusal.code in NEEDS_ATTENTION and now_s >= self._warn_from_s:
+            self._warn_from_s = now_s + WARN_EVERY_S
+            level = logging.WARNING
+        logger.log(
+            level,
+            "attempt %d was refused, retrying for up to delivery.timeout.ms (%d): %s: %s",
+            batch.attempts,
+            self._config.delivery_timeout_ms,
+            refusal.code.name,
+            refusal,
+        )
 
     def _split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """In halves, until a part is small enough or a single record."""
@@ -401,13 +426,18 @@ class Sender:
         queue = self._accumulator.incomplete.get(batch)
         if queue is None:
             return
+        what = (
+            f"{batch.count} records were not acknowledged in delivery.timeout.ms "
+            f"({self._config.delivery_timeout_ms}) after {batch.attempts} attempts"
+        )
+        where, refusal = f"{batch.topic}-{batch.partition}", batch.last_refusal
         error = KafkaTimeout(
-            f"{batch.topic}-{batch.partition}: {batch.count} records were not acknowledged in "
-            f"delivery.timeout.ms ({self._config.delivery_timeout_ms}) after {batch.attempts} "
-            "attempts",
+            f"{where}: {what}" if refusal is None else f"{refusal.code.name}: {refusal} ({what})",
+            code=None if refusal is None else refusal.code,
             topic=batch.topic,
             partition=batch.partition,
         )
+        error.__cause__ = refusal
         self._fail(queue, batch, error, is_fate_known=batch.attempts == 0)
 
     def _fail_for(self, node: int, error: ClientError) -> None:
