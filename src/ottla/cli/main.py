@@ -27,7 +27,7 @@ COMMANDS = {
     "log-dirs": "ottla.cli.kafka_log_dirs:kafka_log_dirs",
     "producer-perf-test": "ottla.cli.kafka_producer_perf_test:kafka_producer_perf_test",
     "run": "ottla.cli.run:run",
-    "sql": "ottla.cli.sql:sql",
+    "sql": "ottla.cli.sql.command:sql",
     "streams-application-reset": (
         "ottla.cli.kafka_streams_application_reset:kafka_streams_application_reset"
     ),

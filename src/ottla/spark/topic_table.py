@@ -3,7 +3,8 @@
     value_format   json      objects; their fields are the columns
                    string    one column value of text
                    raw       one column value of bytes
-                   auto      json if the newest values are objects, else string, else raw
+                   auto      json if the newest values are all objects, else string, else raw; a
+                             warning names the first value that is not, if some are
     schema         of json values, as DDL or a StructType; without it, inferred from the newest
                    SAMPLE_ROWS values of each partition
     mode           what becomes of a value that does not parse:
@@ -18,18 +19,20 @@ _partition, _offset and _timestamp come too; without, only values are read."""
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.errors import InvalidConfig
 from ottla.spark.options import sink_options
+from ottla.spark.topic_snapshot import TopicSnapshot, ValueSample
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-SAMPLE_ROWS = 1_000
+logger = logging.getLogger(__name__)
+
 FORMATS = ("auto", "json", "string", "raw")
 MODES = ("fail", "drop", "dead-letter")
 METADATA = ("key", "topic", "partition", "offset", "timestamp")
@@ -64,9 +67,29 @@ def table(
     if bootstrap is not None or profile is None:
         given.setdefault("kafka.bootstrap.servers", bootstrap or "localhost:9092")
     if value_format == "auto" or (value_format == "json" and schema is None):
-        value_format, schema = _inferred(spark, given, topic, value_format, schema)
+        sample = TopicSnapshot(given).sample()
+        if value_format == "auto" and sample.is_mixed:
+            logger.warning(
+                "%s table(…, value_format='json', mode='drop') leaves the others out.",
+                sample.why_not_json(),
+            )
+        value_format, schema = chosen_format(spark, sample, value_format, schema)
     needs_all = metadata or mode == "dead-letter"
     rows = _load(spark, given, streaming=streaming, only_values=not needs_all)
+    return parsed(rows, given, value_format, schema, mode, dead_letter, metadata=metadata)
+
+
+def parsed(
+    rows: DataFrame,
+    given: Mapping[str, str],
+    value_format: str,
+    schema: str | StructType | None,
+    mode: str,
+    dead_letter: str | None = None,
+    *,
+    metadata: bool,
+) -> DataFrame:
+    """Return rows of the source with their values parsed into columns."""
     if value_format == "json":
         assert schema is not None
         made = _from_json(rows, schema, mode, dead_letter, given)
@@ -95,74 +118,32 @@ def _load(
 # -------------------------------------------------------------------------------------- inference
 
 
-def _inferred(
-    spark: SparkSession, given: Mapping[str, str], topic: str, value_format: str, schema: Any
-) -> tuple[str, Any]:
-    """A format and, for json, a schema, from the newest values."""
-    texts = _newest(given)
+def chosen_format(
+    spark: SparkSession, sample: ValueSample, value_format: str, schema: str | StructType | None
+) -> tuple[str, str | StructType | None]:
+    """Return the format of a topic's values and, for JSON, their schema.
+
+    Raises:
+        InvalidConfig: values are to be read as JSON, and there is none to infer a schema from.
+    """
     if value_format == "auto":
-        value_format = _format_of(texts)
+        value_format = sample.format
     if value_format != "json" or schema is not None:
         return value_format, schema
-    objects = [text for text in texts if isinstance(text, str)]
-    if not objects:
+    if not sample.objects:
         raise InvalidConfig(
-            f"{topic} has no values from which its columns could be inferred: give a schema."
+            f"The schema of '{sample.topic}' cannot be inferred: none of its {sample.size} newest "
+            "values is a JSON object. Give a schema."
         )
-    return value_format, spark.read.json(spark.sparkContext.parallelize(objects, 1)).schema
+    return value_format, _inferred_schema(spark, sample.objects)
 
 
-def _newest(given: Mapping[str, str]) -> list[str | bytes]:
-    """The newest values: texts, or bytes where they are none."""
-    from ottla.client.consumer.config import ConsumerConfig
-    from ottla.spark.cluster_offsets import ClusterOffsets
-    from ottla.spark.offsets import Earliest, Latest
-    from ottla.spark.options import source_options
-    from ottla.spark.plan import OffsetRange
-    from ottla.spark.range_reader import RangeReader
-    from ottla.spark.shared_client import shared_client
+def _inferred_schema(spark: SparkSession, objects: list[str]) -> StructType:
+    import pyarrow
 
-    wanted = ("subscribe", "profile", "kafka.")
-    options = source_options(
-        {name: text for name, text in given.items() if name.lower().startswith(wanted)},
-        is_streaming=False,
-    )
-    offsets = ClusterOffsets(options)
-    partitions = offsets.partitions()
-    first = offsets.offsets("startingOffsets", Earliest(), partitions)
-    end = offsets.offsets("endingOffsets", Latest(), partitions)
-    found: list[str | bytes] = []
-    for tp in partitions:
-        part = OffsetRange(*tp, max(first[tp], end[tp] - SAMPLE_ROWS), end[tp])
-        reader = RangeReader(
-            shared_client(ConsumerConfig, options.client), options.config(), part, ["value"],
-            fail_on_data_loss=False, timeout_ms=options.poll_timeout_ms,
-        )  # fmt: skip
-        for records in reader:
-            found += [
-                _text_of(value) for value in records.column(0).to_pylist() if value is not None
-            ]
-    return found
-
-
-def _text_of(value: bytes) -> str | bytes:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value
-
-
-def _format_of(values: list[str | bytes]) -> str:
-    if not all(isinstance(value, str) for value in values):
-        return "raw"
-    return "json" if values and all(_is_object(value) for value in values) else "string"
-
-
-def _is_object(text: str | bytes) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
-        return False
+    # A DataFrame made of Arrow stays inside the JVM; an RDD would start Python workers.
+    texts = pyarrow.table({"value": pyarrow.array(objects, pyarrow.string())})
+    return spark.read.json(spark.createDataFrame(texts)).schema
 
 
 # ---------------------------------------------------------------------------------------- parsing
