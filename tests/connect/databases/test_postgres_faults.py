@@ -49,12 +49,13 @@ def test_what_cannot_be_captured_is_told(postgres: Postgres, database: str) -> N
         database_password="x",
     )  # fmt: skip
     refused(
-        postgres, database, "no publication mine", publication_autocreate_mode="disabled",
-        publication_name="mine",
+        postgres, database, "The publication mine does not exist",
+        publication_autocreate_mode="disabled", publication_name="mine",
     )  # fmt: skip
     postgres.run("ALTER ROLE nobody REPLICATION", database=database)
     refused(
-        postgres, database, "permission denied.*publication.autocreate.mode=disabled",
+        postgres, database,
+        "lacks .* and SELECT on public.orders and ownership .*CREATE PUBLICATION slot_test",
         database_user="nobody", database_password="x",
     )  # fmt: skip
     assert postgres.run(f"SELECT FROM pg_replication_slots WHERE database='{database}'") == []
@@ -69,7 +70,12 @@ def test_a_slot_that_is_in_use_is_told(
     first = Capture(connector(postgres, database, snapshot_mode="no_data")).start()
     try:
         first.poll()
-        refused(postgres, database, "is active for PID", snapshot_mode="no_data")
+        refused(
+            postgres,
+            database,
+            r"in use by another reader \(PID \d+, role postgres.*: SELECT pg_terminate_backend",
+            snapshot_mode="no_data",
+        )
     finally:
         first.crash()
 

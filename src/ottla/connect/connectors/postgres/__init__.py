@@ -5,6 +5,7 @@ pgoutput    PostgreSQL's replication messages; `copy_text` the rows of a snapsho
 types       columns as schemas and values; `times`, `arrays`
 envelope    changes as records; `changes` the stream with its transactions and positions
 link        connections; `catalog` what the database says of itself
-published   which tables, by which publications; `slot` what is kept back, and the policy
+published   which tables, by which publications; `privileges` what the role needs for them
+slot        what is kept back, and the policy
 snapshot    the rows before the first change; `snapshot_modes` when they are read
 task        all of it, in its order"""

@@ -12,8 +12,8 @@ from ottla.connect.connectors.postgres.link import (
     Database,
     LinkLost,
     PostgresError,
+    identifier,
     literal,
-    quoted,
 )
 from ottla.connect.connectors.postgres.pgoutput import Relation, RelationColumn
 from ottla.connect.connectors.postgres.types import BUILT_IN, TypeInfo
@@ -23,11 +23,42 @@ IN_USE = "55006"
 DROP_TURNS, DROP_PAUSE_S = 50, 0.1
 _TABLES = """
 SELECT c.oid, n.nspname, c.relname, c.relreplident,
-       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
+       c.relkind = 'p'
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'
   AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'
 ORDER BY n.nspname, c.relname"""
+_NOT_CAPTURED = """
+SELECT n.nspname, c.relname,
+       CASE WHEN c.relispartition THEN 'a partition of ' || (
+                SELECT format('%s.%s', pn.nspname, p.relname)
+                FROM pg_partition_ancestors(c.oid) a JOIN pg_class p ON p.oid = a.relid
+                JOIN pg_namespace pn ON pn.oid = p.relnamespace
+                WHERE NOT p.relispartition)
+            WHEN c.relkind = 'v' THEN 'a view'
+            WHEN c.relkind = 'm' THEN 'a materialized view'
+            WHEN c.relkind = 'f' THEN 'a foreign table'
+            WHEN c.relpersistence = 'u' THEN 'an unlogged table'
+            ELSE 'a temporary table' END
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+  AND (c.relkind NOT IN ('r', 'p') OR c.relispartition OR c.relpersistence <> 'p')
+ORDER BY n.nspname, c.relname"""
+_ACCESS = """
+SELECT n.nspname || '.' || c.relname,
+       has_schema_privilege(n.oid, 'USAGE'),
+       has_table_privilege(c.oid, 'SELECT') OR NOT EXISTS (
+           SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
+           AND NOT a.attisdropped AND NOT has_column_privilege(c.oid, a.attnum, 'SELECT')),
+       NOT row_security_active(c.oid),
+       pg_has_role(c.relowner, 'USAGE')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = ANY (ARRAY[{oids}]::oid[])"""
+_READER = """
+SELECT s.active_pid, a.usename, a.application_name, host(a.client_addr)
+FROM pg_replication_slots s LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
+WHERE s.slot_name = {name} AND s.active_pid IS NOT NULL"""
 _COLUMNS = """
 SELECT a.attname, a.atttypid, a.atttypmod,
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND a.attnum = ANY (i.indkey)
@@ -63,19 +94,31 @@ class FoundTable:
     name: str
     identity: str
     has_primary_key: bool
+    is_partitioned: bool = False
 
     @property
     def full_name(self) -> str:
         return f"{self.schema}.{self.name}"
 
     @property
-    def quoted_name(self) -> str:
-        return f"{quoted(self.schema)}.{quoted(self.name)}"
+    def sql_name(self) -> str:
+        return f"{identifier(self.schema)}.{identifier(self.name)}"
 
     @property
     def can_tell_rows_apart(self) -> bool:
         """Without, PostgreSQL refuses updates of a table whose updates are published."""
         return self.identity in "fi" or (self.identity == "d" and self.has_primary_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Privileges of the connector's role on one table."""
+
+    uses_schema: bool
+    selects: bool
+    sees_all_rows: bool
+    """No row-level security policy applies to the role."""
+    owns: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +172,18 @@ class Catalog:
             raise UserError(f"{self.database.place} is older than PostgreSQL 13.")
         if level != "logical":
             raise UserError(
-                f"{self.database.place} has wal_level={level}; changes can be captured with "
-                "wal_level=logical (in postgresql.conf; PostgreSQL must be restarted)."
+                f"{self.database.place} has wal_level={level}, but change capture needs "
+                "wal_level=logical. Run as a superuser: ALTER SYSTEM SET wal_level = logical; and "
+                "restart PostgreSQL."
             )
         ((can_replicate,),) = self.ask(
             "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
         )
         if not can_replicate:
             raise UserError(
-                f"The role {self.database.user} may not replicate from {self.database.place}: "
-                f"ALTER ROLE {self.database.user} REPLICATION gives the right."
+                f"The role {self.database.user} lacks the REPLICATION attribute in "
+                f"{self.database.place}. Run as a superuser: "
+                f"ALTER ROLE {identifier(self.database.user)} REPLICATION;"
             )
 
     def wal_position(self) -> int:
@@ -149,6 +194,20 @@ class Catalog:
 
     def tables(self) -> list[FoundTable]:
         return [FoundTable(*each) for each in self.ask(_TABLES)]
+
+    def not_captured(self) -> list[tuple[str, str, str]]:
+        """Return schema, name and kind of relations whose changes PostgreSQL does not publish."""
+        return [(schema, name, kind) for schema, name, kind in self.ask(_NOT_CAPTURED)]
+
+    def access(self, tables: Iterable[FoundTable]) -> dict[str, Access]:
+        """Return the role's privileges on each table, by full name."""
+        listed = ",".join(str(int(each.oid)) for each in tables)
+        rows = self.ask(_ACCESS.format(oids=listed))
+        return {name: Access(*given) for name, *given in rows}
+
+    def may_create_publications(self) -> bool:
+        ((may,),) = self.ask("SELECT has_database_privilege(current_database(), 'CREATE')")
+        return bool(may)
 
     def relation(self, oid: int) -> Relation | None:
         """The table as the replication would tell of it."""
@@ -190,6 +249,20 @@ class Catalog:
         rows = self.ask(_SLOT.format(name=literal(name)))
         return Slot(*rows[0]) if rows else None
 
+    def reader_of(self, name: str) -> tuple[int, str] | None:
+        """Return the process ID that reads from a slot and a description of it."""
+        rows = self.ask(_READER.format(name=literal(name)))
+        if not rows:
+            return None
+        pid, role, application, host = rows[0]
+        described = (
+            f"PID {pid}",
+            role and f"role {role}",
+            application and f"application {application!r}",
+            host and f"from {host}",
+        )
+        return int(pid), ", ".join(filter(None, described))
+
     def drop_slot(self, name: str) -> None:
         """Even while it is used."""
         slot = self.slot(name)
@@ -228,35 +301,51 @@ class Catalog:
         rows = self.ask(f"SELECT puballtables FROM pg_publication WHERE pubname = {literal(name)}")
         return bool(rows and rows[0][0])
 
-    def create_publication(
-        self, name: str, tables: Sequence[FoundTable] | None, *, only_inserts: bool = False
-    ) -> None:
-        """`tables` None: all of the database."""
-        if tables is None:
-            target = " FOR ALL TABLES"
-        else:
-            listed = ", ".join(each.quoted_name for each in tables)
-            target = f" FOR TABLE {listed}" if listed else ""
-        options = ["publish_via_partition_root = true"]
-        if only_inserts:
-            options.append("publish = 'insert, truncate'")
-        statement = f"CREATE PUBLICATION {quoted(name)}{target} WITH ({', '.join(options)})"
-        self._publish(name, statement)
+    def owns_publication(self, name: str) -> bool:
+        rows = self.ask(
+            f"SELECT pg_has_role(pubowner, 'USAGE') FROM pg_publication "
+            f"WHERE pubname = {literal(name)}"
+        )
+        return bool(rows and rows[0][0])
 
-    def add_to_publication(self, name: str, table: FoundTable) -> None:
-        self._publish(name, f"ALTER PUBLICATION {quoted(name)} ADD TABLE {table.quoted_name}")
+    def publishes_by_root(self, name: str) -> bool:
+        """Return whether changes of partitions are published as changes of their root table."""
+        rows = self.ask(f"SELECT pubviaroot FROM pg_publication WHERE pubname = {literal(name)}")
+        return bool(rows and rows[0][0])
 
-    def drop_from_publication(self, name: str, table: FoundTable) -> None:
-        self._publish(name, f"ALTER PUBLICATION {quoted(name)} DROP TABLE {table.quoted_name}")
+    def change_publication(self, statement: str) -> None:
+        """Run a statement that creates or alters a publication.
 
-    def _publish(self, name: str, statement: str) -> None:
+        Raises:
+            PostgresError: The role lacks a privilege; the message has the statement.
+        """
         try:
-            self.ask(statement)
+            self.ask(f"{statement};")
         except PostgresError as error:
             if error.code != "42501":
                 raise
-            raise PostgresError(
-                f"{str(error).rstrip('.')}, so the publication cannot be made: let somebody who "
-                f"may run {statement}, and set publication.autocreate.mode=disabled.",
-                error.code,
-            ) from None
+            raise PostgresError(f"{error} Run as a superuser: {statement};", error.code) from None
+
+
+def create_publication(
+    name: str, tables: Sequence[FoundTable] | None, *, only_inserts: bool = False
+) -> str:
+    """Return the statement for a publication of the given tables, or of all if `tables` is None."""
+    if tables is None:
+        target = " FOR ALL TABLES"
+    else:
+        listed = ", ".join(each.sql_name for each in tables)
+        target = f" FOR TABLE {listed}" if listed else ""
+    options = ["publish_via_partition_root = true"]
+    if only_inserts:
+        options.append("publish = 'insert, truncate'")
+    return f"CREATE PUBLICATION {identifier(name)}{target} WITH ({', '.join(options)})"
+
+
+def add_to_publication(name: str, tables: Sequence[FoundTable]) -> str:
+    listed = ", ".join(each.sql_name for each in tables)
+    return f"ALTER PUBLICATION {identifier(name)} ADD TABLE {listed}"
+
+
+def drop_from_publication(name: str, table: FoundTable) -> str:
+    return f"ALTER PUBLICATION {identifier(name)} DROP TABLE {table.sql_name}"

@@ -22,14 +22,51 @@ from ottla.connect.connectors.postgres.pgoutput import encode_status, format_lsn
 SESSION = (
     "-c datestyle=ISO -c intervalstyle=iso_8601 -c timezone=UTC -c bytea_output=hex "
     "-c extra_float_digits=1 -c idle_in_transaction_session_timeout=0 -c statement_timeout=0 "
-    "-c lock_timeout=0"
+    "-c lock_timeout=0 -c row_security=off"
 )
-"""Texts of values are the same everywhere, and a snapshot may take its time."""
+"""Session settings: values have the same text on every server, a snapshot has no time limit, and
+row-level security raises an error instead of hiding rows from a snapshot."""
 CONNECT_TIMEOUT_S = 10
 ENDED = ("08", "57P")
 """SQLSTATEs of connections that ended, and of servers that stop or start."""
 SHORT = ("53", "58")
 """And of those that are full (disk, memory, files, temp_file_limit), or whose disk fails."""
+REMEDIES = (
+    (r"start walsender|start WAL sender", "Run as a superuser: ALTER ROLE {user} REPLICATION;"),
+    (r"does not have CONNECT privilege",
+     "Run as its owner: GRANT CONNECT ON DATABASE {database} TO {user};"),
+    (r"is not permitted to log in", "Run as a superuser: ALTER ROLE {user} LOGIN;"),
+    (r"password authentication failed|role .* does not exist",
+     "Check database.user and database.password; create a missing role with "
+     "CREATE ROLE {user} LOGIN REPLICATION PASSWORD '...';"),
+    (r"no password supplied", "Set database.password."),
+    (r"database .* does not exist", "Check database.dbname; SELECT datname FROM pg_database; "
+     "lists the databases of this server."),
+    (r"no pg_hba.conf entry",
+     "Add a line 'host {database} {user} ADDRESS/MASK scram-sha-256' to pg_hba.conf, then run as a "
+     "superuser: SELECT pg_reload_conf();"),
+    (r"exceeds max_wal_senders",
+     "Run as a superuser: ALTER SYSTEM SET max_wal_senders = 20; and restart PostgreSQL."),
+    (r"all replication slots are in use",
+     "List them with SELECT slot_name, active FROM pg_replication_slots; and drop an unused one "
+     "with SELECT pg_drop_replication_slot('NAME'); or run as a superuser: "
+     "ALTER SYSTEM SET max_replication_slots = 20; and restart PostgreSQL."),
+)  # fmt: skip
+"""Patterns of PostgreSQL's messages, and the statement that removes each cause."""
+_KEYWORDS = (
+    "all analyse analyze and any array as asc asymmetric authorization binary both case cast check "
+    "collate collation column concurrently constraint create cross current_catalog current_date "
+    "current_role current_schema current_time current_timestamp current_user default deferrable "
+    "desc distinct do else end except false fetch for foreign freeze from full grant group having "
+    "ilike in initially inner intersect into is isnull join lateral leading left like limit "
+    "localtime localtimestamp natural not notnull null offset on only or order outer overlaps "
+    "placing primary references returning right select session_user similar some symmetric "
+    "system_user table tablesample then to trailing true union unique user using variadic verbose "
+    "when where window with"
+)
+KEYWORDS = frozenset(_KEYWORDS.split())
+"""Words that PostgreSQL accepts as a name only in quotes."""
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _PREFIX = re.compile(r"^.*?(?:FATAL|ERROR|PANIC): +", re.DOTALL)
 
 
@@ -59,7 +96,8 @@ class Database:
         """libpq's own names: host, port, dbname, user, password, sslmode, …"""
         self._parameters = dict(parameters)
         port = parameters.get("port", "5432")
-        self.place = f"{parameters['dbname']} at {parameters['host']}:{port}"
+        self.name = parameters["dbname"]
+        self.place = f"{self.name} at {parameters['host']}:{port}"
         self.user = parameters.get("user", "")
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
@@ -105,13 +143,21 @@ class Database:
             raise refusal(self.sentence(str(error)), error.sqlstate or "") from None
 
     def sentence(self, text: str) -> str:
-        return f"PostgreSQL ({self.place}): {first_line(text)}."
+        return f"PostgreSQL ({self.place}): {first_line(text)}.{self._remedy(text)}"
 
     def _refused(self, text: str) -> LinkLost:
-        said = first_line(text)
-        if "walsender" in said or "replication" in said.lower():
-            said += f"; ALTER ROLE {self.user} REPLICATION gives the right"
-        return LinkLost(f"PostgreSQL ({self.place}) cannot be reached: {said}.")
+        what = "refuses the connection" if "FATAL:" in text else "cannot be reached"
+        message = f"PostgreSQL ({self.place}) {what}: {first_line(text)}.{self._remedy(text)}"
+        return LinkLost(message)
+
+    def _remedy(self, text: str) -> str:
+        """Return what to do about an error, with a leading space, or '' if that is unknown."""
+        for pattern, remedy in REMEDIES:
+            if re.search(pattern, text):
+                return " " + remedy.format(
+                    user=identifier(self.user), database=identifier(self.name)
+                )
+        return ""
 
 
 def first_line(text: str) -> str:
@@ -220,6 +266,11 @@ class ReplicationLink(RawLink):
 
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def identifier(name: str) -> str:
+    """Return a name as SQL needs it: in quotes only where PostgreSQL requires them."""
+    return name if _PLAIN_NAME.fullmatch(name) and name not in KEYWORDS else quoted(name)
 
 
 def literal(text: str) -> str:

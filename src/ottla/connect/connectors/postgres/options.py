@@ -25,7 +25,9 @@ DEFINITION = Definition(
         key("database.hostname", STRING, None, "Where PostgreSQL is: a host, or the folder of its "
             "socket.", NonEmpty(), HIGH),
         key("database.port", INT, 5432, "Its port.", Between(1, 65535)),
-        key("database.user", STRING, None, "A role with REPLICATION.", NonEmpty(), HIGH),
+        key("database.user", STRING, None,
+            "Role to connect as; it needs REPLICATION, and SELECT on the tables.",
+            NonEmpty(), HIGH),
         key("database.password", PASSWORD, "", "Its password.", None, HIGH),
         key("database.dbname", STRING, None, "The database.", NonEmpty(), HIGH),
         key("database.sslmode", STRING, "prefer", "As libpq has it.",
@@ -47,8 +49,9 @@ DEFINITION = Definition(
             NonEmpty(), HIGH),
         key("publication.name", STRING, "", "The publication; else it is called as the slot."),
         key("publication.autocreate.mode", STRING, "filtered",
-            "filtered: of the captured tables; all_tables: of all; disabled: somebody else makes "
-            "it.", OneOf(("filtered", "all_tables", "disabled"))),
+            "filtered: add captured tables that the publication lacks; all_tables: create it for "
+            "all tables; disabled: leave the publication to somebody else.",
+            OneOf(("filtered", "all_tables", "disabled"))),
         key("snapshot.mode", STRING, "initial",
             "initial: the rows that are there first; when_needed: also when changes were lost; "
             "always: at each start; initial_only: rows and no changes; no_data: changes only.",

@@ -65,8 +65,15 @@ def what_is_lost(slot: Slot | None, lsn: int) -> str | None:
 def where_it_is(slot: Slot, name: str) -> int:
     """The position of a slot that was there before us. Raises UserError if it is somebody's."""
     if slot.plugin != "pgoutput" or not slot.is_here:
-        other = f"for {slot.plugin}" if slot.plugin != "pgoutput" else "of another database"
-        raise UserError(f"The slot {name} is {other}: set slot.name.")
+        other = (
+            f"decodes with {slot.plugin} instead of pgoutput"
+            if slot.plugin != "pgoutput"
+            else "belongs to another database of this server"
+        )
+        raise UserError(
+            f"The slot {name} {other}. Give this connector its own slot.name, or drop the slot if "
+            f"nobody reads from it: SELECT pg_drop_replication_slot('{name}');"
+        )
     if slot.confirmed_lsn is None:
         raise UserError(f"The slot {name} cannot be read from.")
     return slot.confirmed_lsn

@@ -6,6 +6,7 @@ taken. Tables of PostgreSQL's own are never taken."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,8 +37,21 @@ class Patterns:
     def __bool__(self) -> bool:
         return bool(self._patterns)
 
+    def __str__(self) -> str:
+        return ",".join(each.pattern for each in self._patterns)
+
     def match(self, name: str) -> bool:
         return any(each.fullmatch(name) for each in self._patterns)
+
+    def nearest(self, names: Iterable[str]) -> str | None:
+        """Return the name that a mistyped pattern most likely means, by full or last part."""
+        by_text = {part: name for name in names for part in (name.rpartition(".")[2], name)}
+        for each in self._patterns:
+            text = each.pattern.replace("\\", "").lower()
+            found = difflib.get_close_matches(text, by_text, n=1, cutoff=0.7)
+            if found:
+                return by_text[found[0]]
+        return None
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,47 @@ class Selection:
         )
         in_table = self.tables.match(name) if self.tables else not self.no_tables.match(name)
         return in_schema and in_table
+
+    def why_nothing_matches(
+        self, place: str, tables: Sequence[str], others: Sequence[tuple[str, str]]
+    ) -> str:
+        """Return why no table is captured, and what to set.
+
+        Args:
+            place: The database, as messages name it.
+            tables: Full names of the tables that the database has.
+            others: Names and kinds of the views and so on that the lists do match.
+        """
+        if others:
+            name, kind = others[0]
+            root = kind.removeprefix("a partition of ")
+            advice = (
+                f"set table.include.list={_pattern_for(root)}"
+                if root != kind
+                else "name tables that write to the WAL"
+            )
+            return (
+                f"{name} of {place} is {kind}, whose changes PostgreSQL does not publish: {advice}."
+            )
+        if not tables:
+            return (
+                f"{place} has no tables. Check database.dbname, or create the tables before the "
+                "connector starts."
+            )
+        given = {
+            "schema.include.list": self.schemas,
+            "schema.exclude.list": self.no_schemas,
+            "table.include.list": self.tables,
+            "table.exclude.list": self.no_tables,
+        }
+        lists = " and ".join(f"{name}={each}" for name, each in given.items() if each)
+        nearest = self.tables.nearest(tables)
+        advice = (
+            f"the nearest table is {nearest}: set table.include.list={_pattern_for(nearest)}"
+            if nearest
+            else f"patterns match whole names (SCHEMA.TABLE), and it has {_some(tables)}"
+        )
+        return f"No table of {place} matches {lists}; {advice}."
 
     def takes_column(self, schema: str, table: str, column: str) -> bool:
         name = f"{schema}.{table}.{column}"
@@ -199,6 +254,16 @@ def make_shape(
         Schema(Type.STRUCT, name=f"{name}.Key", fields=key_fields) if key else None,
         {column: _placeholder(kind.schema, placeholder) for column, kind in taken},
     )
+
+
+def _pattern_for(name: str) -> str:
+    """Return a pattern for a name as it is written in a properties file."""
+    return re.escape(name).replace("\\", "\\\\")
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _required(schema: Schema) -> Schema:

@@ -154,9 +154,10 @@ class PostgresTask(SourceTask):
 
     def _begin(self, *, is_anew: bool) -> None:
         """The first time, or after a loss."""
+        takes = self._options.snapshot.at_first or is_anew
+        self._published.check_privileges(self._published.tables, reads=takes)
         self._published.publish(self._published.tables)
         slot = self._catalog.slot(self._options.slot_name)
-        takes = self._options.snapshot.at_first or is_anew
         pending = tuple(self._published.tables) if takes else ()
         if slot is None:
             assert self._link is not None
@@ -173,7 +174,8 @@ class PostgresTask(SourceTask):
         self._is_to_tell = not pending
 
     def _begin_without_slot(self) -> None:
-        """Nobody would read from one, and it would keep WAL back for ever."""
+        """Begin without a slot: nobody would read from it, and it would keep WAL forever."""
+        self._published.check_privileges(self._published.tables, reads=True)
         self._position = Position(self._catalog.wal_position())
         self._progress = Progress(tuple(self._published.tables))
 
@@ -191,13 +193,19 @@ class PostgresTask(SourceTask):
         self._progress = Progress.of(offset.get("snapshot"))
         self._confirmed = 0
         mode = self._options.snapshot
+        self._published.check_privileges(self._progress.pending, reads=True)
         if not mode.streams or not self._check_slot():
             return
-        self._published.set_right()
-        self._find_new_tables()
+        if len(self._published.unpublished()) == len(self._published.tables):
+            # The publications are gone: without one PostgreSQL refuses to stream.
+            self._find_new_tables()
+        else:
+            with self._noticed("the search for new tables", []):
+                self._find_new_tables()
         if mode.at_each_start and not offset.get("snapshot"):
             # What changed since the offset is told again after it: whoever applies the records in
             # their order ends with the same tables.
+            self._published.check_privileges(self._published.tables, reads=True)
             self._progress = Progress(tuple(self._published.tables))
             self._is_to_tell = True
 
@@ -236,14 +244,29 @@ class PostgresTask(SourceTask):
                 break
             except PostgresError as error:
                 # The worker before us has just died, and PostgreSQL does not know yet; or sleeps.
-                if error.code != IN_USE or turn == BUSY_TURNS - 1:
+                if error.code != IN_USE:
                     raise
+                if turn == BUSY_TURNS - 1:
+                    raise self._in_use(error) from None
                 silent_s = self._options.status_s * SILENT_INTERVALS
                 if self._catalog.end_silent(self._options.slot_name, silent_s):
                     logger.warning("whoever read from the slot before was silent, and is cut off")
                 time.sleep(BUSY_PAUSE_S)
         self._changes = Changes(self._envelopes, self._shape_of, self._position)
         self._status_at = time.monotonic()
+
+    def _in_use(self, error: PostgresError) -> PostgresError:
+        name = self._options.slot_name
+        reader = self._catalog.reader_of(name)
+        if reader is None:
+            return error
+        pid, described = reader
+        return PostgresError(
+            f"The slot {name} in {self._options.database.place} is in use by another reader "
+            f"({described}). Give this connector its own slot.name, or end the other reader: "
+            f"SELECT pg_terminate_backend({pid});",
+            error.code,
+        )
 
     def _disconnect(self) -> None:
         if self._link is not None:
@@ -359,7 +382,6 @@ class PostgresTask(SourceTask):
         if not self._progress.pending:
             with self._noticed("the search for new tables", known):
                 self._published.look()
-                self._published.set_right()
                 self._find_new_tables()
 
     @contextmanager
@@ -377,7 +399,9 @@ class PostgresTask(SourceTask):
             self._troubles.append(said)
 
     def _find_new_tables(self) -> None:
+        self._published.set_right()
         new = self._published.unpublished()
+        self._published.check_privileges(new, reads=True)
         if new:
             logger.info("new tables are captured: %s", ", ".join(new))
             self._progress = replace(self._progress, pending=(*self._progress.pending, *new))
