@@ -1,4 +1,4 @@
-"""`ottla connect …`: import and export, as `connect-standalone` and `connect-distributed` do."""
+"""`ottla connect …`: `connect-standalone`, `connect-distributed`, and a list of the plugins."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ottla.cli.tool import ToolGroup
 
 ACTIONS = {
     "distributed": "ottla.cli.connect_distributed:connect_distributed",
+    "plugins": "ottla.cli.connect_plugins:connect_plugins",
     "standalone": "ottla.cli.connect_standalone:connect_standalone",
 }
 

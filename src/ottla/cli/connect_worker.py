@@ -94,6 +94,18 @@ def _prepare(log_level: str, *, daemon: bool) -> None:
     logging.getLogger("py4j").setLevel(logging.ERROR)
 
 
+def _log_missing_plugins() -> None:
+    from ottla.connect.plugins import EXTRAS, missing_package
+
+    found: dict[str, list[str]] = {}
+    for name in EXTRAS:
+        missing = missing_package(name)
+        if missing is not None:
+            found.setdefault(missing, []).append(name)
+    for missing, names in found.items():
+        logger.info("not available: %s; to use it, install %s", ", ".join(names), missing)
+
+
 def _run(herder: Any, begin: Callable[[Any], None]) -> int:
     """Until a signal says so."""
     from ottla.connect.rest_server import RestServer
@@ -103,6 +115,7 @@ def _run(herder: Any, begin: Callable[[Any], None]) -> int:
     rest = RestServer(herder)
     try:
         rest.start()
+        _log_missing_plugins()
         herder.start()
         begin(herder)
         herder.run()

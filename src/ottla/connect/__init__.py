@@ -1,5 +1,8 @@
 """Import and export with no code: Kafka Connect's model, property files and REST.
 
+What a connector, a converter or a transform of your own is made of can be imported from here; the
+modules are:
+
 data         schemas and records: what flows between connectors and topics
 api          what a connector is; the contract of resuming
 config       properties of workers and connectors, and what is wrong with them
@@ -19,3 +22,64 @@ frames       sources that are streaming DataFrames
 connectors/  files, lakes, Spark's formats, HTTP, mirrors, made-up records; postgres (change
              capture), jdbc
 debezium     what a change looks like, for those who read them"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.base.config.definition import ConfigType, Importance
+    from ottla.base.config.validator import AtLeast, Between, NonEmpty, OneOf
+    from ottla.connect.api import (
+        Connector,
+        Guarantee,
+        Polled,
+        RetriableError,
+        SinkConnector,
+        SinkTask,
+        SourceConnector,
+        SourceTask,
+    )
+    from ottla.connect.columns import ColumnBatch, Columns, NotInColumns
+    from ottla.connect.converters import Converter
+    from ottla.connect.data import DataError, FailedRecord, Field, Header, Record, Schema, Type
+    from ottla.connect.definition import Definition, key
+    from ottla.connect.transforms.contract import Predicate, Transform
+
+_PUBLIC = {
+    "ottla.base.config.definition": ("ConfigType", "Importance"),
+    "ottla.base.config.validator": ("AtLeast", "Between", "NonEmpty", "OneOf"),
+    "ottla.connect.api": (
+        "Connector", "Guarantee", "Polled", "RetriableError", "SinkConnector", "SinkTask",
+        "SourceConnector", "SourceTask",
+    ),
+    "ottla.connect.columns": ("ColumnBatch", "Columns", "NotInColumns"),
+    "ottla.connect.converters": ("Converter",),
+    "ottla.connect.data": (
+        "DataError", "FailedRecord", "Field", "Header", "Record", "Schema", "Type",
+    ),
+    "ottla.connect.definition": ("Definition", "key"),
+    "ottla.connect.transforms.contract": ("Predicate", "Transform"),
+}  # fmt: skip
+"""Module -> the names that this package has from it. They are loaded when first used, so that a
+worker without Arrow starts without it."""
+
+_MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
+__all__ = [
+    "AtLeast", "Between", "ColumnBatch", "Columns", "ConfigType", "Connector", "Converter",
+    "DataError", "Definition", "FailedRecord", "Field", "Guarantee", "Header", "Importance",
+    "NonEmpty", "NotInColumns", "OneOf", "Polled", "Predicate", "Record", "RetriableError",
+    "Schema", "SinkConnector", "SinkTask", "SourceConnector", "SourceTask", "Transform", "Type",
+    "key",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'ottla.connect' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value

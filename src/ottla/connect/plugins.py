@@ -3,7 +3,10 @@
 Java's full names, their short forms (`FileStreamSource`, `JsonConverter`, `InsertField$Value`) and
 our own are one; a connector's may end in Connector or not. `package.module.Class` and
 `package.module:Class` are a user's own class, or the function of a transform; packages offer
-connectors by short names as entry points of the group `ottla.connectors`."""
+connectors by short names as entry points of the group `ottla.connectors`.
+
+A plugin whose packages are not installed is known by name, but not listed among those that can run:
+`missing_connectors` has it, with what to install."""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
+from importlib import import_module, util
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -88,18 +91,53 @@ PREDICATES = {
 }
 
 
+PACKAGES = {
+    "arrow": ("pyarrow",),
+    "avro": ("fastavro",),
+    "jdbc": ("sqlalchemy",),
+    "postgres": ("psycopg",),
+    "spark": ("pyspark", "pandas", "pyarrow", "numba"),
+}
+"""Modules that plugins import, by the extra of Ottla that brings them."""
+EXTRAS = {
+    "AvroConverter": "avro",
+    "JdbcSink": "jdbc",
+    "JdbcSource": "jdbc",
+    "ParquetSink": "arrow",
+    "PostgresSource": "postgres",
+    "SparkFunctionSink": "spark",
+    "SparkFunctionSource": "spark",
+    "SparkSink": "spark",
+    "SparkSource": "spark",
+}
+"""The extra that a plugin needs, by the plugin's name."""
+
+
 class UnknownPlugin(ValueError):
     """A name that means no class, as one sentence."""
 
 
+class MissingPackage(UnknownPlugin):
+    """The class exists, but a package that it needs is not installed."""
+
+
 @dataclass(frozen=True)
 class Plugin:
-    """For /connector-plugins."""
+    """A connector that can run, as `/connector-plugins` lists it."""
 
     name: str
     kind: str
     version: str
     guarantee: str = ""
+
+
+@dataclass(frozen=True)
+class MissingPlugin:
+    """A connector that cannot run here."""
+
+    name: str
+    missing: str
+    """The package that is not installed, and how to install it."""
 
 
 def connector_class(name: str) -> type[Connector]:
@@ -135,16 +173,41 @@ def predicate_class(name: str) -> type[Predicate]:
 
 
 def connector_plugins() -> list[Plugin]:
+    """Return the connectors that can run here, by name."""
     found = []
     for name in sorted(_connectors()):
         try:
             made = connector_class(name)
         except UnknownPlugin:
-            # Its package is not installed; whoever names it is told.
             continue
         kind = "source" if issubclass(made, SourceConnector) else "sink"
         found.append(Plugin(name, kind, version_of(made), made.guarantee.value))
     return found
+
+
+def missing_connectors() -> list[MissingPlugin]:
+    """Return the connectors that cannot run here, by name, with what each of them lacks."""
+    found = []
+    for name in sorted(_connectors()):
+        try:
+            connector_class(name)
+        except UnknownPlugin as error:
+            found.append(MissingPlugin(name, missing_package(name) or str(error)))
+    return found
+
+
+def missing_package(name: str) -> str | None:
+    """Return what one of Ottla's own plugins lacks and how to install it, or None if nothing.
+
+    Nothing is imported, so a worker can afford to ask for every plugin when it starts.
+    """
+    extra = EXTRAS.get(name)
+    if extra is None:
+        return None
+    for package in PACKAGES[extra]:
+        if util.find_spec(package) is None:
+            return f"the package {package}: pip install 'ottla[{extra}]'"
+    return None
 
 
 def version_of(plugin: type[Connector]) -> str:
@@ -181,15 +244,24 @@ def _find(
         place = name if ":" in name else ":".join(name.rsplit(".", 1))
     if place is None:
         raise UnknownPlugin(_unknown(kind, name, short, table))
+    missing = missing_package(short) if short in table else None
+    if missing is not None:
+        raise MissingPackage(f"The {kind} {name} needs {missing}.")
     module, _, attribute = place.partition(":")
     try:
         found = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
-        # The class may be there, and want something that is not.
+        # The class may exist and import something that does not.
         if error.name is not None and not f"{module}.".startswith(f"{error.name}."):
-            raise UnknownPlugin(f"The {kind} {name} needs the package {error.name}.") from None
+            raise MissingPackage(
+                f"The {kind} {name} needs the package {error.name}, which is not installed."
+            ) from None
         raise UnknownPlugin(_unknown(kind, name, short, table)) from None
-    except (AttributeError, ImportError, ValueError):
+    except ImportError as error:
+        # A package that is there and does not load, as psycopg without libpq.
+        said = str(error).partition("\n")[0].rstrip(".")
+        raise UnknownPlugin(f"The {kind} {name} cannot be imported: {said}.") from None
+    except (AttributeError, ValueError):
         raise UnknownPlugin(_unknown(kind, name, short, table)) from None
     if or_function and callable(found) and not isinstance(found, type):
         return found

@@ -1,4 +1,7 @@
-"""Plugins and their properties, as `/connector-plugins` shows them."""
+"""Plugins and their properties, as `/connector-plugins` shows them.
+
+The list has what can run here, as Kafka's clients expect. `?includeMissing=true` appends the
+others: `{"class": …, "missing": …}`, with the missing package and how to install it."""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from ottla.connect.plugins import (
     connector_class,
     connector_plugins,
     converter_class,
+    missing_connectors,
+    missing_package,
     predicate_class,
     short_name,
 )
@@ -23,19 +28,29 @@ from ottla.connect.rest import Answer, Request, RestError
 from ottla.connect.rest_connectors import texts
 
 
-def plugins(*, connectors_only: bool) -> list[dict[str, Any]]:
-    """`guarantee` is ours."""
+def plugins(*, connectors_only: bool, include_missing: bool = False) -> list[dict[str, Any]]:
+    """Return the plugins that can run here and, on request, those that cannot.
+
+    `guarantee` and `missing` are additions to Kafka's fields.
+    """
     found: list[dict[str, Any]] = [
         {"class": each.name, "type": each.kind, "version": each.version,
          "guarantee": each.guarantee}
         for each in connector_plugins()
     ]  # fmt: skip
+    if include_missing:
+        found += [{"class": each.name, "missing": each.missing} for each in missing_connectors()]
     if connectors_only:
         return found
     for kind, names in (
         ("converter", CONVERTERS), ("transformation", TRANSFORMS), ("predicate", PREDICATES),
     ):  # fmt: skip
-        found += [{"class": name, "type": kind} for name in sorted(names)]
+        for name in sorted(names):
+            missing = missing_package(name)
+            if missing is None:
+                found.append({"class": name, "type": kind})
+            elif include_missing:
+                found.append({"class": name, "type": kind, "missing": missing})
     return found
 
 
@@ -122,7 +137,13 @@ def _key(each: ConfigKey, group: str, order: int, required: bool) -> dict[str, A
 
 
 def _plugins(request: Request) -> Answer:
-    return Answer(200, plugins(connectors_only=request.flag("connectorsOnly", "true")))
+    return Answer(
+        200,
+        plugins(
+            connectors_only=request.flag("connectorsOnly", "true"),
+            include_missing=request.flag("includeMissing", "false"),
+        ),
+    )
 
 
 def _plugin_config(request: Request, name: str) -> Answer:
