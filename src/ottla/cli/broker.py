@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.options import log_level_option, override_option
+from ottla.cli.options import check_option, log_level_option, override_option
 
 
 @click.command()
@@ -15,18 +15,35 @@ from ottla.cli.options import log_level_option, override_option
     help="A server.properties file, with Kafka's property names.",
 )
 @override_option
-@click.option("--data-dir", metavar="DIR", help="Where the logs are kept (log.dirs).")
+@click.option("--data-dir", metavar="DIR", help="Directory for the logs (log.dirs).")
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Where to listen (listeners); port 0 is any free port.  [default: 127.0.0.1:9092]",
+    help="Address to listen on (listeners). 0.0.0.0 is every interface, port 0 any free port.  "
+    "[default: 127.0.0.1:9092]",
 )
+@click.option(
+    "--advertise",
+    metavar="HOST[:PORT]",
+    help="Address that clients use to connect (advertised.listeners).  [default: the address of "
+    "--listen, or this machine's address for every interface]",
+)
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Allow --listen on an address that other machines can reach. Listeners have neither "
+    "encryption nor authentication.",
+)
+@check_option
 @log_level_option
 def broker(
     config_file: str | None,
     overrides: tuple[str, ...],
     data_dir: str | None,
     listen: str | None,
+    advertise: str | None,
+    insecure: bool,
+    only_checks: bool,
     log_level: str,
 ) -> int:
     """Start a broker.
@@ -34,8 +51,11 @@ def broker(
     Without options it listens on 127.0.0.1:9092 and keeps its data in $XDG_DATA_HOME/ottla, or
     ~/.local/share/ottla. SIGTERM or Ctrl-C stops it cleanly.
     """
-    from ottla.cli.start import gather_properties, start
+    from ottla.cli.start import gather, start
 
-    return start(
-        gather_properties(config_file, overrides, data_dir=data_dir, listen=listen), log_level
-    )
+    launch = gather(config_file, overrides, data_dir=data_dir, listen=listen, advertise=advertise)
+    if only_checks:
+        from ottla.cli.broker_check import check_start
+
+        return check_start(launch, allow_exposed=insecure)
+    return start(launch, log_level, allow_exposed=insecure)

@@ -56,6 +56,9 @@ def cluster_options(
         def call(
             *arguments: Any, bootstrap_server: str | None, command_config: str | None, **rest: Any
         ) -> Any:
+            from ottla.cli.waiting import show_waiting
+
+            show_waiting()
             cluster = ClusterOptions(bootstrap_server, command_config)
             return function(*arguments, cluster=cluster, **rest)
 

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import random
 import re
-import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +19,21 @@ from ottla.base.config.properties import load_properties
 from ottla.base.errors import UserError
 from ottla.base.types import TopicPartition
 from ottla.cli.connection_options import CALL_TIMEOUT_MS, ClusterOptions
+from ottla.cli.interruption import (
+    INTERRUPTED,
+    TERMINATED,
+    OutputWatch,
+    Terminated,
+    termination_as_exit,
+)
 from ottla.cli.message_formatters import Formatter, JsonFormatter, find_formatter
 from ottla.cli.property_options import client_properties, key_values
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.consumer.record import Record
 
-POLL_S = 1.0
+POLL_S = 0.1
+"""How long a poll waits; also how soon a closed pipe is noticed."""
 MAX_POLL_RECORDS = 500
-INTERRUPTED = 130
-TERMINATED = 143
 _GROUPS = 100_000
 
 
@@ -75,14 +79,15 @@ def consume_to_output(
     printer = _Printer(formatter, skips_errors=skip_message_on_error)
     code = 0
     try:
-        with _termination_as_exit():
+        with termination_as_exit():
             _consume(cluster, properties, where, printer, max_messages, timeout_ms)
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except _Terminated:
+    except Terminated:
         code = TERMINATED
     finally:
-        click.echo(f"Processed a total of {printer.count} messages", err=True)
+        if printer.has_begun:
+            click.echo(f"Processed a total of {printer.count} messages", err=True)
     if enable_systest_events:
         click.echo("shutdown_complete")
     return code
@@ -97,9 +102,12 @@ def _consume(
     timeout_ms: int | None,
 ) -> None:
     with Consumer(cluster.bootstrap, profile=properties) as consumer:
+        printer.has_begun = True
         _begin(consumer, where)
+        watch = OutputWatch()
         last = time.monotonic()
         while True:
+            watch.check()
             left = _left(max_messages, printer.count)
             if left <= 0:
                 return
@@ -125,7 +133,7 @@ def _poll(consumer: Consumer, left: int, timeout_ms: int | None, last: float) ->
         wait_s = max(0.0, min(wait_s, last + timeout_ms / 1000 - time.monotonic()))
     try:
         return consumer.poll(wait_s, max_records=left)
-    except (KeyboardInterrupt, _Terminated):
+    except (KeyboardInterrupt, Terminated):
         # All that was handed out has been printed, so it may be committed.
         consumer.close()
         raise
@@ -151,6 +159,7 @@ class _Printer:
         self._format = formatter
         self._skips_errors = skips_errors
         self._out = sys.stdout.buffer
+        self.has_begun = False
         self.count = 0
 
     def print(self, records: list[Record]) -> None:
@@ -263,21 +272,3 @@ def _set_reset(properties: dict[str, str], from_beginning: bool) -> None:
             f"please remove one option."
         )
     properties["auto.offset.reset"] = wanted or ("earliest" if from_beginning else "latest")
-
-
-class _Terminated(BaseException):
-    """SIGTERM."""
-
-
-@contextmanager
-def _termination_as_exit() -> Iterator[None]:
-    """SIGTERM leaves the group and commits, as Ctrl-C does."""
-
-    def raise_it(number: int, frame: object) -> None:
-        raise _Terminated
-
-    before = signal.signal(signal.SIGTERM, raise_it)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -12,6 +12,7 @@ from ottla.base.config.properties import load_properties
 from ottla.base.errors import UserError
 from ottla.cli.connection_options import CALL_TIMEOUT_MS, ClusterOptions
 from ottla.cli.failure import sentence
+from ottla.cli.interruption import INTERRUPTED
 from ottla.cli.line_reader import LineReader, LineRecord
 from ottla.cli.property_options import client_properties, key_values
 from ottla.client.errors import ClientError, RecordTooLarge
@@ -24,7 +25,6 @@ LINE_READERS = (
     "org.apache.kafka.tools.LineMessageReader",
     "kafka.tools.ConsoleProducer$LineMessageReader",
 )
-INTERRUPTED = 130
 
 
 def produce_lines(

@@ -13,6 +13,7 @@ import click
 from ottla.base.errors import UserError
 from ottla.base.types import TopicPartition
 from ottla.cli.connection_options import CALL_TIMEOUT_MS, ClusterOptions
+from ottla.cli.interruption import INTERRUPTED, TERMINATED, Terminated, termination_as_exit
 from ottla.cli.output import Output
 from ottla.cli.perf_stats import (
     TOTAL_HEADER,
@@ -77,10 +78,12 @@ def measure_consumer(
     read = _read_tables() if columnar else _read_records
     start = Consumed(_now_ms())
     joins = _Joins()
-    with Consumer(cluster.bootstrap, profile=properties) as consumer:
+    with termination_as_exit(), Consumer(cluster.bootstrap, profile=properties) as consumer:
         consumer.subscribe(topics, listener=joins)
-        end = _consume(consumer, read, joins, start, num_records, timeout_ms, window, date_format)
-    if end.count < num_records:
+        code, end = _consume(
+            consumer, read, joins, start, num_records, timeout_ms, window, date_format
+        )
+    if end.count < num_records and not code:
         output.note(
             f"WARNING: Exiting before consuming the expected number of records: timeout "
             f"({timeout_ms} ms) exceeded. You can use the --timeout option to increase the timeout."
@@ -92,7 +95,7 @@ def measure_consumer(
     if print_metrics:
         lines += _metric_lines(figures, properties["client.id"])
     output.show(figures, lambda: lines)
-    return 0
+    return code
 
 
 def _consume(
@@ -104,20 +107,25 @@ def _consume(
     timeout_ms: int,
     window_ms: int | None,
     date_format: str,
-) -> Consumed:
+) -> tuple[int, Consumed]:
+    """Read until there is enough, nothing comes or a signal ends it: exit code, and what came."""
     now = last = start
     arrived_ms = start.time_ms
-    while now.count < wanted and now.time_ms - arrived_ms <= timeout_ms:
-        count, size = read(consumer)
-        now = Consumed(_now_ms(), now.count + count, now.size + size)
-        if count:
-            arrived_ms = now.time_ms
-        if window_ms is not None and now.time_ms - last.time_ms >= window_ms:
-            click.echo(consumer_window_line(last, now, joins.take_ms(), date_format))
-            last = now
+    code = 0
+    try:
+        while now.count < wanted and now.time_ms - arrived_ms <= timeout_ms:
+            count, size = read(consumer)
+            now = Consumed(_now_ms(), now.count + count, now.size + size)
+            if count:
+                arrived_ms = now.time_ms
+            if window_ms is not None and now.time_ms - last.time_ms >= window_ms:
+                click.echo(consumer_window_line(last, now, joins.take_ms(), date_format))
+                last = now
+    except (KeyboardInterrupt, Terminated) as interruption:
+        code = TERMINATED if isinstance(interruption, Terminated) else INTERRUPTED
     if window_ms is not None and now != last:
         click.echo(consumer_window_line(last, now, joins.take_ms(), date_format))
-    return now
+    return code, now
 
 
 def _read_records(consumer: Consumer) -> tuple[int, int]:

@@ -10,6 +10,10 @@ from typing import NoReturn
 import click
 
 from ottla.base.errors import KafkaError, UserError
+from ottla.cli.interruption import INTERRUPTED, TERMINATED, Terminated
+
+ERASE_LINE = "\r\x1b[K"
+"""Removes what a terminal shows in the cursor's line, such as that a tool waits for a broker."""
 
 
 def run_command(command: Callable[[], object]) -> NoReturn:
@@ -30,10 +34,14 @@ def run_command(command: Callable[[], object]) -> NoReturn:
     except click.exceptions.Exit as exit_request:
         sys.exit(exit_request.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        if sys.stderr.isatty():
+            sys.stderr.write("\n")  # keeps the cursor's line: ^C, or that the tool waited
+        sys.exit(INTERRUPTED)
+    except Terminated:
+        sys.exit(TERMINATED)
     except BrokenPipeError:
-        # Whoever read our output (`| head`) has enough. Python would complain once more when it
-        # flushes what is left, so that goes nowhere.
+        # The reader of a pipe (`| head`) is gone. Python would report it once more when it flushes
+        # what is left, so the rest goes to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(result if isinstance(result, int) else 0)
@@ -48,4 +56,6 @@ def sentence(error: BaseException) -> str:
 
 
 def _say(text: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(ERASE_LINE)
     click.secho(text, fg="red", err=True)

@@ -7,7 +7,7 @@ from typing import NoReturn
 import click
 
 from ottla.cli.failure import run_command
-from ottla.cli.options import log_level_option, override_option
+from ottla.cli.options import check_option, log_level_option, override_option
 
 
 @click.command(context_settings={"help_option_names": ["-h", "-help", "--help"]})
@@ -16,6 +16,7 @@ from ottla.cli.options import log_level_option, override_option
 @click.option("-loggc", "log_gc", hidden=True, is_flag=True, help="Accepted and not used.")
 @click.argument("config_file", metavar="server.properties")
 @override_option
+@check_option
 @log_level_option
 def kafka_server_start(
     config_file: str,
@@ -23,6 +24,7 @@ def kafka_server_start(
     name: str | None,
     log_gc: bool,
     overrides: tuple[str, ...],
+    only_checks: bool,
     log_level: str,
 ) -> int:
     """Start a broker with Kafka's server.properties.
@@ -30,9 +32,14 @@ def kafka_server_start(
     In the background its output goes to $LOG_DIR/kafkaServer.out, or without LOG_DIR to
     ~/.local/state/ottla/kafkaServer.out. kafka-server-stop ends it.
     """
-    from ottla.cli.start import gather_properties, start
+    from ottla.cli.start import gather, start
 
-    return start(gather_properties(config_file, overrides), log_level, daemon=daemon)
+    launch = gather(config_file, overrides)
+    if only_checks:
+        from ottla.cli.broker_check import check_start
+
+        return check_start(launch)
+    return start(launch, log_level, daemon=daemon)
 
 
 def main() -> NoReturn:

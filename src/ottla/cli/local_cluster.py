@@ -117,7 +117,7 @@ class LocalCluster:
         properties: Mapping[str, str],
         say: Callable[[str], None],
     ) -> None:
-        self._directory = Path(data_dir)
+        self._directory = Path(data_dir).absolute()
         self._ports = [port + index for index in range(brokers)]
         self._properties = properties
         self._say = say

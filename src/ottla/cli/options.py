@@ -9,7 +9,15 @@ override_option = click.option(
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Set one property, whatever the file says; may be given again.",
+    help="A property that overrides the file; may be repeated.",
+)
+
+check_option = click.option(
+    "--check",
+    "only_checks",
+    is_flag=True,
+    help="Check the configuration, data directories and ports, print what is found, and exit: "
+    "with 0 if a broker can start, else with 1. Nothing is changed.",
 )
 
 log_level_option = click.option(
@@ -17,5 +25,5 @@ log_level_option = click.option(
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
     default="INFO",
     show_default=True,
-    help="What to log.",
+    help="The lowest level that is logged.",
 )

@@ -17,6 +17,7 @@ import click
 from ottla.base.errors import UserError
 from ottla.cli.connection_options import CALL_TIMEOUT_MS, ClusterOptions
 from ottla.cli.failure import sentence
+from ottla.cli.interruption import INTERRUPTED, TERMINATED, Terminated, termination_as_exit
 from ottla.cli.output import Output
 from ottla.cli.perf_stats import ProducerStats, Throttle
 from ottla.cli.perf_tables import COLUMN, tables
@@ -28,6 +29,8 @@ DEFAULT_TRANSACTION_MS = 3_000
 BLOCK_BYTES = 1 << 20
 SEED = 0
 MAX_ERRORS_TOLD = 10
+INTERRUPTED_CLOSE_S = 2.0
+"""How long an interrupted run waits for records on their way, so that the summary counts them."""
 
 Payloads = Callable[[int], bytes]
 """The value of the record of this number."""
@@ -59,17 +62,24 @@ def measure_producer(
     if transaction_duration_ms is not None and not properties.get("transactional.id"):
         properties["transactional.id"] = f"performance-producer-{uuid.uuid4()}"
     in_transactions = bool(properties.get("transactional.id"))
-    with Producer(cluster.bootstrap, profile=properties) as producer:
+    code = 0
+    with termination_as_exit(), Producer(cluster.bootstrap, profile=properties) as producer:
         run = _Run(output, num_records, warmup_records, reporting_interval)
-        if columnar:
-            run.send_tables(producer, topic, payload["record_size"], payloads, throughput)
-        elif in_transactions:
-            duration_ms = transaction_duration_ms or DEFAULT_TRANSACTION_MS
-            run.send_in_transactions(producer, topic, payloads, throughput, duration_ms)
-        else:
-            run.send(producer, topic, payloads, throughput)
-        producer.flush()
-    return run.finish(print_metrics=print_metrics, client_id=properties["client.id"])
+        try:
+            if columnar:
+                run.send_tables(producer, topic, payload["record_size"], payloads, throughput)
+            elif in_transactions:
+                duration_ms = transaction_duration_ms or DEFAULT_TRANSACTION_MS
+                run.send_in_transactions(producer, topic, payloads, throughput, duration_ms)
+            else:
+                run.send(producer, topic, payloads, throughput)
+            producer.flush()
+        except (KeyboardInterrupt, Terminated) as interruption:
+            code = TERMINATED if isinstance(interruption, Terminated) else INTERRUPTED
+            run.interrupt()
+            producer.close(INTERRUPTED_CLOSE_S)
+    has_errors = run.finish(print_metrics=print_metrics, client_id=properties["client.id"])
+    return code or int(has_errors)
 
 
 class _Run:
@@ -83,6 +93,11 @@ class _Run:
         self._stats = ProducerStats(count, _now_ms(), interval_ms)
         self._steady: ProducerStats | None = None
         self._errors = self._failures = 0
+        self._is_interrupted = False
+
+    def interrupt(self) -> None:
+        """Stop counting errors: what is not sent after Ctrl-C was given up on purpose."""
+        self._is_interrupted = True
 
     def send(self, producer: Any, topic: str, payloads: Payloads, throughput: float) -> None:
         throttle = Throttle(throughput, time.monotonic())
@@ -136,6 +151,8 @@ class _Run:
                 if error is None:
                     self._count_some(int(_now_ms() - began_ms), size, count)
                     return
+                if self._is_interrupted:
+                    return
                 self._errors += count
                 is_told = self._failures < MAX_ERRORS_TOLD
                 self._failures += 1
@@ -161,7 +178,8 @@ class _Run:
         # On the way it is progress: with --json only the end is a result.
         self._output.note(line) if self._output.as_json else click.echo(line)
 
-    def finish(self, *, print_metrics: bool, client_id: str) -> int:
+    def finish(self, *, print_metrics: bool, client_id: str) -> bool:
+        """Print the summary, and return whether a record could not be sent."""
         now_ms = _now_ms()
         stats, steady = self._stats, self._steady
         figures: dict[str, Any] = {**stats.total(now_ms), "errors": self._errors}
@@ -172,7 +190,7 @@ class _Run:
         if print_metrics:
             lines += _metric_lines(figures, client_id)
         self._output.show(figures, lambda: lines)
-        return 1 if self._errors else 0
+        return self._errors > 0
 
 
 def _metric_lines(figures: dict[str, Any], client_id: str) -> list[str]:

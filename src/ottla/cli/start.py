@@ -1,43 +1,99 @@
-"""Starting a broker: from files, options and overrides to a running process.
+"""Start a broker: from files, options and overrides to a running process.
 
-Later ones win: the file, then --data-dir and --listen, then --override. A configuration that is
-wrong is refused before anything else happens, above all before the process goes to the
-background."""
+The file comes first, then --data-dir, --listen and --advertise, then --override; a later value
+replaces an earlier one. A wrong configuration is refused before anything else happens, in
+particular before the process goes to the background."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ottla.base.config.broker import BrokerConfig
+from ottla.base.config.definition import ConfigError
 from ottla.base.config.properties import load_properties, parse_override
+from ottla.base.errors import UserError
+from ottla.cli.listening import advertised_as, advertised_by_default, exposed
 from ottla.cli.paths import default_data_directory
 
 LOG_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 logger = logging.getLogger(__name__)
 
 
-def gather_properties(
+@dataclass(frozen=True)
+class Launch:
+    """What a broker is started with."""
+
+    properties: dict[str, str]
+    warnings: tuple[str, ...] = ()
+    """Sentences about what the command line left open."""
+    listens_by_option: bool = False
+    """Whether the listeners come from the command line, and not from a file or the defaults."""
+
+
+def gather(
     config_file: str | None,
     overrides: Iterable[str],
     *,
     data_dir: str | None = None,
     listen: str | None = None,
-) -> dict[str, str]:
+    advertise: str | None = None,
+) -> Launch:
+    """Merge a configuration file with the options of a command line.
+
+    Raises:
+        UserError: The file cannot be read, or an option has a wrong form.
+    """
     properties = load_properties(config_file) if config_file else {}
+    overridden = dict(map(parse_override, overrides))
     if data_dir is not None:
         properties["log.dirs"] = data_dir
     if listen is not None:
         properties["listeners"] = f"PLAINTEXT://{listen}"
-    properties.update(parse_override(override) for override in overrides)
+    properties.update(overridden)
     if not {"log.dir", "log.dirs"} & properties.keys():
         properties["log.dirs"] = default_data_directory()
-    return properties
+    warnings: tuple[str, ...] = ()
+    try:
+        if advertise is not None:
+            own = {"advertised.listeners": advertised_as(properties, advertise)}
+            properties = {**properties, **own, **overridden}
+        elif listen is not None and "advertised.listeners" not in properties:
+            warnings = _advertise_machine(properties)
+    except ConfigError as error:
+        raise UserError(str(error)) from None
+    return Launch(properties, warnings, listen is not None or "listeners" in overridden)
 
 
-def start(properties: dict[str, str], log_level: str = "INFO", *, daemon: bool = False) -> int:
-    """Run a broker until it is told to stop; the exit code. UserError if it cannot start."""
-    config = BrokerConfig.from_properties(properties)
+def _advertise_machine(properties: dict[str, str]) -> tuple[str, ...]:
+    """Advertise this machine's address where `--listen` names no address of its own."""
+    found = advertised_by_default(properties)
+    if found is None:
+        return ()
+    properties["advertised.listeners"] = found
+    return (
+        f"clients are sent to {found}, the address of this machine; set the address that they "
+        f"use with --advertise HOST[:PORT]",
+    )
+
+
+def start(
+    launch: Launch, log_level: str = "INFO", *, daemon: bool = False, allow_exposed: bool = True
+) -> int:
+    """Run a broker until it receives SIGTERM or SIGINT, and return the exit code.
+
+    Args:
+        launch: The configuration, from `gather`.
+        log_level: The lowest level that is logged.
+        daemon: Whether to run in the background.
+        allow_exposed: Whether listeners of the command line may be open to other machines.
+
+    Raises:
+        UserError: The broker cannot start.
+    """
+    config = BrokerConfig.from_properties(launch.properties)
+    warnings = exposure_warnings(launch, config, allow_exposed=allow_exposed)
     if daemon:
         from ottla.cli.daemon import go_to_background
 
@@ -45,6 +101,27 @@ def start(properties: dict[str, str], log_level: str = "INFO", *, daemon: bool =
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
     for notice in config.notices():
         logger.log(notice.level, notice.text)
+    for warning in (*launch.warnings, *warnings):
+        logger.warning(warning)
     from ottla.broker.main import run
 
     return run(config)
+
+
+def exposure_warnings(launch: Launch, config: BrokerConfig, *, allow_exposed: bool) -> list[str]:
+    """Return a warning for each listener that is open to other machines.
+
+    Raises:
+        UserError: The command line names such a listener without allowing it.
+    """
+    open_to_others = exposed(config.listeners)
+    if open_to_others and launch.listens_by_option and not allow_exposed:
+        raise UserError(
+            f"{open_to_others[0]} is open to other machines, without encryption or "
+            f"authentication. Add --insecure if that is intended, or listen on 127.0.0.1."
+        )
+    return [
+        f"{listener} is open to other machines, without encryption or authentication: everyone "
+        f"who can connect can read, write and delete all topics"
+        for listener in open_to_others
+    ]

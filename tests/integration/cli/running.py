@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -29,6 +30,12 @@ class Ran(NamedTuple):
 
 Run = Callable[..., Ran]
 Fail = Callable[..., str]
+
+
+def tool(name: str, *arguments: str) -> list[str]:
+    """Return the command that runs a tool as a process of its own."""
+    module = f"ottla.cli.kafka_{name.replace('-', '_')}"
+    return [sys.executable, "-c", f"from {module} import main; main()", *arguments]
 
 
 def running_on(bootstrap: str) -> Run:

@@ -6,23 +6,16 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from tests.integration.cli.running import Fail, Run
+from tests.integration.cli.running import Fail, Run, tool
 
 from ottla.testing.broker import BrokerProcess, _environment
 
 TIMEOUT_S = 30.0
 FROM_BEGINNING = ("--from-beginning", "--timeout-ms", "10000")
-
-
-def tool(name: str, *arguments: str) -> list[str]:
-    """As a process of its own."""
-    module = f"ottla.cli.kafka_{name.replace('-', '_')}"
-    return [sys.executable, "-c", f"from {module} import main; main()", *arguments]
 
 
 def test_lines_become_records_and_records_lines(succeed: Run, topic: str) -> None:
@@ -253,3 +246,22 @@ def test_a_reader_that_has_enough_is_no_failure_to_speak_of(
         _, said = process.communicate(timeout=TIMEOUT_S)
     assert said.startswith(b"Processed a total of ")
     assert len(said.splitlines()) == 1
+
+
+def test_a_pipe_that_its_reader_closes_ends_a_consumer_that_waits(
+    broker: BrokerProcess, succeed: Run, topic: str
+) -> None:
+    succeed("console-producer", "--topic", topic, stdin="only\n")
+    command = tool(
+        "console-consumer", "--bootstrap-server", broker.bootstrap, "--topic", topic,
+        "--from-beginning",
+    )  # fmt: skip
+    with subprocess.Popen(
+        command, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"only\n"
+        process.stdout.close()
+        assert process.wait(TIMEOUT_S) == 1
+        assert process.stderr.read() == b"Processed a total of 1 messages\n"

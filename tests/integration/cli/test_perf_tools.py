@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from tests.integration.cli.running import Fail, Run
+from tests.integration.cli.running import Fail, Run, tool
+
+from ottla.testing.broker import BrokerProcess, _environment
 
 RECORDS = ("--num-records", "500")
+TIMEOUT_S = 30.0
+SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 UNTHROTTLED = ("--throughput", "-1")
 
 
@@ -122,3 +129,58 @@ def test_what_excludes_each_other_is_told(fail: Fail, topic: str) -> None:
     assert "--date-format" in fail(
         "consumer-perf-test", "--topic", topic, *RECORDS, "--date-format", "EEE"
     )
+
+
+@SIGNALS
+@pytest.mark.parametrize("more", [(), ("--transaction-duration-ms", "50")])
+def test_an_interrupted_producer_prints_its_summary(
+    broker: BrokerProcess, topic: str, number: int, code: int, more: tuple[str, ...]
+) -> None:
+    command = tool(
+        "producer-perf-test", "--bootstrap-server", broker.bootstrap, "--topic", topic,
+        "--num-records", "1000000", "--record-size", "10", "--throughput", "1000",
+        "--reporting-interval", "100", *more,
+    )  # fmt: skip
+    with subprocess.Popen(
+        command, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert "records sent" in process.stdout.readline()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, err) == (code, "")
+    summary = out.splitlines()[-1]
+    assert re.match(r"\d+ records sent, .* ms avg latency, .* ms 99.9th\.$", summary)
+    assert not summary.startswith("0 ")
+
+
+@SIGNALS
+def test_an_interrupted_consumer_prints_its_summary(
+    broker: BrokerProcess, succeed: Run, topic: str, number: int, code: int
+) -> None:
+    succeed("producer-perf-test", "--topic", topic, *RECORDS, "--record-size", "10", *UNTHROTTLED)
+    group = f"of-{topic}"
+    command = tool(
+        "consumer-perf-test", "--bootstrap-server", broker.bootstrap, "--topic", topic,
+        "--num-records", "1000000", "--timeout", "120000", "--group", group,
+        "--command-property", "auto.commit.interval.ms=50",
+    )  # fmt: skip
+    with subprocess.Popen(
+        command, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until_committed(succeed, group, 500)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, err) == (code, "")
+    header, summary = out.splitlines()
+    assert header.startswith("start.time")
+    assert summary.split(", ")[4] == "500"
+
+
+def wait_until_committed(succeed: Run, group: str, offset: int) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        shown = succeed("consumer-groups", "--all-groups", "--describe").out
+        if re.search(rf"^{group} .* {offset} +{offset} ", shown, re.MULTILINE):
+            return
+    raise AssertionError(f"{group} has not committed {offset}")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.config.broker import BrokerConfig, Listener
-from ottla.cli import kafka_server_start, main
+from ottla.cli import kafka_server_start, listening, main
 
 Command = Callable[..., int]
 
@@ -186,3 +186,140 @@ def test_what_the_configuration_should_have_said_is_logged(
     ]
     assert "did you mean num.partitions?" in caplog.text
     assert len(started) == 1
+
+
+MACHINE = "192.0.2.7"
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Stands in for the network: the address of this machine."""
+    monkeypatch.setattr(listening, "_machine_address", lambda host: MACHINE)
+    return MACHINE
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", ""])
+def test_a_broker_on_every_interface_advertises_this_machine_and_warns(
+    ottla: Command,
+    started: list[BrokerConfig],
+    machine: str,
+    caplog: pytest.LogCaptureFixture,
+    host: str,
+) -> None:
+    assert ottla("broker", "--listen", f"{host}:9092", "--insecure") == 0
+    (config,) = started
+    assert config.advertised_listeners == [Listener("PLAINTEXT", machine, 9092)]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert f"clients are sent to PLAINTEXT://{machine}:9092" in caplog.text
+    assert "--advertise HOST[:PORT]" in caplog.text
+    assert "open to other machines, without encryption or authentication" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("kafka.example.com", Listener("PLAINTEXT", "kafka.example.com", 9092)),
+        ("kafka.example.com:19092", Listener("PLAINTEXT", "kafka.example.com", 19092)),
+        ("192.0.2.9", Listener("PLAINTEXT", "192.0.2.9", 9092)),
+        ("2001:db8::9", Listener("PLAINTEXT", "2001:db8::9", 9092)),
+        ("[2001:db8::9]:19092", Listener("PLAINTEXT", "2001:db8::9", 19092)),
+    ],
+)
+def test_advertise_is_the_address_that_clients_are_sent_to(
+    ottla: Command,
+    started: list[BrokerConfig],
+    caplog: pytest.LogCaptureFixture,
+    given: str,
+    expected: Listener,
+) -> None:
+    options = ("--listen", "0.0.0.0:9092", "--advertise", given, "--insecure")
+    assert ottla("broker", *options) == 0
+    assert started[0].advertised_listeners == [expected]
+    assert "clients are sent to" not in caplog.text
+
+
+def test_advertise_works_with_the_listener_of_a_file_and_loses_to_an_override(
+    ottla: Command, started: list[BrokerConfig], tmp_path: Path
+) -> None:
+    text = """
+        process.roles=broker,controller
+        listeners=PLAINTEXT://0.0.0.0:9092,CONTROLLER://:9093
+        controller.listener.names=CONTROLLER
+        """
+    file = write(tmp_path / "server.properties", text)
+    assert ottla("broker", "--config", file, "--advertise", "a") == 0
+    override = "advertised.listeners=PLAINTEXT://b:1"
+    assert ottla("broker", "--config", file, "--advertise", "a", "--override", override) == 0
+    first, second = started
+    assert first.advertised_listeners == [Listener("PLAINTEXT", "a", 9092)]
+    assert second.advertised_listeners == [Listener("PLAINTEXT", "b", 1)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--advertise", "a b"], "--advertise 'a b' must look like HOST or HOST:PORT.\n"),
+        (["--advertise", "a:0"], "--advertise 'a:0' must look like HOST or HOST:PORT.\n"),
+        (["--advertise", ":9"], "--advertise ':9' must look like HOST or HOST:PORT.\n"),
+        (
+            ["--advertise", "a", "--override", "listeners=A://127.0.0.1:1,B://127.0.0.1:2"],
+            "--advertise sets the address of one listener, but there are 2 (A, B). Set "
+            "advertised.listeners instead.\n",
+        ),
+        (
+            ["--listen", "0.0.0.0:9092"],
+            "PLAINTEXT://0.0.0.0:9092 is open to other machines, without encryption or "
+            "authentication. Add --insecure if that is intended, or listen on 127.0.0.1.\n",
+        ),
+        (
+            ["--override", "listeners=PLAINTEXT://192.0.2.1:9092"],
+            "PLAINTEXT://192.0.2.1:9092 is open to other machines, without encryption or "
+            "authentication. Add --insecure if that is intended, or listen on 127.0.0.1.\n",
+        ),
+    ],
+)
+def test_an_address_that_cannot_be_meant_is_refused(
+    ottla: Command,
+    started: list[BrokerConfig],
+    machine: str,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    sentence: str,
+) -> None:
+    assert ottla("broker", *arguments) == 1
+    assert capsys.readouterr().err == sentence
+    assert started == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "127.8.9.10"])
+def test_a_listener_on_loopback_needs_no_insecure(
+    ottla: Command, started: list[BrokerConfig], caplog: pytest.LogCaptureFixture, host: str
+) -> None:
+    assert ottla("broker", "--listen", f"{host}:9092") == 0
+    assert len(started) == 1
+    assert caplog.records == []
+
+
+def test_a_property_file_that_listens_beyond_loopback_starts_with_a_warning(
+    ottla: Command,
+    server_start: Command,
+    started: list[BrokerConfig],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    file = write(tmp_path / "server.properties", "listeners=PLAINTEXT://192.0.2.1:9092\n")
+    for start in (lambda: server_start(file), lambda: ottla("broker", "--config", file)):
+        caplog.clear()
+        assert start() == 0
+        (warning,) = caplog.records
+        assert warning.levelname == "WARNING"
+        assert warning.message.startswith("PLAINTEXT://192.0.2.1:9092 is open to other machines")
+    assert len(started) == 2
+
+
+def test_a_property_file_that_advertises_every_interface_is_refused_as_kafka_does(
+    server_start: Command, started: list[BrokerConfig], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "server.properties", "listeners=PLAINTEXT://0.0.0.0:9092\n")
+    assert server_start(file) == 1
+    assert started == []

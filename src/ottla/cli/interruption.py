@@ -1,0 +1,49 @@
+"""What ends a tool that runs until somebody has seen enough: Ctrl-C, SIGTERM, a closed pipe."""
+
+from __future__ import annotations
+
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+class Terminated(BaseException):
+    """SIGTERM. Like KeyboardInterrupt, it is not an Exception."""
+
+
+@contextmanager
+def termination_as_exit() -> Iterator[None]:
+    """Raise Terminated on SIGTERM, so that a tool cleans up as it does on Ctrl-C."""
+
+    def terminate(number: int, frame: object) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class OutputWatch:
+    """Notices that nobody reads the standard output any more, as after `| head`.
+
+    A write would fail, too, but a tool that waits for records may have nothing to write for
+    hours."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        try:
+            self._poll.register(sys.stdout.fileno(), 0)  # errors and hang-ups are always reported
+        except (OSError, ValueError):  # a stream without a file descriptor
+            pass
+
+    def check(self) -> None:
+        """Raise BrokenPipeError, as a write would, if the reader is gone."""
+        if any(events & (select.POLLERR | select.POLLHUP) for _, events in self._poll.poll(0)):
+            raise BrokenPipeError

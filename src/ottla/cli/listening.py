@@ -1,0 +1,100 @@
+"""Listeners on a command line: the address that clients are sent to, and who can reach it."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable, Mapping
+
+from ottla.base.config.broker import BROKER
+from ottla.base.config.definition import split_list
+from ottla.base.config.listener import Listener, client_listeners
+from ottla.base.errors import UserError
+
+_ROUTED = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
+"""Addresses reserved for documentation (RFC 5737, RFC 3849). Nothing is ever sent to them."""
+_ANY_PORT = 9
+
+
+def advertised_as(properties: Mapping[str, str], address: str) -> str:
+    """Return the `advertised.listeners` for `--advertise HOST[:PORT]`.
+
+    Without a port, clients use the port of the listener.
+
+    Raises:
+        ConfigError: `listeners` cannot be parsed.
+        UserError: The address cannot be parsed, or there is more than one listener.
+    """
+    host, port = _split_address(address)
+    listeners = _listeners(properties)
+    if len(listeners) != 1:
+        names = ", ".join(listener.name for listener in listeners)
+        raise UserError(
+            f"--advertise sets the address of one listener, but there are {len(listeners)} "
+            f"({names}). Set advertised.listeners instead."
+        )
+    return str(Listener(listeners[0].name, host, listeners[0].port if port is None else port))
+
+
+def advertised_by_default(properties: Mapping[str, str]) -> str | None:
+    """Return the `advertised.listeners` for listeners on every interface, or None without one.
+
+    Their host becomes the address of this machine on the network that holds its default route:
+    other machines of that network reach it even where they cannot resolve the machine's name, as
+    is common for laptops and containers."""
+    listeners = _listeners(properties)
+    if not any(listener.is_on_every_interface for listener in listeners):
+        return None
+    return ",".join(
+        str(each._replace(host=_machine_address(each.host)) if each.is_on_every_interface else each)
+        for each in listeners
+    )
+
+
+def exposed(listeners: Iterable[Listener]) -> list[Listener]:
+    """Return the listeners that other machines can connect to."""
+    return [listener for listener in listeners if not _is_loopback(listener.host)]
+
+
+def _listeners(properties: Mapping[str, str]) -> list[Listener]:
+    given = properties.get("listeners")
+    items = BROKER["listeners"].default if given is None else split_list(given)
+    assert isinstance(items, list)
+    return client_listeners("listeners", items, properties.get("controller.listener.names", ""))
+
+
+def _split_address(address: str) -> tuple[str, int | None]:
+    try:
+        return str(ipaddress.ip_address(address.strip("[]"))), None
+    except ValueError:
+        pass
+    host, colon, port = address.rpartition(":")
+    if not colon:
+        host, port = address, ""
+    is_port = port.isdecimal() and 0 < int(port) < 65536
+    if not host or (colon and not is_port) or "/" in host or any(map(str.isspace, host)):
+        raise UserError(f"--advertise {address!r} must look like HOST or HOST:PORT.")
+    return host.strip("[]"), int(port) if colon else None
+
+
+def _machine_address(listening: str) -> str:
+    families = {"": (socket.AF_INET, socket.AF_INET6), "0.0.0.0": (socket.AF_INET,)}
+    for family in families.get(listening, (socket.AF_INET6,)):
+        try:
+            # Connecting a datagram socket sends no packet: the system only chooses the interface.
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((_ROUTED[family], _ANY_PORT))
+                return str(probe.getsockname()[0])
+        except OSError:  # no route
+            continue
+    return socket.gethostname()
+
+
+def _is_loopback(host: str) -> bool:
+    if not host:
+        return False
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):  # the broker reports it when it binds
+        return False
+    return all(ipaddress.ip_address(each[4][0]).is_loopback for each in found)
