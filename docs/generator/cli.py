@@ -10,19 +10,20 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).resolve().parents[2]
-WIDTH = 100
+WIDTH = 78
+"""Columns that a code block shows without scrolling on a page of 1280 pixels."""
 HEAD = """\
 # Commands
 
-Made from the code: what `--help` says. Apache Kafka's tools have Kafka's names, and each is a
-command of `ottla` as well. [Tools](../tools.md) has examples and tells what differs.
+The `--help` of every command. Apache Kafka's tools have Kafka's names, and each is a command of
+`ottla` as well. [Tools](../tools.md) has examples, and lists what differs from Kafka's.
 """
 
 
 def page() -> str:
     lines = [HEAD]
     commands = dict(_commands())
-    lines.append("\n| | |\n|---|---|")
+    lines.append("\n| command | what it does |\n|---|---|")
     for name, command in commands.items():
         short = command.get_short_help_str(100)
         lines.append(f"| [`{name}`](#{name.replace(' ', '-')}) | {short} |")

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 HEAD = """\
 # Configuration
 
-Made from the code. Names, defaults and meanings are Apache Kafka's; where nothing is said of a
-value, what Kafka allows is allowed. Clients take properties as keywords with underscores
-(`linger_ms=20`), or from a file (`profile="client.properties"`).
+Names, defaults and meanings are Apache Kafka's. Brokers read properties from a file
+(`ottla broker --config server.properties`) or from the command line (`--override name=value`).
+Clients take them as keywords with underscores for dots (`linger_ms=20`), or from a file
+(`profile="client.properties"`).
+
+The word below a broker's property says how it is changed: *read-only* properties need a restart;
+`kafka-configs` sets *per-broker* ones for one running broker, *cluster-wide* ones for all.
 """
+HEADER = ["| property | default | meaning |", "|---|---|---|"]
+BREAKS = (".", ",", "_")
+"""Characters after which a long name or value may continue on the next line."""
 
 
 def page() -> str:
@@ -25,31 +32,38 @@ def page() -> str:
     from ottla.client.producer.config import ProducerConfig
 
     lines = [HEAD]
-    lines += [
-        "\n## Brokers\n",
-        "| property | type | default | changes | |",
-        "|---|---|---|---|---|",
-    ]
-    lines += (_broker_row(key) for key in sorted(BROKER, key=_name) if not key.internal)
-    lines += ["\n## Topics\n", "| property | type | default | from the broker's | |"]
-    lines += ["|---|---|---|---|---|"]
-    lines += (_topic_row(key) for key in sorted(TOPIC, key=_name) if not key.internal)
-    lines += ["\n## Groups\n", "| property | type | default | |", "|---|---|---|---|"]
-    lines += (_row(key) for key in sorted(GROUP, key=_name))
+    brokers = (_broker_row(key) for key in sorted(BROKER, key=_name) if not key.internal)
+    topics = (_topic_row(key) for key in sorted(TOPIC, key=_name) if not key.internal)
+    groups = (_row(key, "groups") for key in sorted(GROUP, key=_name))
+    for title, rows in (("Brokers", brokers), ("Topics", topics), ("Groups", groups)):
+        lines += [f"\n## {title}\n", *_table(rows)]
     for title, config in (
         ("Producers", ProducerConfig),
         ("Consumers", ConsumerConfig),
         ("Admin", AdminConfig),
     ):
-        lines += [f"\n## {title}\n", "| property | type | default | |", "|---|---|---|---|"]
-        lines += _client_rows(config)
+        lines += [f"\n## {title}\n", *_table(_client_rows(config, title.lower()))]
     lines.append("\n## Not honoured by brokers\n")
-    lines.append("A `server.properties` may have them; the broker says so when it starts.\n")
-    lines += ["| property | what becomes of it |", "|---|---|"]
-    for table, what in ((REFUSED, "refused"), (NOT_NEEDED, "not needed"), (NO_EFFECT, "no effect")):
-        for name, why in sorted(table.items()):
-            lines.append(f"| `{name}` | {what}: {_text(why)} |")
+    lines.append("A `server.properties` may contain them; the broker logs each when it starts.\n")
+    rows = (
+        f"| {_code(name)} | {what} | {_text(why)} |"
+        for table, what in (
+            (REFUSED, "refused"),
+            (NOT_NEEDED, "not needed"),
+            (NO_EFFECT, "no effect"),
+        )
+        for name, why in sorted(table.items())
+    )
+    lines += _table(rows, ["| property | effect | reason |", "|---|---|---|"], "effects")
     return "\n".join(lines) + "\n"
+
+
+def _table(rows: Iterable[str], header: Sequence[str] = HEADER, kind: str = "") -> Iterator[str]:
+    """Yield a table that is laid out for its width: see `.properties` in assets/site.css."""
+    yield f'<div class="properties {kind}" markdown>\n'
+    yield from header
+    yield from rows
+    yield "\n</div>"
 
 
 def _name(key: Any) -> str:
@@ -57,35 +71,33 @@ def _name(key: Any) -> str:
 
 
 def _broker_row(key: Any) -> str:
-    words = (f"`{key.name}`", key.type.name.lower(), _default(key.default), key.mode.value)
-    return _cells(*words, _about(key.doc, key.validator))
+    return _row(key, "brokers", key.mode.value)
 
 
 def _topic_row(key: Any) -> str:
-    synonyms = ", ".join(f"`{each.name}`" for each in key.synonyms)
-    words = (f"`{key.name}`", key.type.name.lower(), _default(key.default), synonyms)
-    return _cells(*words, _about(key.doc, key.validator))
+    about = _about(key.doc, key.validator)
+    if key.synonyms:
+        about += f" Broker's default: {', '.join(_code(each.name) for each in key.synonyms)}."
+    return _cells("topics", key.name, key.type, key.default, about)
 
 
-def _row(key: Any) -> str:
-    words = (f"`{key.name}`", key.type.name.lower(), _default(key.default))
-    return _cells(*words, _about(key.doc, key.validator))
+def _row(key: Any, group: str, note: str = "") -> str:
+    return _cells(group, key.name, key.type, key.default, _about(key.doc, key.validator), note)
 
 
-def _client_rows(config: Any) -> Iterator[str]:
+def _client_rows(config: Any, group: str) -> Iterator[str]:
     for field in sorted(dataclasses.fields(config), key=_name):
         if "doc" not in field.metadata:
             continue
         has_factory = field.default_factory is not dataclasses.MISSING
         default = field.default_factory() if has_factory else field.default
-        name = field.name.replace("_", ".")
         about = _about(field.metadata["doc"], field.metadata["validator"])
-        yield _cells(f"`{name}`", field.metadata["type"].name.lower(), _default(default), about)
+        yield _cells(group, field.name.replace("_", "."), field.metadata["type"], default, about)
 
 
 def _about(doc: str, validator: Any) -> str:
     allowed = getattr(validator, "allowed", "")
-    return f"{doc} *{allowed[0].upper()}{allowed[1:]}.*" if allowed else doc
+    return _text(f"{doc} *{allowed[0].upper()}{allowed[1:]}.*" if allowed else doc)
 
 
 def _default(value: Any) -> str:
@@ -98,8 +110,21 @@ def _default(value: Any) -> str:
     return str(value) if value != "" else '""'
 
 
-def _cells(*cells: str) -> str:
-    return f"| {' | '.join(map(_text, cells))} |"
+def _cells(group: str, name: str, kind: Any, default: Any, about: str, note: str = "") -> str:
+    notes = ", ".join(filter(None, (kind.name.lower(), note)))
+    named = f'<span id="{group}.{name}">{_code(name)}</span><br><small>{notes}</small>'
+    return f"| {named} | {_breakable(_text(_default(default)))} | {about} |"
+
+
+def _code(name: str) -> str:
+    return f"<code>{_breakable(name)}</code>"
+
+
+def _breakable(text: str) -> str:
+    """Allow a line break between the parts of a name or a list, and nowhere else."""
+    for each in BREAKS:
+        text = text.replace(each, f"{each}<wbr>")
+    return text
 
 
 def _text(cell: object) -> str:

@@ -1,11 +1,12 @@
-"""What MkDocs calls while it builds: adds the pages that are made from the code, with the README as
-the start page, and mends links that leave docs/.
+"""Functions that MkDocs calls while it builds the site.
 
-A link to a file of the repository (`../src/…`) helps who reads the page there. On the site it is
-shown as the file's path instead."""
+They add the pages that are made from the code, show files of the repository's root (README,
+ARCHITECTURE.md, CHANGELOG.md, examples/) as pages, and check the links of the built site."""
 
 from __future__ import annotations
 
+import logging
+import os.path
 import re
 import sys
 from pathlib import Path
@@ -16,26 +17,24 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs")]
 
-from generator import cli, client, configs, decisions, protocol  # noqa: E402
+from generator import cli, configs, decisions, examples, protocol, reference  # noqa: E402
+from generator.links import broken_links  # noqa: E402
 
-
-def start_page() -> str:
-    """The README, with its links as they are in docs/."""
-    text = (ROOT / "README.md").read_text()
-    text = text.replace("](docs/index.md)", "](reference/protocol.md)")
-    return _TO_ROOT.sub(r"\1", re.sub(r"\]\(docs/", "](", text))
-
-
+# A warning below `mkdocs` fails a strict build.
+logger = logging.getLogger("mkdocs.ottla")
+FROM_ROOT = {"index.md": "README.md", "architecture.md": "ARCHITECTURE.md"}
+FROM_ROOT |= {"changelog.md": "CHANGELOG.md"}
 PAGES = {
-    "index.md": start_page,
-    "reference/client.md": client.page,
+    **{page: (lambda name=name: (ROOT / name).read_text()) for page, name in FROM_ROOT.items()},
+    "examples.md": examples.page,
+    **reference.PAGES,
     "reference/configs.md": configs.page,
     "reference/cli.md": cli.page,
     "reference/protocol.md": protocol.page,
     "decisions/index.md": decisions.page,
 }
-_TO_ROOT = re.compile(r"\[([^\]]+)\]\((?:examples|[A-Z]+(?:\.md)?)\)")
-_OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+(?:src|examples|tests|bench|compat)[^)]*)\)")
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s#:]+)((?:#[^)\s]*)?)\)")
+_IMAGE = re.compile(r"(!\[[^\]]*\]\()docs/")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -45,4 +44,33 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    return _OUTSIDE.sub(lambda found: f"`{found[2].replace('../', '')}`", markdown)
+    """Turn links between files of the repository into links between pages of the site."""
+    source = page.file.src_uri
+    base = "." if source in FROM_ROOT else f"docs/{os.path.dirname(source)}"
+
+    def replaced(found: re.Match[str]) -> str:
+        text, target, anchor = found.groups()
+        return _on_site(text, os.path.normpath(f"{base}/{target}"), anchor, source)
+
+    return _LINK.sub(replaced, _IMAGE.sub(r"\1", markdown))
+
+
+def _on_site(text: str, target: str, anchor: str, source: str) -> str:
+    """Return a link to a file of the repository, as the site shows it.
+
+    A file that is not on the site is named instead: the reader may have no repository to open."""
+    pages = {name: page for page, name in FROM_ROOT.items()}
+    if target.startswith("docs/"):
+        page = target.removeprefix("docs/")
+    elif target in pages:
+        page = pages[target]
+    elif target == "examples" or target.startswith("examples/"):
+        page, anchor = "examples.md", examples.anchor(target)
+    else:
+        return text if target in text else f"{text} (`{target}`)"
+    return f"[{text}]({os.path.relpath(page, os.path.dirname(source) or '.')}{anchor})"
+
+
+def on_post_build(config: Any) -> None:
+    for problem in broken_links(Path(config.site_dir)):
+        logger.warning("%s", problem)

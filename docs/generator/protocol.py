@@ -10,8 +10,8 @@ from collections.abc import Iterator
 HEAD = """\
 # Protocol
 
-Made from the code. Every version of a listed API that Kafka 4's schema has is served; all else is
-refused, and ApiVersions tells clients so.
+The APIs of Kafka's protocol that brokers serve, from their routing table. Every version of a listed
+API that Kafka 4's schema defines is served. ApiVersions reports the same list to clients.
 """
 _LIST_BEGINS = re.compile(r"^(?![-\s])(.+)\n(?=- )", re.MULTILINE)
 

@@ -12,8 +12,9 @@ RUN = ("python", "console", "sh")
 """Languages that are run. `properties` are read; `text` is for what only a person can do."""
 OF_SPARK = ("ottla.spark", "ottla.streams", "ottla sql")
 SPARK_PAGES = ("docs/spark.md", "docs/streams.md")
-ELSEWHERE = ("docs/connectors-own.md",)
-"""tests/unit/connect/test_own_connectors.py runs it, with its pytest functions as such."""
+ELSEWHERE = ("docs/connectors-own.md", "docs/howto/postgres.md")
+"""Pages that other tests run: tests/unit/connect/test_own_connectors.py, with its pytest functions
+as such, and tests/docs/test_postgres_page.py, on a PostgreSQL."""
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

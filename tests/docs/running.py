@@ -24,6 +24,7 @@ import pytest
 from click.testing import CliRunner
 from tests.docs.blocks import ROOT, Block, commands
 
+from ottla.cli.broker import broker as broker_command
 from ottla.cli.connection_options import ClusterOptions
 from ottla.testing.broker import BrokerProcess
 from ottla.testing.broker_thread import BrokerThread
@@ -126,11 +127,22 @@ class Page:
         ).stdout  # fmt: skip
 
     def _broker_starts(self, words: list[str]) -> None:
-        """On a port of its own, and stops again."""
+        """Check the options, then start a broker on a port of its own and stop it."""
+        if words[0] == "ottla":
+            self._check_broker(words[2:])
         given = words[words.index("--override") + 1 :] if "--override" in words else []
         overrides = dict(each.split("=", 1) for each in given if "=" in each)
         with BrokerProcess(self.folder / "started", overrides=overrides) as broker:
             assert broker.stop() == 0
+
+    def _check_broker(self, words: list[str]) -> None:
+        """Have `--check` judge the options, with a free port and a data directory of the test."""
+        (self.folder / "server.properties").write_text("listeners=PLAINTEXT://127.0.0.1:0\n")
+        port = [] if "--config" in words else ["--listen", "127.0.0.1:0"]
+        options = [re.sub(r":909\d$", ":0", word) for word in words if word != "--check"]
+        checked = [*port, *options, "--data-dir", str(self.folder / "checked"), "--check"]
+        result = CliRunner().invoke(broker_command, checked, standalone_mode=False)
+        assert result.return_value == 0, f"{words}\n{result.output}"
 
 
 def check_extras(arguments: list[str]) -> None:

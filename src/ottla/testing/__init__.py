@@ -1,2 +1,44 @@
-"""What tests of Ottla, and of programs that use it, are built with: brokers (`broker`: a process of
-its own, or one inside the test) and a simulated world (`simulation`). Nothing else imports it."""
+"""Brokers and connector kits for tests, of Ottla itself and of programs that use it.
+
+    BrokerThread     a broker in the test's own process; the pytest fixtures return one
+    BrokerProcess    a broker in a process of its own, which can be killed
+    EmbeddedBroker   a broker on the running event loop
+    SourceKit, SinkKit, check_source, check_sink   run a connector without a cluster
+
+`simulation` has the simulated disk, clock, network and cluster of Ottla's own tests. The other
+packages of Ottla import nothing of this one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.testing.broker import BrokerFailed, BrokerProcess, EmbeddedBroker
+    from ottla.testing.broker_thread import BrokerThread
+    from ottla.testing.connectors import SinkKit, SourceKit, check_sink, check_source
+
+_MODULES = {
+    "BrokerFailed": "ottla.testing.broker",
+    "BrokerProcess": "ottla.testing.broker",
+    "BrokerThread": "ottla.testing.broker_thread",
+    "EmbeddedBroker": "ottla.testing.broker",
+    "SinkKit": "ottla.testing.connectors",
+    "SourceKit": "ottla.testing.connectors",
+    "check_sink": "ottla.testing.connectors",
+    "check_source": "ottla.testing.connectors",
+}
+__all__ = [
+    "BrokerFailed", "BrokerProcess", "BrokerThread", "EmbeddedBroker",
+    "SinkKit", "SourceKit", "check_sink", "check_source",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'ottla.testing' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
