@@ -121,16 +121,21 @@ class Broker:
 
     async def start(self) -> None:
         """Raises UserError with a sentence for the person who started us."""
-        async with AsyncExitStack() as undo:
+        undo = AsyncExitStack()
+        try:
             self._lock.acquire(self.config.log_dirs)
             undo.callback(self._lock.release)
             undo.callback(self.logs.close)
             undo.push_async_callback(self._end_threads)
             await self._start(undo)
-            undo.pop_all()
+        except GeneratorExit:
+            raise  # the event loop is gone: nothing can be awaited
+        except BaseException:
+            await undo.aclose()
+            raise
 
     async def _start(self, undo: AsyncExitStack) -> None:
-        """`undo` is told how to close each part, for a start that fails or is cancelled."""
+        """Start, and add to `undo` how to close each part if the start fails or is cancelled."""
         self.logs.begin()
         home = self.logs.directories[0]
         owner = directory_owner(self.logs.directories)

@@ -154,14 +154,18 @@ class Cluster:
         """Register. While a former session of this broker exists, wait until it ends or its
         process is known to be dead."""
         clean, owner = self._has_everything, self._broker.data_owner
+        node_id = self._broker.node_id
+        # ZooKeeper may end the former session, or others elect a controller, in between.
+        may_vanish = (tree.draining_path(node_id), tree.CONTROLLER_EPOCH, tree.CONTROLLER_LEADER)
         replacing: Sequence[Check] | None = None
         while True:
             try:
                 return await register(self._broker, self._endpoints, clean, replacing, owner)
             except TxnConflict as conflict:
-                if conflict.path != tree.live_path(self._broker.node_id):
+                if conflict.path == tree.live_path(node_id):
+                    replacing = await self._former_is_dead() if replacing is None else None
+                elif conflict.path not in may_vanish:
                     raise
-                replacing = await self._former_is_dead() if replacing is None else None
 
     async def _former_is_dead(self) -> Sequence[Check]:
         """Return once the process of the former session is known to be dead, with what must still

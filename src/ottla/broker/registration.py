@@ -121,9 +121,30 @@ async def register(
     checks = [Check(path, None if node is None else node.version)]
     ops: list[Op] = [op, live]
     if replacing is not None:
-        checks += replacing
-        ops.insert(0, Delete(live.path))
+        held_checks, held_ops = await _held_by_former_session(broker)
+        checks += [*replacing, *held_checks]
+        ops = [Delete(live.path), *held_ops, *ops]
     return registration, await broker.store.txn(checks, ops)
+
+
+async def _held_by_former_session(broker: ControlledBroker) -> tuple[list[Check], list[Op]]:
+    """Return how to delete the other nodes of a session whose process is dead.
+
+    They would last until ZooKeeper ends the session: the new incarnation would be passed over as
+    one that is shutting down, and would act as the controller on a node that soon disappears."""
+    checks: list[Check] = []
+    ops: list[Op] = []
+    draining = tree.draining_path(broker.node_id)
+    nodes, _ = await broker.store.load(draining)
+    if draining in nodes:
+        ops.append(Delete(draining))
+    nodes, _ = await broker.store.load(tree.CONTROLLER)
+    leader, epoch = nodes.get(tree.CONTROLLER_LEADER), nodes.get(tree.CONTROLLER_EPOCH)
+    if leader is not None and epoch is not None and tree.decode(leader)["id"] == broker.node_id:
+        # Every election moves the epoch, so the node of another controller is never deleted.
+        checks.append(Check(tree.CONTROLLER_EPOCH, epoch.version))
+        ops.append(Delete(tree.CONTROLLER_LEADER))
+    return checks, ops
 
 
 def _clean_from(node_id: int, node: Node | None, clean_shutdown: bool) -> int:

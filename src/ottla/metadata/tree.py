@@ -31,8 +31,9 @@ from ottla.base.metadata import Check, Create, Delete, Node, Op, Replace
 from ottla.base.types import format_uuid
 
 CLUSTER = "/cluster"
-CONTROLLER_EPOCH = "/controller/epoch"
-CONTROLLER_LEADER = "/controller/leader"
+CONTROLLER = "/controller/"
+CONTROLLER_EPOCH = f"{CONTROLLER}epoch"
+CONTROLLER_LEADER = f"{CONTROLLER}leader"
 REGISTRATIONS = "/registrations/"
 LIVE = "/live/"
 DRAINING = "/draining/"

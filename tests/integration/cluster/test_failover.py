@@ -176,4 +176,6 @@ def test_a_transaction_is_committed_by_the_coordinator_that_takes_over(
         cluster.brokers[victim].kill()
         producer.commit_transaction(45)
         cluster.heal()
-    assert cluster.read_all(topic) == {index: [b"0", b"1", b"2"] for index in range(3)}
+    # A commit is answered when it is decided; its markers make the records visible soon after.
+    expected = {index: [b"0", b"1", b"2"] for index in range(3)}
+    wait_for(lambda: cluster.read_all(topic) == expected, f"{expected} in the topic")

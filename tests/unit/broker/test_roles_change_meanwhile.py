@@ -85,7 +85,9 @@ class Followers:
         async def run_blocking(work: Callable[[], Any]) -> Any:
             return work()
 
-        logs = SimpleNamespace(write_checkpoints=write_checkpoints)
+        logs = SimpleNamespace(
+            write_checkpoints=write_checkpoints, disk_watch=SimpleNamespace(refusing=set())
+        )
         clock = SimpleNamespace(time_ms=lambda: 0, monotonic=lambda: 0.0)
         config = SimpleNamespace(
             replica_fetch_backoff_ms=100, follower_replication_throttled_rate=1
