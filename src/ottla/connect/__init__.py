@@ -27,6 +27,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.base.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from ottla.base.config.definition import ConfigType, Importance
     from ottla.base.config.validator import AtLeast, Between, NonEmpty, OneOf
@@ -73,13 +75,4 @@ __all__ = [
     "key",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module 'ottla.connect' has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.base.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from ottla.spark.spark_session import register, session
     from ottla.spark.topic_table import table
@@ -25,13 +27,4 @@ _MODULES = {
 }
 __all__ = ["register", "session", "table"]
 
-
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module 'ottla.spark' has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.base.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from ottla.testing.broker import BrokerFailed, BrokerProcess, EmbeddedBroker
     from ottla.testing.broker_thread import BrokerThread
@@ -32,13 +34,4 @@ __all__ = [
     "SinkKit", "SourceKit", "check_sink", "check_source",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module 'ottla.testing' has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)
