@@ -221,7 +221,7 @@ def test_a_port_where_nobody_listens_and_a_host_that_is_none_are_named() -> None
     async def main(host: str, port: int) -> None:
         await Connection.open(host, port, timeout_s=5)
 
-    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1: Connection refused"):
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1 \(connection refused\)"):
         asyncio.run(main("127.0.0.1", 1))
     with pytest.raises(ConnectionLost, match=r"cannot connect to nobody\.invalid:9092"):
         asyncio.run(main("nobody.invalid", 9092))
@@ -247,7 +247,9 @@ def test_a_tls_alert_reserves_no_memory() -> None:
         stream.send(b"\x15\x03\x03\x00\x02\x02\x46")  # as a size: 352 million bytes
         stream.socket.recv(1)
 
-    assert "a frame of 352518912 bytes" in str(opening(script))
+    error = opening(script)
+    assert isinstance(error, ConnectionLost)
+    assert "it uses TLS, set security.protocol to SSL or SASL_SSL" in str(error)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 3, MAX_FRAME_BYTES + 1, 2**31 - 1, -(2**31)])

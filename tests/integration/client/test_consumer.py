@@ -369,7 +369,7 @@ def test_wrong_use_is_one_clear_sentence(broker: BrokerProcess) -> None:
     with pytest.raises(InvalidConfig, match="must be less than"):
         Consumer(broker.bootstrap, session_timeout_ms=1000, heartbeat_interval_ms=2000)
     with Consumer(broker.bootstrap) as consumer:
-        with pytest.raises(InvalidConfig, match="needs a group"):
+        with pytest.raises(InvalidConfig, match="needs a consumer group"):
             consumer.subscribe("t")
         with pytest.raises(InvalidConfig, match="for a group"):
             consumer.commit()
