@@ -1,9 +1,10 @@
 """Names of a package that are imported when they are first used.
 
-Importing a package stays light, although its face has names from heavy modules. `ottla` itself has a
-function of its own, because importing it loads no other module:
+Importing a package stays light, although its face has names from heavy modules:
 
     __getattr__ = lazy_names(__name__, {"session": "ottla.spark.spark_session"})
+
+`ottla` itself has a function of its own, because importing it loads no other module.
 """
 
 from __future__ import annotations
