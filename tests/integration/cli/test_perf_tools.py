@@ -181,6 +181,7 @@ def wait_until_committed(succeed: Run, group: str, offset: int) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         shown = succeed("consumer-groups", "--all-groups", "--describe").out
-        if re.search(rf"^{group} .* {offset} +{offset} ", shown, re.MULTILINE):
+        # GROUP, TOPIC, PARTITION, CURRENT-OFFSET
+        if re.search(rf"^{group} +\S+ +\d+ +{offset} ", shown, re.MULTILINE):
             return
     raise AssertionError(f"{group} has not committed {offset}")
