@@ -20,7 +20,13 @@ from ottla.cli.suggestions import suggestion
 
 F = TypeVar("F", bound=Callable[..., Any])
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-FILE_METAVARS = ("FILE", "DIR", "server.properties", "worker.properties")
+COMPLETE_VARIABLE = "_OTTLA_COMPLETE"
+"""Environment variable by which a shell asks any of the programs for completions."""
+FILE_METAVARS = (
+    *("FILE", "FILE1,FILE2,…", "DIR", "APP.PY"),
+    *("server.properties", "worker.properties", "[connector.properties …]"),
+)
+"""Metavars of parameters whose values a shell completes as file names."""
 _HELP_REQUESTS: tuple[type[click.UsageError], ...] = tuple(
     found for found in [getattr(click.exceptions, "NoArgsIsHelpError", None)] if found
 )
@@ -55,7 +61,7 @@ class Command(click.Command):
     - `--version`
     - a suggestion for a mistyped option or value
     - colours by the rules of `colour`
-    - options with the metavar FILE or DIR complete file names in a shell
+    - completion of file names for parameters with one of FILE_METAVARS
     """
 
     wrong_arguments: type[WrongArguments] = WrongArguments
@@ -225,4 +231,6 @@ def action_option(name: str, text: str) -> Callable[[F], F]:
 
 def run_tool(name: str, command: click.Command) -> NoReturn:
     """Run a command as a program of its own; the `main` of a tool is this call."""
-    run_command(lambda: command.main(prog_name=name, standalone_mode=False))
+    run_command(
+        lambda: command.main(prog_name=name, complete_var=COMPLETE_VARIABLE, standalone_mode=False)
+    )
