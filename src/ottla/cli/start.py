@@ -16,10 +16,10 @@ from ottla.base.config.definition import ConfigError
 from ottla.base.config.properties import load_properties, parse_override
 from ottla.base.errors import UserError
 from ottla.cli.listening import advertised_as, advertised_by_default, exposed
+from ottla.cli.log_output import log_to_standard_error
 from ottla.cli.paths import default_data_directory
 from ottla.cli.pid_file import PidFile
 
-LOG_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 logger = logging.getLogger(__name__)
 
 
@@ -108,7 +108,7 @@ def start(
         from ottla.cli.daemon import go_to_background
 
         go_to_background()
-    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
+    log_to_standard_error(log_level)
     for notice in config.notices():
         logger.log(notice.level, notice.text)
     for warning in (*launch.warnings, *warnings):
