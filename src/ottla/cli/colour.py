@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 from typing import IO, Any
 
-import click
-
 
 def setting() -> bool | None:
     """Return what the environment demands, or None if each stream decides: `color` of click."""
@@ -28,9 +26,15 @@ def is_on(stream: IO[Any]) -> bool:
 
 def styled(text: str, stream: IO[Any], **style: Any) -> str:
     """Return the text in a style of `click.style`, or unchanged if the stream has no colours."""
-    return click.style(text, **style) if is_on(stream) else text
+    if not is_on(stream):
+        return text
+    import click  # here, because a broker that runs without a terminal need not load it
+
+    return click.style(text, **style)
 
 
 def say(text: str, fg: str) -> None:
     """Write a line to the standard error, in a colour if that is a terminal."""
+    import click
+
     click.secho(text, fg=fg, err=True, color=setting())
