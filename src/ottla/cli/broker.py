@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.options import check_option, log_level_option, override_option
+from ottla.cli.options import check_option, log_level_option, override_option, pid_file_option
+from ottla.cli.tool import Tool
+
+EXAMPLES = """
+ottla broker
+ottla broker --listen 127.0.0.1:9093 --data-dir ./data --override num.partitions=3
+ottla broker --config server.properties --pid-file broker.pid
+"""
 
 
-@click.command()
+@click.command(cls=Tool, examples=EXAMPLES)
 @click.option(
     "--config",
     "config_file",
@@ -35,6 +42,7 @@ from ottla.cli.options import check_option, log_level_option, override_option
     "encryption nor authentication.",
 )
 @check_option
+@pid_file_option
 @log_level_option
 def broker(
     config_file: str | None,
@@ -44,12 +52,13 @@ def broker(
     advertise: str | None,
     insecure: bool,
     only_checks: bool,
+    pid_file: str | None,
     log_level: str,
 ) -> int:
     """Start a broker.
 
     Without options it listens on 127.0.0.1:9092 and keeps its data in $XDG_DATA_HOME/ottla, or
-    ~/.local/share/ottla. SIGTERM or Ctrl-C stops it cleanly.
+    ~/.local/share/ottla. SIGTERM, Ctrl-C or kafka-server-stop stops it cleanly.
     """
     from ottla.cli.start import gather, start
 
@@ -58,4 +67,4 @@ def broker(
         from ottla.cli.broker_check import check_start
 
         return check_start(launch, allow_exposed=insecure)
-    return start(launch, log_level, allow_exposed=insecure)
+    return start(launch, log_level, allow_exposed=insecure, pid_file=pid_file)

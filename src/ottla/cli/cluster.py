@@ -4,8 +4,11 @@ What `kafka-cluster` does is here too."""
 
 from __future__ import annotations
 
+import sys
+
 import click
 
+from ottla.cli import colour
 from ottla.cli.connection_options import ClusterOptions, cluster_options
 from ottla.cli.output import Output, output_option, table
 from ottla.cli.tool import Tool, ToolGroup
@@ -76,12 +79,14 @@ def status(cluster: ClusterOptions, output: Output) -> None:
                 for each in found.brokers
             ),
         )
-        lines.append(f"Under-replicated partitions: {len(found.under_replicated)}")
-        lines += [f"  {each}" for each in found.under_replicated]
-        lines.append(f"Offline partitions: {len(found.offline)}")
-        lines += [f"  {each}" for each in found.offline]
-        lines.append(f"Log directories that refuse writes: {len(found.refusing_writes)}")
-        lines += [f"  {each}" for each in found.refusing_writes]
+        for title, problems, fg in (
+            ("Under-replicated partitions", found.under_replicated, "yellow"),
+            ("Offline partitions", found.offline, "red"),
+            ("Log directories that refuse writes", found.refusing_writes, "red"),
+        ):
+            line = f"{title}: {len(problems)}"
+            lines.append(colour.styled(line, sys.stdout, fg=fg) if problems else line)
+            lines += [f"  {each}" for each in problems]
         return lines
 
     output.show(found, text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.config.properties import load_properties
 from ottla.base.errors import UserError
-from ottla.cli.start import LOG_FORMAT
+from ottla.cli.log_output import log_to_standard_error
 
 if TYPE_CHECKING:
     from ottla.connect.worker_config import WorkerConfig
@@ -90,7 +90,7 @@ def _prepare(log_level: str, *, daemon: bool) -> None:
         from ottla.cli.daemon import go_to_background
 
         go_to_background()
-    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
+    log_to_standard_error(log_level)
     logging.getLogger("py4j").setLevel(logging.ERROR)
 
 

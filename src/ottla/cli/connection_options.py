@@ -56,9 +56,11 @@ def cluster_options(
         def call(
             *arguments: Any, bootstrap_server: str | None, command_config: str | None, **rest: Any
         ) -> Any:
+            from ottla.cli.created_topics import show_created_topics
             from ottla.cli.waiting import show_waiting
 
             show_waiting()
+            show_created_topics()
             cluster = ClusterOptions(bootstrap_server, command_config)
             return function(*arguments, cluster=cluster, **rest)
 

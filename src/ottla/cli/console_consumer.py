@@ -18,6 +18,7 @@ import click
 from ottla.base.config.properties import load_properties
 from ottla.base.errors import UserError
 from ottla.base.types import TopicPartition
+from ottla.cli import colour
 from ottla.cli.connection_options import CALL_TIMEOUT_MS, ClusterOptions
 from ottla.cli.interruption import (
     INTERRUPTED,
@@ -179,7 +180,7 @@ class _Printer:
             place = f"{record.topic}-{record.partition} at offset {record.offset}"
             if not self._skips_errors:
                 raise UserError(f"The record of {place} cannot be shown: {error}.") from None
-            click.secho(f"Skipped the record of {place}: {error}.", fg="red", err=True)
+            colour.say(f"Skipped the record of {place}: {error}.", "red")
             return b""
 
 

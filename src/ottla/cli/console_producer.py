@@ -10,6 +10,7 @@ import click
 
 from ottla.base.config.properties import load_properties
 from ottla.base.errors import UserError
+from ottla.cli import colour
 from ottla.cli.connection_options import CALL_TIMEOUT_MS, ClusterOptions
 from ottla.cli.failure import sentence
 from ottla.cli.interruption import INTERRUPTED
@@ -125,11 +126,10 @@ class _Sender:
         if not isinstance(error, ClientError):
             raise error
         self._has_failed = True
-        click.secho(
+        colour.say(
             f"Error when sending message to topic {self._topic} with key: {_size(record.key)}, "
             f"value: {_size(record.value)} with error: {sentence(error)}",
-            fg="red",
-            err=True,
+            "red",
         )
 
 

@@ -84,7 +84,7 @@ def measure_consumer(
             consumer, read, joins, start, num_records, timeout_ms, window, date_format
         )
     if end.count < num_records and not code:
-        output.note(
+        output.warning(
             f"WARNING: Exiting before consuming the expected number of records: timeout "
             f"({timeout_ms} ms) exceeded. You can use the --timeout option to increase the timeout."
         )

@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from ottla.base.errors import KafkaError, UserError
+from ottla.cli import colour
 from ottla.cli.interruption import INTERRUPTED, TERMINATED, Terminated
 
 ERASE_LINE = "\r\x1b[K"
@@ -58,4 +59,4 @@ def sentence(error: BaseException) -> str:
 def _say(text: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(ERASE_LINE)
-    click.secho(text, fg="red", err=True)
+    colour.say(text, "red")

@@ -236,9 +236,9 @@ def _describe(admin: Admin, options: Options, output: Output) -> None:
     groups, errors = _described(admin, options)
     for group in groups:
         if group.state == "Empty":
-            output.note(f"Consumer group '{group.group_id}' has no active members.")
+            output.warning(f"Consumer group '{group.group_id}' has no active members.")
         elif group.state not in ("Stable", "Dead"):
-            output.note(f"Consumer group '{group.group_id}' is rebalancing.")
+            output.warning(f"Consumer group '{group.group_id}' is rebalancing.")
     failed = reasons(errors)
     if options.members:
         output.show(

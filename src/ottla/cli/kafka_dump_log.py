@@ -6,12 +6,18 @@ from typing import NoReturn
 
 import click
 
-from ottla.cli.failure import run_command
+from ottla.cli.tool import Tool, run_tool
 
 STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+EXAMPLES = """
+kafka-dump-log --files orders-0/00000000000000000000.log --print-data-log
+kafka-dump-log --files __consumer_offsets-0/00000000000000000000.log --offsets-decoder
+"""
+
+
+@click.command(cls=Tool, examples=EXAMPLES)
 @click.option(
     "--files",
     required=True,
@@ -114,4 +120,4 @@ def kafka_dump_log(
 
 
 def main() -> NoReturn:
-    run_command(lambda: kafka_dump_log.main(prog_name="kafka-dump-log", standalone_mode=False))
+    run_tool("kafka-dump-log", kafka_dump_log)

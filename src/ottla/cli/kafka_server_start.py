@@ -6,17 +6,28 @@ from typing import NoReturn
 
 import click
 
-from ottla.cli.failure import run_command
-from ottla.cli.options import check_option, log_level_option, override_option
+from ottla.cli.options import check_option, log_level_option, override_option, pid_file_option
+from ottla.cli.tool import HELP, Tool, run_tool
+
+EXAMPLES = """
+kafka-server-start server.properties
+kafka-server-start -daemon server.properties --pid-file broker.pid
+kafka-server-start server.properties --override log.retention.hours=24
+"""
 
 
-@click.command(context_settings={"help_option_names": ["-h", "-help", "--help"]})
+@click.command(
+    cls=Tool,
+    examples=EXAMPLES,
+    context_settings={**HELP, "help_option_names": ["-h", "-help", "--help"]},
+)
 @click.option("-daemon", "--daemon", "daemon", is_flag=True, help="Run in the background.")
 @click.option("-name", "name", hidden=True, metavar="NAME", help="Accepted and not used.")
 @click.option("-loggc", "log_gc", hidden=True, is_flag=True, help="Accepted and not used.")
 @click.argument("config_file", metavar="server.properties")
 @override_option
 @check_option
+@pid_file_option
 @log_level_option
 def kafka_server_start(
     config_file: str,
@@ -25,12 +36,13 @@ def kafka_server_start(
     log_gc: bool,
     overrides: tuple[str, ...],
     only_checks: bool,
+    pid_file: str | None,
     log_level: str,
 ) -> int:
     """Start a broker with Kafka's server.properties.
 
     In the background its output goes to $LOG_DIR/kafkaServer.out, or without LOG_DIR to
-    ~/.local/state/ottla/kafkaServer.out. kafka-server-stop ends it.
+    ~/.local/state/ottla/kafkaServer.out. kafka-server-stop stops it.
     """
     from ottla.cli.start import gather, start
 
@@ -39,10 +51,8 @@ def kafka_server_start(
         from ottla.cli.broker_check import check_start
 
         return check_start(launch)
-    return start(launch, log_level, daemon=daemon)
+    return start(launch, log_level, daemon=daemon, pid_file=pid_file)
 
 
 def main() -> NoReturn:
-    run_command(
-        lambda: kafka_server_start.main(prog_name="kafka-server-start", standalone_mode=False)
-    )
+    run_tool("kafka-server-start", kafka_server_start)

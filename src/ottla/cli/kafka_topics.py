@@ -220,7 +220,7 @@ def _create(admin: Admin, options: Options, output: Output) -> None:
         assignment,
     )
     if "." in topic.name and "_" in topic.name:
-        output.note("Names with both '.' and '_' can collide in the names of metrics.")
+        output.warning("Names with both '.' and '_' can collide in the names of metrics.")
     try:
         created = admin.create_topics(topic)[topic.name]
     except KafkaError as error:

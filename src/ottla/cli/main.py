@@ -12,6 +12,7 @@ COMMANDS = {
     "broker": "ottla.cli.broker:broker",
     "broker-api-versions": "ottla.cli.kafka_broker_api_versions:kafka_broker_api_versions",
     "cluster": "ottla.cli.cluster:cluster",
+    "completion": "ottla.cli.completion:completion",
     "configs": "ottla.cli.kafka_configs:kafka_configs",
     "connect": "ottla.cli.connect:connect",
     "console-consumer": "ottla.cli.kafka_console_consumer:kafka_console_consumer",

@@ -20,6 +20,13 @@ check_option = click.option(
     "with 0 if a broker can start, else with 1. Nothing is changed.",
 )
 
+pid_file_option = click.option(
+    "--pid-file",
+    metavar="FILE",
+    help="Write the process ID to this file while the broker runs; kafka-server-stop --pid-file "
+    "stops it.",
+)
+
 log_level_option = click.option(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),

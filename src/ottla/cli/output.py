@@ -5,22 +5,35 @@ A command works out a value and hands it over with the lines that show it to a p
 What is not a result (notes, progress) goes to the standard error, so that the output of a command
 can always be read by another program. Failures are exceptions: see `failure`.
 
-Tables are plain columns, as Kafka's own tools print them, because people cut them with awk."""
+Tables are plain columns, as Kafka's own tools print them, because people cut them with awk. On a
+terminal the heading is bold and states have colours; see `colour`."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeVar
 
 import click
 
+from ottla.cli import colour
+
 F = TypeVar("F", bound=Callable[..., Any])
 NOTHING = "-"
 """What a table shows where there is no value."""
+STATE_COLUMN = "STATE"
+STATE_COLOURS = {
+    **dict.fromkeys(("up", "unfenced", "Stable"), "green"),
+    **dict.fromkeys(("down", "fenced", "Dead"), "red"),
+    **dict.fromkeys(
+        ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"), "yellow"
+    ),
+}
+"""Colours of values in the column STATE."""
 
 
 class Output:
@@ -46,9 +59,13 @@ class Output:
         """Something worth knowing that is no result."""
         click.echo(sentence, err=True)
 
+    def warning(self, sentence: str) -> None:
+        """Something that probably is not as intended, while the command goes on."""
+        colour.say(sentence, "yellow")
+
     def failure(self, sentence: str) -> None:
         """A part that failed while the rest goes on; the command still ends with exit code 1."""
-        click.secho(sentence, fg="red", err=True)
+        colour.say(sentence, "red")
 
 
 def output_option(function: F) -> F:
@@ -63,13 +80,25 @@ def output_option(function: F) -> F:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Lines of aligned columns under their names."""
+    """Return lines of aligned columns under their names."""
     cells = [tuple(columns), *(tuple(map(_cell, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
+    has_colours = colour.is_on(sys.stdout)
+    lines = []
+    for number, row in enumerate(cells):
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        padded[-1] = padded[-1].rstrip()
+        if has_colours and number:
+            padded = [_coloured(*each) for each in zip(columns, row, padded, strict=True)]
+        line = " ".join(padded).rstrip()
+        lines.append(click.style(line, bold=True) if has_colours and not number else line)
+    return lines
+
+
+def _coloured(column: str, cell: str, padded: str) -> str:
+    wanted = STATE_COLOURS.get(cell) if column == STATE_COLUMN else None
+    # The padding stays outside: a colour must not change where the next column begins.
+    return padded if wanted is None else click.style(cell, fg=wanted) + padded[len(cell) :]
 
 
 def _cell(value: object) -> str:

@@ -1,7 +1,9 @@
-"""Finding the broker processes of this user by their command lines.
+"""Finding the broker processes of this user.
 
-There is no pid file: one would outlive a broker that was killed, and name a stranger's process
-once its number is used again."""
+A process is a broker if its command line says so. The files that it has open identify it: the
+`.lock` of a data directory, the file of `--pid-file`. Files are compared by identity, so relative
+paths and symbolic links do not matter, and a file that a killed broker left behind never leads to
+another process."""
 
 from __future__ import annotations
 
@@ -9,16 +11,22 @@ import os
 import subprocess
 from collections.abc import Iterator, Sequence
 
+from ottla.base.config.properties import load_properties
 from ottla.base.errors import UserError
 
 _PROC = "/proc"
+_LOCK_FILE = ".lock"
+_META_PROPERTIES = "meta.properties"
+_NODE_IDS = ("node.id", "broker.id")
+"""Names of the node ID in meta.properties, of version 1 and version 0."""
+_DELETED = " (deleted)"
 _MAX_INTERPRETER_ARGUMENTS = 6
 """How far into a command line the name of the script is looked for."""
 
 
 def broker_pids() -> list[int]:
-    """The brokers of this user, in the order of their numbers."""
-    processes = _from_proc() if os.path.isdir(f"{_PROC}/self") else _from_ps()
+    """Return the process IDs of this user's brokers, sorted."""
+    processes = _from_proc() if _has_proc() else _from_ps()
     return sorted(
         pid for pid, arguments in processes if pid != os.getpid() and is_broker(arguments)
     )
@@ -32,11 +40,84 @@ def is_broker(arguments: Sequence[str]) -> bool:
     # A script runs as `python [options] script …`, or by itself where it was compiled.
     scripts = _MAX_INTERPRETER_ARGUMENTS if names[0].lower().startswith("python") else 1
     for position, name in enumerate(names[:scripts]):
-        if name == "kafka-server-start":
+        if name in ("kafka-server-start", "kafka-server-start.sh"):
             return True
         if name == "ottla":
             return names[position + 1 : position + 2] == ["broker"]
     return False
+
+
+def uses_data_directory(pid: int, directory: str) -> bool:
+    """Return whether a broker holds the lock of this data directory."""
+    return has_open(pid, os.path.join(directory, _LOCK_FILE))
+
+
+def has_open(pid: int, path: str) -> bool:
+    """Return whether a process of this user has a file open."""
+    try:
+        wanted = os.stat(path)
+    except OSError:
+        return False
+    return any(_is_same(wanted, found) for found in _open_files(pid))
+
+
+def node_ids(pid: int) -> set[int]:
+    """Return the node ID of a broker, from the meta.properties of its data directories.
+
+    The set is empty while a broker with new data directories has not written them yet."""
+    found = set()
+    for path in _open_files(pid):
+        if os.path.basename(path) != _LOCK_FILE:
+            continue
+        try:
+            properties = load_properties(os.path.join(os.path.dirname(path), _META_PROPERTIES))
+        except UserError:
+            continue
+        found |= {int(text) for name in _NODE_IDS if (text := properties.get(name, "")).isdecimal()}
+    return found
+
+
+def _is_same(wanted: os.stat_result, path: str) -> bool:
+    try:
+        return os.path.samestat(wanted, os.stat(path))
+    except OSError:
+        return False
+
+
+def _open_files(pid: int) -> list[str]:
+    return _open_in_proc(pid) if _has_proc() else _open_by_lsof(pid)
+
+
+def _open_in_proc(pid: int) -> list[str]:
+    found = []
+    directory = f"{_PROC}/{pid}/fd"
+    try:
+        descriptors = os.listdir(directory)
+    except OSError:  # it has ended, or belongs to another user
+        return []
+    for descriptor in descriptors:
+        try:
+            path = os.readlink(f"{directory}/{descriptor}")
+        except OSError:
+            continue
+        if path.startswith("/") and not path.endswith(_DELETED):
+            found.append(path)
+    return found
+
+
+def _open_by_lsof(pid: int) -> list[str]:
+    command = ["lsof", "-w", "-n", "-P", "-p", str(pid), "-F", "n"]
+    try:
+        listing = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except OSError as error:
+        raise UserError(
+            "Cannot list the open files of a process: neither /proc nor lsof is available."
+        ) from error
+    return [line[1:] for line in listing.splitlines() if line.startswith("n/")]
+
+
+def _has_proc() -> bool:
+    return os.path.isdir(f"{_PROC}/self")
 
 
 def _from_proc() -> Iterator[tuple[int, list[str]]]:

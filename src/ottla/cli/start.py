@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from ottla.base.config.broker import BrokerConfig
@@ -15,9 +16,10 @@ from ottla.base.config.definition import ConfigError
 from ottla.base.config.properties import load_properties, parse_override
 from ottla.base.errors import UserError
 from ottla.cli.listening import advertised_as, advertised_by_default, exposed
+from ottla.cli.log_output import log_to_standard_error
 from ottla.cli.paths import default_data_directory
+from ottla.cli.pid_file import PidFile
 
-LOG_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 logger = logging.getLogger(__name__)
 
 
@@ -79,7 +81,12 @@ def _advertise_machine(properties: dict[str, str]) -> tuple[str, ...]:
 
 
 def start(
-    launch: Launch, log_level: str = "INFO", *, daemon: bool = False, allow_exposed: bool = True
+    launch: Launch,
+    log_level: str = "INFO",
+    *,
+    daemon: bool = False,
+    allow_exposed: bool = True,
+    pid_file: str | None = None,
 ) -> int:
     """Run a broker until it receives SIGTERM or SIGINT, and return the exit code.
 
@@ -88,24 +95,28 @@ def start(
         log_level: The lowest level that is logged.
         daemon: Whether to run in the background.
         allow_exposed: Whether listeners of the command line may be open to other machines.
+        pid_file: File that holds the process ID while the broker runs.
 
     Raises:
         UserError: The broker cannot start.
     """
     config = BrokerConfig.from_properties(launch.properties)
     warnings = exposure_warnings(launch, config, allow_exposed=allow_exposed)
+    # Opened while errors still reach the terminal, written once the process ID is final.
+    process_id: AbstractContextManager[object] = PidFile(pid_file) if pid_file else nullcontext()
     if daemon:
         from ottla.cli.daemon import go_to_background
 
         go_to_background()
-    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
+    log_to_standard_error(log_level)
     for notice in config.notices():
         logger.log(notice.level, notice.text)
     for warning in (*launch.warnings, *warnings):
         logger.warning(warning)
     from ottla.broker.main import run
 
-    return run(config)
+    with process_id:
+        return run(config)
 
 
 def exposure_warnings(launch: Launch, config: BrokerConfig, *, allow_exposed: bool) -> list[str]:

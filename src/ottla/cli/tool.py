@@ -7,41 +7,147 @@ run, so that `--help` is quick."""
 from __future__ import annotations
 
 import importlib
+import platform
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import IO, Any, NoReturn, TypeVar
 
 import click
 
+from ottla import __version__
+from ottla.cli import colour
 from ottla.cli.failure import run_command
+from ottla.cli.suggestions import suggestion
 
 F = TypeVar("F", bound=Callable[..., Any])
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+COMPLETE_VARIABLE = "_OTTLA_COMPLETE"
+"""Environment variable by which a shell asks any of the programs for completions."""
+FILE_METAVARS = (
+    *("FILE", "FILE1,FILE2,…", "DIR", "APP.PY"),
+    *("server.properties", "worker.properties", "[connector.properties …]"),
+)
+"""Metavars of parameters whose values a shell completes as file names."""
+_HELP_REQUESTS: tuple[type[click.UsageError], ...] = tuple(
+    found for found in [getattr(click.exceptions, "NoArgsIsHelpError", None)] if found
+)
+"""A group without an action prints its help by this error, from click 8.2 on."""
 
 
 class WrongArguments(click.UsageError):
-    """As Kafka's tools do, one whose arguments are wrong ends with exit code 1."""
+    """Wrong options or arguments of a tool, which ends with exit code 1 as Kafka's tools do."""
 
     exit_code = 1
 
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print as click does, with the error in red."""
+        if self.ctx is not None:
+            click.echo(self.ctx.get_usage(), file, err=True)
+            names = self.ctx.help_option_names
+            if names:
+                click.echo(f"Try '{self.ctx.command_path} {names[-1]}' for help.\n", file, err=True)
+        message = click.style(f"Error: {self.format_message()}", fg="red")
+        click.echo(message, file, err=True, color=colour.setting())
 
-class Tool(click.Command):
-    def __init__(self, *arguments: Any, examples: str = "", **options: Any) -> None:
-        """`examples`: command lines, one to a line, as they are typed."""
+
+class WrongCommand(WrongArguments):
+    """A wrong action of a group, or wrong options before it; the exit code is click's."""
+
+    exit_code = 2
+
+
+class Command(click.Command):
+    """The options and messages that all commands share.
+
+    - `--version`
+    - a suggestion for a mistyped option or value
+    - colours by the rules of `colour`
+    - completion of file names for parameters with one of FILE_METAVARS
+    """
+
+    wrong_arguments: type[WrongArguments] = WrongArguments
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         options.setdefault("context_settings", HELP)
         super().__init__(*arguments, **options)
-        self.examples = examples
+        self.params.append(_version_option())
+        for parameter in self.params:
+            if parameter.type is click.STRING and parameter.metavar in FILE_METAVARS:
+                parameter.type = click.Path()
 
-    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        given = list(args)  # click consumes `args`
+        extra.setdefault("color", colour.setting())
         try:
-            return super().make_context(*arguments, **options)
+            return super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
-            raise WrongArguments(error.format_message(), error.ctx) from None
+            raise self._wrong_arguments(error, given) from None
 
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except click.UsageError as error:
-            raise WrongArguments(error.format_message(), error.ctx or context) from None
+            raise self._wrong_arguments(error, [], context) from None
+
+    def _wrong_arguments(
+        self, error: click.UsageError, given: list[str], context: click.Context | None = None
+    ) -> click.UsageError:
+        if isinstance(error, (WrongArguments, *_HELP_REQUESTS)):
+            return error
+        message = self._explained(error, given)
+        return self.wrong_arguments(message, error.ctx or context)
+
+    def _explained(self, error: click.UsageError, given: list[str]) -> str:
+        """Return the message of an error, with a suggestion where something is mistyped."""
+        if error.ctx is None:
+            return error.format_message()
+        if isinstance(error, click.NoSuchOption):
+            word = _whole_option(error.option_name, given)
+            return f"No such option '{word}'." + suggestion(word, self._option_names(error.ctx))
+        message = error.format_message()
+        parameter = error.param if isinstance(error, click.BadParameter) else None
+        if parameter is None or not isinstance(parameter.type, click.Choice):
+            return message
+        choices = [str(choice) for choice in parameter.type.choices]
+        return message + suggestion(self._value(error.ctx, parameter, given, choices), choices)
+
+    def _option_names(self, context: click.Context) -> list[str]:
+        return [
+            name
+            for parameter in self.get_params(context)
+            if isinstance(parameter, click.Option) and not parameter.hidden
+            for name in (*parameter.opts, *parameter.secondary_opts)
+        ]
+
+    def _value(
+        self,
+        context: click.Context,
+        parameter: click.Parameter,
+        given: list[str],
+        choices: list[str],
+    ) -> str:
+        """Return the first value of a parameter that is none of its choices, or ''."""
+        try:
+            values, _, _ = self.make_parser(context).parse_args(list(given))
+        except click.UsageError:
+            return ""
+        value = values.get(parameter.name or "")
+        words = value if isinstance(value, list | tuple) else [value]
+        return next((each for each in words if isinstance(each, str) and each not in choices), "")
+
+
+class Tool(Command):
+    """A command with examples at the end of its help."""
+
+    def __init__(self, *arguments: Any, examples: str = "", **options: Any) -> None:
+        """`examples`: command lines, one to a line, as they are typed."""
+        super().__init__(*arguments, **options)
+        self.examples = examples
 
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         if self.examples:
@@ -51,14 +157,15 @@ class Tool(click.Command):
         super().format_epilog(context, formatter)
 
 
-class ToolGroup(click.Group):
+class ToolGroup(Command, click.Group):
     """A tool with actions (`kafka-transactions list`), or `ottla` itself."""
+
+    wrong_arguments = WrongCommand
 
     def __init__(
         self, *arguments: Any, modules: dict[str, str] | None = None, **options: Any
     ) -> None:
         """`modules`: name of a command -> where it is, `module:attribute`, imported when asked."""
-        options.setdefault("context_settings", HELP)
         super().__init__(*arguments, **options)
         self._modules = modules or {}
 
@@ -77,17 +184,44 @@ class ToolGroup(click.Group):
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        given = list(arguments)
         try:
             return super().resolve_command(context, arguments)
-        except click.UsageError as error:
-            import difflib
+        except click.NoSuchOption as error:
+            raise self._wrong_arguments(error, given, context) from None
+        except click.UsageError:
+            message = f"No such command '{given[0]}'."
+            message += suggestion(given[0], self.list_commands(context))
+            raise self.wrong_arguments(message, context) from None
 
-            names = self.list_commands(context)
-            nearest = difflib.get_close_matches(arguments[0], names, 1) if arguments else []
-            message = error.format_message()
-            if nearest and "mean" not in message:
-                message += f" Did you mean {nearest[0]}?"
-            raise click.UsageError(message, error.ctx) from None
+
+def version_line() -> str:
+    """Return the version of Ottla, and of the Python that runs it."""
+    return f"ottla {__version__} (Python {platform.python_version()})"
+
+
+def _version_option() -> click.Option:
+    def show(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+        if value and not context.resilient_parsing:
+            click.echo(version_line())
+            context.exit()
+
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Print the version and exit.",
+    )
+
+
+def _whole_option(name: str, given: list[str]) -> str:
+    """Return an unknown option as it was typed: click reads `-topic` as `-t` and reports that."""
+    if name.startswith("--"):
+        return name
+    typed = (word.partition("=")[0] for word in given)
+    return next((word for word in typed if word.startswith(name) and len(word) > len(name)), name)
 
 
 def action_option(name: str, text: str) -> Callable[[F], F]:
@@ -96,5 +230,7 @@ def action_option(name: str, text: str) -> Callable[[F], F]:
 
 
 def run_tool(name: str, command: click.Command) -> NoReturn:
-    """The whole of a tool's `main`."""
-    run_command(lambda: command.main(prog_name=name, standalone_mode=False))
+    """Run a command as a program of its own; the `main` of a tool is this call."""
+    run_command(
+        lambda: command.main(prog_name=name, complete_var=COMPLETE_VARIABLE, standalone_mode=False)
+    )

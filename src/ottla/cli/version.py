@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import platform
-
 import click
 
-from ottla import __version__
+from ottla.cli.tool import Command, version_line
 
 
-@click.command()
+@click.command(cls=Command)
 def version() -> None:
     """Print the version."""
-    click.echo(f"ottla {__version__} (Python {platform.python_version()})")
+    click.echo(version_line())

@@ -36,6 +36,7 @@ from ottla.client.errors import (
 )
 from ottla.client.metadata import ClusterMetadata, Node, TopicMetadata
 from ottla.client.reachability import SLOW_S, Reachability
+from ottla.client.topic_creation import TopicCreation
 from ottla.net.connection import Connection
 from ottla.wire.api import Api
 
@@ -105,6 +106,7 @@ class Cluster:
         self._maintenance: asyncio.Task[None] | None = None
         self._closed = False
         self._allow_auto_create = False
+        self._creation = TopicCreation()
 
     # ------------------------------------------------------------------------ start and close
 
@@ -359,16 +361,18 @@ class Cluster:
     async def _refresh_once(self, more: list[str] | None) -> None:
         interest = self.topics_of_interest
         wanted = None if more is None or interest is None else sorted({*interest, *more})
-        body = {
-            "topics": None if wanted is None else [{"name": name} for name in wanted],
-            "allow_auto_topic_creation": self._allow_auto_create,
-        }
         connection = await self._metadata_connection()
         try:
-            # In version 0 an empty list meant all topics.
-            timeout_s = self.config.request_timeout_ms / 1000
-            with self._watched(connection.name):
-                answer = await connection.request(Api.METADATA, body, timeout_s, min_version=1)
+            answer = await self._ask_metadata(connection, wanted, create=False)
+            missing = [
+                topic.name
+                for topic in answer.topics
+                if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            ]
+            if missing and self._allow_auto_create:
+                # Asked apart, because an answer does not tell created topics from others.
+                self._creation.requested(missing)
+                answer = await self._ask_metadata(connection, wanted, create=True)
         finally:
             if connection is self._bootstrapping:
                 self._bootstrapping = None
@@ -377,8 +381,21 @@ class Cluster:
         self._reachability.is_starting = False
         self._refreshed_at = asyncio.get_running_loop().time()
         self.metadata = self.metadata.updated(answer, is_complete=wanted is None)
+        self._creation.updated(self.metadata.topics)
         for listener in self.on_metadata:
             listener(self.metadata)
+
+    async def _ask_metadata(
+        self, connection: Connection, topics: list[str] | None, *, create: bool
+    ) -> Any:
+        body = {
+            "topics": None if topics is None else [{"name": name} for name in topics],
+            "allow_auto_topic_creation": create,
+        }
+        timeout_s = self.config.request_timeout_ms / 1000
+        with self._watched(connection.name):
+            # In version 0 an empty list meant all topics.
+            return await connection.request(Api.METADATA, body, timeout_s, min_version=1)
 
     async def _metadata_connection(self) -> Connection:
         if self.metadata.nodes:

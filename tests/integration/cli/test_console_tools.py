@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.integration.cli.running import Fail, Run, tool
+from tests.integration.cli.running import Fail, Run, running_on, tool
 
 from ottla.testing.broker import BrokerProcess, _environment
 
@@ -265,3 +265,44 @@ def test_a_pipe_that_its_reader_closes_ends_a_consumer_that_waits(
         process.stdout.close()
         assert process.wait(TIMEOUT_S) == 1
         assert process.stderr.read() == b"Processed a total of 1 messages\n"
+
+
+def test_a_topic_that_a_tool_creates_is_noted(succeed: Run, topic: str) -> None:
+    def note(name: str) -> str:
+        return f"Topic '{name}' did not exist and was created with 1 partition.\n"
+
+    once = ("--from-beginning", "--timeout-ms", "300")
+    read = succeed("console-consumer", "--topic", topic, *once)
+    assert (read.out, read.err) == ("", f"{note(topic)}Processed a total of 0 messages\n")
+    assert "did not exist" not in succeed("console-consumer", "--topic", topic, *once).err
+
+    part = f"{topic}-part"
+    read = succeed("console-consumer", "--topic", part, "--partition", "0", "--timeout-ms", "300")
+    assert read.err.startswith(note(part))
+
+    written = f"{topic}-written"
+    assert succeed("console-producer", "--topic", written, stdin="a\nb\n").err == note(written)
+    assert succeed("console-producer", "--topic", written, stdin="a\n").err == ""
+
+    load = f"{topic}-load"
+    arguments = ("--topic", load, "--num-records", "1", "--throughput", "-1", "--record-size", "1")
+    assert note(load) in succeed("producer-perf-test", *arguments, "--json").err
+
+    read_load = f"{topic}-read"
+    arguments = ("--topic", read_load, "--num-records", "1", "--timeout", "100")
+    assert note(read_load) in succeed("consumer-perf-test", *arguments).err
+
+
+def test_a_topic_of_another_partition_count_is_noted(topic: str) -> None:
+    with BrokerProcess(overrides={"num.partitions": "3"}) as broker:
+        ran = running_on(broker.bootstrap)("console-producer", "--topic", topic, stdin="a\n")
+    assert ran.err == f"Topic '{topic}' did not exist and was created with 3 partitions.\n"
+
+
+def test_a_topic_that_the_broker_refuses_to_create_is_not_noted(topic: str) -> None:
+    with BrokerProcess(overrides={"auto.create.topics.enable": "false"}) as broker:
+        ran = running_on(broker.bootstrap)(
+            "console-producer", "--topic", topic, "--max-block-ms", "500", stdin="a\n"
+        )
+    assert ran.code == 1
+    assert "was created" not in ran.err

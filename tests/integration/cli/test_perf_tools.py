@@ -134,8 +134,9 @@ def test_what_excludes_each_other_is_told(fail: Fail, topic: str) -> None:
 @SIGNALS
 @pytest.mark.parametrize("more", [(), ("--transaction-duration-ms", "50")])
 def test_an_interrupted_producer_prints_its_summary(
-    broker: BrokerProcess, topic: str, number: int, code: int, more: tuple[str, ...]
+    broker: BrokerProcess, succeed: Run, topic: str, number: int, code: int, more: tuple[str, ...]
 ) -> None:
+    succeed("topics", "--create", "--topic", topic)
     command = tool(
         "producer-perf-test", "--bootstrap-server", broker.bootstrap, "--topic", topic,
         "--num-records", "1000000", "--record-size", "10", "--throughput", "1000",

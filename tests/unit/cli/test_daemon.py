@@ -19,6 +19,8 @@ def run(config):
     print("said to stderr", file=sys.stderr)
     with open(os.environ["REPORT"], "w") as report:
         report.write(f"{os.getpid()} {os.getsid(0)} {config.num_partitions}")
+        if "PID_FILE" in os.environ:
+            report.write(" " + open(os.environ["PID_FILE"]).read())
     return 0
 broker.run = run
 sys.modules["ottla.broker.main"] = broker
@@ -75,3 +77,28 @@ def test_output_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert err.startswith("Cannot write the broker's output to ")
     assert err.count("\n") == 1
+
+
+def test_the_pid_file_has_the_process_id_of_the_background_process(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text("log.dirs=/data\n")
+    report, pid_file = tmp_path / "report", tmp_path / "broker.pid"
+    os.mkfifo(report)
+    environment = {"REPORT": str(report), "LOG_DIR": str(tmp_path), "PID_FILE": str(pid_file)}
+
+    process = start(["-daemon", str(properties), "--pid-file", str(pid_file)], environment)
+    broker_pid, _, _, written = report.read_text().split()
+    assert process.communicate(timeout=60) == ("", "")
+
+    assert written == broker_pid
+    assert int(written) != process.pid
+
+
+def test_a_pid_file_that_cannot_be_written_is_reported_in_the_foreground(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text("log.dirs=/data\n")
+    environment = {"REPORT": str(tmp_path / "report"), "LOG_DIR": str(tmp_path)}
+    process = start(["-daemon", str(properties), "--pid-file", "no/such/pid"], environment)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert err == "Cannot write the pid file no/such/pid: no such file or directory.\n"

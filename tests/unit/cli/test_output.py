@@ -79,7 +79,7 @@ def test_json_or_text_never_both_and_notes_apart() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--cuont", "1"], "'--count'"),
+        (["--cuont", "1"], "Did you mean --count?"),
         (["--count", "x"], "'x' is not a valid integer"),
         (["more"], "unexpected extra argument"),
     ],

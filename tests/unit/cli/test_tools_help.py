@@ -6,6 +6,7 @@ import importlib
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -13,10 +14,16 @@ import pytest
 from click.testing import CliRunner
 from tests.arch.test_imports import modules_after, roots
 
+from ottla import __version__
 from ottla.cli.main import COMMANDS, ottla
-from ottla.cli.tool import Tool, ToolGroup
+from ottla.cli.tool import Command, Tool, ToolGroup
 
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
+SCRIPTS = tomllib.loads(PROJECT.read_text())["project"]["scripts"]
+WITHOUT_JSON = (
+    "ottla.cli.kafka_console_producer:kafka_console_producer",
+    "ottla.cli.kafka_dump_log:kafka_dump_log",
+)
 OURS = [place for place in COMMANDS.values() if ":kafka_" in place]
 
 
@@ -29,10 +36,49 @@ def load(place: str) -> click.Command:
 
 @pytest.mark.parametrize("place", OURS)
 def test_a_tool_is_also_a_program_of_its_own(place: str) -> None:
-    scripts = tomllib.loads(PROJECT.read_text())["project"]["scripts"]
     module, _, attribute = place.partition(":")
-    assert scripts[attribute.replace("_", "-")] == f"{module}:main"
+    assert SCRIPTS[attribute.replace("_", "-")] == f"{module}:main"
     assert callable(importlib.import_module(module).main)
+
+
+def test_every_tool_has_the_name_of_kafkas_script_too() -> None:
+    for name, place in SCRIPTS.items():
+        if name.startswith(("kafka-", "connect-")) and not name.endswith(".sh"):
+            assert SCRIPTS[f"{name}.sh"] == place
+        if name.endswith(".sh"):
+            assert SCRIPTS[name.removesuffix(".sh")] == place
+
+
+def all_commands(words: list[str], command: click.Command) -> Iterator[tuple[list[str], bool]]:
+    """Yield the words of a command and of all below it, and whether `Command` is its class."""
+    yield words, isinstance(command, Command)
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from all_commands([*words, name], below)
+
+
+def test_every_command_of_ottla_has_a_version() -> None:
+    found = list(all_commands([], ottla))
+    assert len(found) > len(COMMANDS)
+    for words, is_ours in found:
+        assert is_ours, words
+        result = CliRunner().invoke(ottla, [*words, "--version"])
+        assert (result.exit_code, result.stdout.split()[:2]) == (0, ["ottla", __version__]), words
+
+
+@pytest.mark.parametrize("name", sorted(SCRIPTS))
+def test_every_script_has_a_version(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, _, function = SCRIPTS[name].partition(":")
+    monkeypatch.setattr(sys, "argv", [name, "--version"])
+    with pytest.raises(SystemExit) as ended:
+        getattr(importlib.import_module(module), function)()
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"ottla {__version__} (Python ")
 
 
 @pytest.mark.parametrize("place", OURS)
@@ -45,7 +91,7 @@ def test_help_has_examples(place: str) -> None:
         result = CliRunner().invoke(each, ["--help"])
         assert result.exit_code == 0
         assert "Examples:" in result.stdout
-        assert "kafka_console_producer" in place or re.search(r"--json\b", result.stdout)
+        assert place in WITHOUT_JSON or re.search(r"--json\b", result.stdout)
 
 
 def test_help_of_everything_names_every_command() -> None:

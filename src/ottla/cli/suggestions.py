@@ -1,0 +1,57 @@
+"""Suggestions for mistyped options, commands and values: "Did you mean --bootstrap-server?"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+MAX_SUGGESTIONS = 3
+MIN_PREFIX = 3
+"""The shortest word that is taken for the beginning of a longer name."""
+
+
+def suggestion(word: str, names: Iterable[str]) -> str:
+    """Return a sentence that names what was probably meant, with a space before it, or ''.
+
+    >>> suggestion("--bootstrap-servr", ["--bootstrap-server", "--topic"])
+    ' Did you mean --bootstrap-server?'
+    """
+    found = nearest(word, names)
+    return f" Did you mean {' or '.join(found)}?" if found else ""
+
+
+def nearest(word: str, names: Iterable[str]) -> list[str]:
+    """Return the names with the smallest edit distance to `word`, sorted.
+
+    A name is near if about a third of the word differs at most. If none is near, the names that
+    begin with the word are returned. Case and leading dashes do not count.
+    """
+    wanted = _bare(word)
+    distances = {name: edit_distance(wanted, _bare(name)) for name in names}
+    smallest = min(distances.values(), default=0)
+    if distances and smallest <= max(1, (len(wanted) + 1) // 3) and smallest < len(wanted):
+        found = [name for name, distance in distances.items() if distance == smallest]
+    elif len(wanted) >= MIN_PREFIX:
+        found = [name for name in distances if _bare(name).startswith(wanted)]
+    else:
+        found = []
+    return sorted(found)[:MAX_SUGGESTIONS]
+
+
+def edit_distance(first: str, second: str) -> int:
+    """Count the insertions, deletions, replacements and swaps of neighbours that turn one text
+    into the other (optimal string alignment)."""
+    before: list[int] = []
+    row = list(range(len(second) + 1))
+    for i, left in enumerate(first, start=1):
+        above, row = row, [i]
+        for j, right in enumerate(second, start=1):
+            cost = min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (left != right))
+            if i > 1 and j > 1 and left == second[j - 2] and first[i - 2] == right:
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        before = above
+    return row[-1]
+
+
+def _bare(name: str) -> str:
+    return name.lstrip("-").lower()
