@@ -301,7 +301,9 @@ class TransactionCoordinator:
 
     def _complete(self, wanted: WriteMarkers) -> None:
         self.submit(MarkersWritten(None, wanted.transactional_id, wanted.producer))
-        self._release_held(wanted.transactional_id)
+        # The runner applies the record at the end of this turn of the loop. Requests that arrive
+        # before that are held, too, and must be released after it.
+        asyncio.get_running_loop().call_soon(self._release_held, wanted.transactional_id)
 
     # --------------------------------------------------------------------------------------- time
 

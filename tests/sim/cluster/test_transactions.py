@@ -8,15 +8,22 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.sim.cluster.transactional import TOPIC, Producer, TransactionalCluster
+from tests.sim.cluster.transactional import (
+    TOPIC,
+    Producer,
+    TransactionalCluster,
+    first_epoch,
+)
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
 from ottla.broker.transaction_coordinator import TransactionCoordinator
+from ottla.core.txn.events import AddPartitionsRequested
+from ottla.core.txn.machine import LAST_EPOCH
 from ottla.core.txn.records import TransactionState
-from ottla.core.txn.shard import TransactionShard
+from ottla.core.txn.shard import TransactionShard, WriteMarkers
 from ottla.testing.simulation.cluster import repeatable
 from ottla.wire.api import Api
 from ottla.wire.records.batch import iter_headers
@@ -24,6 +31,8 @@ from ottla.wire.records.builder import ControlType, control_type
 
 E = ErrorCode
 PARTITIONS = (0, 1, 2)
+GROUP = "g"
+TRANSACTIONS = 40
 
 
 @pytest.fixture
@@ -208,6 +217,146 @@ class Held:
             return answer
 
         return request
+
+
+# Scenarios of a producer that continues before the markers of its last transaction are written.
+# They are run with the rules they are about, and in test_mutations without.
+
+
+def end_before_the_markers_are_written() -> None:
+    with repeatable(1):
+        world = TransactionalCluster()
+        producer = Producer(world, "id", version=2)
+
+        async def transact() -> None:
+            await producer.begin()
+            for commit in (True, False) * 5:
+                await write_everywhere(producer, b"v")
+                assert await producer.end(commit=commit) is E.NONE
+                assert await producer.end(commit=False) is E.NONE
+
+        world.run(transact())
+        assert producer.refusals[E.CONCURRENT_TRANSACTIONS], "it was never quick enough"
+
+
+def use_a_new_producer_id_at_once() -> None:
+    """The epochs are used up, and EndTxn returns the next producer id.
+
+    The coordinator holds requests only briefly, so that it decides on some too early."""
+    with repeatable(1), first_epoch(LAST_EPOCH - 1):
+        world = TransactionalCluster(add__partitions__to__txn__retry__backoff__ms="1")
+
+        async def overflow(id: str) -> Producer:
+            producer = Producer(world, id, version=2)
+            await producer.begin()
+            before = producer.producer_id
+            assert producer.epoch == LAST_EPOCH - 1
+            assert await producer.commit_offset(GROUP, 0) is E.NONE
+            await write_everywhere(producer, b"v")
+            assert await producer.end(commit=True) is E.NONE
+            assert producer.producer_id != before
+            assert producer.epoch == 0
+            return producer
+
+        async def transact() -> None:
+            for number in range(3):
+                producer = await overflow(f"offset-{number}")
+                assert await producer.commit_offset(GROUP, number) is E.NONE
+                assert await producer.end(commit=True) is E.NONE
+                producer = await overflow(f"record-{number}")
+                assert await producer.produce(number, b"v") is E.NONE
+                assert await producer.end(commit=True) is E.NONE
+                producer = await overflow(f"end-{number}")
+                assert await producer.end(commit=False) is E.NONE
+
+        world.run(transact())
+
+
+def commit_small_transactions_back_to_back() -> None:
+    """In a healthy cluster the brokers wait for the markers, and the client never has to."""
+    with repeatable(1):
+        world = TransactionalCluster()
+        producer = Producer(world, "id", version=2)
+
+        async def transact() -> None:
+            await producer.begin()
+            await write_everywhere(producer, b"first")
+            assert await producer.commit_offset(GROUP, 0) is E.NONE
+            assert await producer.end(commit=True) is E.NONE
+            producer.refusals.clear()  # of coordinators that were just created
+            for number in range(TRANSACTIONS):
+                if number % 4:
+                    assert await producer.produce(number % 3, b"v") is E.NONE
+                else:
+                    assert await producer.commit_offset(GROUP, number) is E.NONE
+                assert await producer.end(commit=True) is E.NONE
+
+        world.run(transact())
+        assert not producer.refusals
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        end_before_the_markers_are_written,
+        use_a_new_producer_id_at_once,
+        commit_small_transactions_back_to_back,
+    ],
+)
+def test_a_producer_may_continue_before_its_markers_are_written(
+    scenario: Callable[[], None],
+) -> None:
+    scenario()
+
+
+def test_a_request_between_the_last_marker_and_its_record_is_not_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The record that completes a transaction is applied a little after it was decided."""
+    hold_ms = 5_000
+    with repeatable(1):
+        world = TransactionalCluster(add__partitions__to__txn__retry__backoff__ms=str(hold_ms))
+        producer = Producer(world, "id", version=2)
+        answers: list[tuple[float, ErrorCode]] = []
+        complete = TransactionCoordinator._complete
+
+        def complete_and_add(self: TransactionCoordinator, wanted: WriteMarkers) -> None:
+            complete(self, wanted)
+            monkeypatch.undo()
+            asked_at = world.cluster.scheduler.now
+
+            def on_answer(code: ErrorCode) -> None:
+                answers.append((world.cluster.scheduler.now - asked_at, code))
+
+            added = frozenset({TopicPartition(TOPIC, 0)})
+            token = Answered(on_answer)
+            self.add_partitions(AddPartitionsRequested(token, "id", wanted.producer, added, 2))
+
+        monkeypatch.setattr(TransactionCoordinator, "_complete", complete_and_add)
+
+        async def transact() -> None:
+            await producer.begin()
+            await write_everywhere(producer, b"v")
+            assert await producer.end(commit=True) is E.NONE
+
+        world.run(transact())
+        world.until(lambda: bool(answers))
+    ((seconds, code),) = answers
+    assert code is E.NONE
+    assert seconds < hold_ms / 1000 / 10
+
+
+class Answered:
+    """Calls a function with the error code of the answer."""
+
+    def __init__(self, on_answer: Callable[[ErrorCode], None]) -> None:
+        self._on_answer = on_answer
+
+    def reply(self, body: dict[str, Any]) -> None:
+        self._on_answer(body["error_code"])
+
+    def fail(self, error: KafkaError) -> None:
+        self._on_answer(error.code)
 
 
 def test_a_partition_that_was_not_added_is_refused(world: TransactionalCluster) -> None:
