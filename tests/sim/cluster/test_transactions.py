@@ -4,6 +4,7 @@ cluster, where it can be said exactly what happens between what."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.sim.cluster.transactional import (
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
+from ottla.broker.coordinator_runtime import FAILURE_BURST, FAILURE_INTERVAL_S
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
 from ottla.broker.transaction_coordinator import TransactionCoordinator
@@ -217,6 +219,117 @@ class Held:
             return answer
 
         return request
+
+
+def unstable(world: TransactionalCluster) -> dict[int, int]:
+    """Return how many offsets of each partition a transaction holds back from readers."""
+    found = {index: world.led(TopicPartition(TOPIC, index)) for index in PARTITIONS}
+    return {
+        index: 0 if each is None else each.high_watermark - each.last_stable_offset
+        for index, each in found.items()
+    }
+
+
+NOTHING_HELD = dict.fromkeys(PARTITIONS, 0)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_only_an_open_transaction_holds_the_last_stable_offset(
+    world: TransactionalCluster, version: int
+) -> None:
+    first = Producer(world, "first", version=version)
+    second = Producer(world, "second", version=version)
+
+    async def begin() -> None:
+        await first.begin()
+        await second.begin()
+
+    world.run(begin())
+    for commit in (True, False):
+        world.run(write_everywhere(first, b"open"))
+        world.run(write_everywhere(second, b"other"))
+        world.run(second.end(commit=commit))
+        world.until(lambda: unstable(world) == dict.fromkeys(PARTITIONS, 3))  # 2 records, 1 marker
+        world.run(first.end(commit=commit))
+        world.until(lambda: unstable(world) == NOTHING_HELD, timeout_s=1.0)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_next_producer_ends_the_transaction_that_a_dead_one_left_open(
+    world: TransactionalCluster, version: int
+) -> None:
+    dead = Producer(world, "id", version=version)
+
+    async def leave_open() -> None:
+        await dead.begin()
+        await write_everywhere(dead, b"open")
+
+    world.run(leave_open())
+    assert unstable(world) == dict.fromkeys(PARTITIONS, 1)
+    world.run(Producer(world, "id", version=version).begin())
+    world.until(lambda: unstable(world) == NOTHING_HELD, timeout_s=1.0)
+    assert ends(world) == everywhere(ControlType.ABORT)
+
+
+@pytest.mark.parametrize("interval_ms", [200, None], ids=["set", "default"])
+def test_an_abandoned_transaction_is_aborted_within_the_cleanup_interval_after_its_timeout(
+    interval_ms: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    timeout_s, default_s, slack_s = 3.0, 10.0, 0.5
+    property_name = "transaction__abort__timed__out__transaction__cleanup__interval__ms"
+    overrides = {} if interval_ms is None else {property_name: str(interval_ms)}
+    interval_s = default_s if interval_ms is None else interval_ms / 1000
+    caplog.set_level(logging.INFO, logger="ottla")
+    with repeatable(1):
+        world = TransactionalCluster(**overrides)
+        producer = Producer(world, "id", version=2)
+
+        async def leave_open() -> None:
+            await producer.begin(int(timeout_s * 1000))
+            await write_everywhere(producer, b"open")
+
+        began = world.cluster.scheduler.now
+        world.run(leave_open())
+        opened = world.cluster.scheduler.now
+        world.until(lambda: unstable(world) == NOTHING_HELD)
+        ended = world.cluster.scheduler.now
+        assert began + timeout_s < ended < opened + timeout_s + interval_s + slack_s
+        assert ends(world) == everywhere(ControlType.ABORT)
+    (line,) = [each for each in caplog.messages if "'id'" in each]
+    assert line.startswith("Aborting the transaction of transactional id 'id': it has been open")
+    assert "longer than its timeout of 3 s" in line
+
+
+def test_an_abort_that_cannot_be_written_is_logged_a_few_times_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With one broker left of three, the coordinator tries again every 100 ms."""
+    caplog.set_level(logging.INFO, logger="ottla")
+    with repeatable(1):
+        world = TransactionalCluster(
+            transaction__abort__timed__out__transaction__cleanup__interval__ms="100"
+        )
+        producer = Producer(world, "id", version=2)
+
+        async def leave_open() -> int:
+            await producer.begin(5_000)
+            await write_everywhere(producer, b"open")
+            return await producer.coordinator()
+
+        coordinator = world.run(leave_open())
+        others = [number for number in world.cluster.machines if number != coordinator]
+        for number in others:
+            world.cluster.machines[number].kill()
+        world.cluster.scheduler.run_for(60.0)
+        assert state(world, "id") is TransactionState.ONGOING
+        aborting = [each for each in caplog.messages if each.startswith("Aborting the transaction")]
+        failed = [each for each in caplog.messages if each.startswith("Could not write")]
+        assert len(aborting) == 1
+        assert 1 <= len(failed) <= FAILURE_BURST + 60.0 / FAILURE_INTERVAL_S + 1
+        for number in others:
+            world.cluster.machines[number].start()
+        world.until(lambda: unstable(world) == NOTHING_HELD)
+    assert ends(world) == everywhere(ControlType.ABORT)
 
 
 # Scenarios of a producer that continues before the markers of its last transaction are written.

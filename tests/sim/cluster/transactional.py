@@ -195,8 +195,8 @@ class Producer:
             return ErrorCode(told.partition_error_code)
         return ErrorCode(answer.error_code)
 
-    async def begin(self) -> None:
-        body = {"transactional_id": self.id, "transaction_timeout_ms": 60_000}
+    async def begin(self, timeout_ms: int = 60_000) -> None:
+        body = {"transactional_id": self.id, "transaction_timeout_ms": timeout_ms}
         body |= {"producer_id": -1, "producer_epoch": -1}
         answer = await self._coordinated(Api.INIT_PRODUCER_ID, body)
         assert answer.error_code == 0
