@@ -150,7 +150,11 @@ class TransactionCoordinator:
 
         While the producer's previous transaction is being completed, the request is held for up to
         `add.partitions.to.txn.retry.backoff.ms`. EndTxn is answered before the markers are written,
-        so that a producer with small transactions would be refused each time, and wait longer."""
+        so that a producer with small transactions would be refused each time, and wait longer.
+
+        Once the markers have taken longer than `.retry.backoff.max.ms`, requests are not held any
+        more. Brokers share a connection for the requests of many producers, and those behind a held
+        request wait, too."""
         transactional_id = event.transactional_id
         if not self._is_completing(transactional_id):
             self.submit(event)
@@ -165,11 +169,15 @@ class TransactionCoordinator:
         self._timers.start(("held", transactional_id), hold_s, release)
 
     def _is_completing(self, transactional_id: str) -> bool:
+        """Return whether the markers of a transaction are probably written soon."""
         try:
             known = self._shard(transactional_id).transactions.get(transactional_id)
         except KafkaError:
             return False
-        return known is not None and known.state in machine.PREPARED
+        if known is None or known.state not in machine.PREPARED:
+            return False
+        longest_ms = self._broker.config.add_partitions_to_txn_retry_backoff_max_ms
+        return self._broker.clock.time_ms() - known.last_update_ms < longest_ms
 
     def _release_held(self, transactional_id: str) -> None:
         held = self._held.pop(transactional_id, None)

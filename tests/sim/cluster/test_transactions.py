@@ -22,6 +22,7 @@ from ottla.broker.coordinator_runtime import FAILURE_BURST, FAILURE_INTERVAL_S
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
 from ottla.broker.transaction_coordinator import TransactionCoordinator
+from ottla.core.coordinator import Producer as CoordinatedProducer
 from ottla.core.txn.events import AddPartitionsRequested
 from ottla.core.txn.machine import LAST_EPOCH
 from ottla.core.txn.records import TransactionState
@@ -428,7 +429,10 @@ def test_a_request_between_the_last_marker_and_its_record_is_not_held(
     """The record that completes a transaction is applied a little after it was decided."""
     hold_ms = 5_000
     with repeatable(1):
-        world = TransactionalCluster(add__partitions__to__txn__retry__backoff__ms=str(hold_ms))
+        world = TransactionalCluster(
+            add__partitions__to__txn__retry__backoff__ms=str(hold_ms),
+            add__partitions__to__txn__retry__backoff__max__ms=str(hold_ms),
+        )
         producer = Producer(world, "id", version=2)
         answers: list[tuple[float, ErrorCode]] = []
         complete = TransactionCoordinator._complete
@@ -457,6 +461,31 @@ def test_a_request_between_the_last_marker_and_its_record_is_not_held(
     ((seconds, code),) = answers
     assert code is E.NONE
     assert seconds < hold_ms / 1000 / 10
+
+
+def test_a_request_is_not_held_for_markers_that_are_late() -> None:
+    """Others that share its connection would wait with it."""
+    hold_ms = 5_000
+    with repeatable(1):
+        world = TransactionalCluster(add__partitions__to__txn__retry__backoff__ms=str(hold_ms))
+        producer = Producer(world, "id", version=2)
+        answers: list[ErrorCode] = []
+
+        async def ask_late() -> None:
+            await producer.begin()
+            await write_everywhere(producer, b"v")
+            coordinator = world.broker(await producer.coordinator()).transaction_coordinator
+            silence(coordinator)
+            assert await producer.end(commit=True) is E.NONE
+            await asyncio.sleep(0.2)
+            identity = CoordinatedProducer(producer.producer_id, producer.epoch)
+            added = frozenset({TopicPartition(TOPIC, 0)})
+            token = Answered(answers.append)
+            coordinator.add_partitions(AddPartitionsRequested(token, "id", identity, added, 2))
+
+        world.run(ask_late())
+        world.until(lambda: bool(answers), timeout_s=0.1)
+    assert answers == [E.CONCURRENT_TRANSACTIONS]
 
 
 class Answered:
