@@ -18,6 +18,7 @@ TITLES = {
     "throughput": "Produce and consume",
     "latency": "Latency and small requests",
     "replication": "Three brokers",
+    "transactions": "Small transactions on three brokers",
     "restart": "After a crash",
     "partitions": "Many partitions",
     "clients": "Clients for Python",

@@ -19,6 +19,7 @@ class Scale:
     restarts: int
     partitions: int
     failovers: int
+    transactions: int
     client_records: int
     consumed_records: int
     """More than one poll of the largest kind brings."""
@@ -37,6 +38,7 @@ FULL = Scale(
     restarts=2,
     partitions=10_000,
     failovers=3,
+    transactions=500,
     client_records=200_000,
     consumed_records=500_000,
     table_records=2_000_000,
@@ -53,6 +55,7 @@ QUICK = Scale(
     restarts=1,
     partitions=1_000,
     failovers=1,
+    transactions=300,
     client_records=50_000,
     consumed_records=500_000,
     table_records=500_000,

@@ -66,6 +66,8 @@ TRANSACTION_TOPIC = "__transaction_state"
 MARKER_RETRY_S = 0.1
 IDS_PER_TURN = 500
 """How many transactional ids are aborted or forgotten between two looks at the loop."""
+_Found = tuple[str, int]
+"""A transactional id that is to be cleaned up, and when its transaction was last updated."""
 
 
 class TransactionCoordinator:
@@ -93,6 +95,8 @@ class TransactionCoordinator:
         self._is_open = True
         self._held: dict[str, list[AddPartitionsRequested]] = {}
         """Requests that wait for the previous transaction of their id to be completed."""
+        self._timed_out: set[_Found] = set()
+        self._expired: set[_Found] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     # --------------------------------------------------------------------------- life and death
@@ -146,7 +150,11 @@ class TransactionCoordinator:
 
         While the producer's previous transaction is being completed, the request is held for up to
         `add.partitions.to.txn.retry.backoff.ms`. EndTxn is answered before the markers are written,
-        so that a producer with small transactions would be refused each time, and wait longer."""
+        so that a producer with small transactions would be refused each time, and wait longer.
+
+        Once the markers have taken longer than `.retry.backoff.max.ms`, requests are not held any
+        more. Brokers share a connection for the requests of many producers, and those behind a held
+        request wait, too."""
         transactional_id = event.transactional_id
         if not self._is_completing(transactional_id):
             self.submit(event)
@@ -161,11 +169,15 @@ class TransactionCoordinator:
         self._timers.start(("held", transactional_id), hold_s, release)
 
     def _is_completing(self, transactional_id: str) -> bool:
+        """Return whether the markers of a transaction are probably written soon."""
         try:
             known = self._shard(transactional_id).transactions.get(transactional_id)
         except KafkaError:
             return False
-        return known is not None and known.state in machine.PREPARED
+        if known is None or known.state not in machine.PREPARED:
+            return False
+        longest_ms = self._broker.config.add_partitions_to_txn_retry_backoff_max_ms
+        return self._broker.clock.time_ms() - known.last_update_ms < longest_ms
 
     def _release_held(self, transactional_id: str) -> None:
         held = self._held.pop(transactional_id, None)
@@ -301,7 +313,9 @@ class TransactionCoordinator:
 
     def _complete(self, wanted: WriteMarkers) -> None:
         self.submit(MarkersWritten(None, wanted.transactional_id, wanted.producer))
-        self._release_held(wanted.transactional_id)
+        # The runner applies the record at the end of this turn of the loop. Requests that arrive
+        # before that are held, too, and must be released after it.
+        asyncio.get_running_loop().call_soon(self._release_held, wanted.transactional_id)
 
     # --------------------------------------------------------------------------------------- time
 
@@ -315,15 +329,30 @@ class TransactionCoordinator:
 
     async def abort_timed_out(self) -> None:
         """Abort transactions that have been open for longer than their timeout."""
-        await self._submit_found(lambda shard, now_ms: list(shard.timed_out(now_ms)))
+        self._timed_out = await self._submit_found(
+            lambda shard, now_ms: list(shard.timed_out(now_ms)), self._timed_out
+        )
 
     async def forget_expired(self) -> None:
         """Remove transactional ids that have not been used for `transactional.id.expiration.ms`."""
-        await self._submit_found(lambda shard, now_ms: list(shard.expired(now_ms)))
+        self._expired = await self._submit_found(
+            lambda shard, now_ms: list(shard.expired(now_ms)), self._expired
+        )
 
     async def _submit_found(
-        self, find: Callable[[TransactionShard, int], Sequence[TransactionEvent]]
-    ) -> None:
+        self,
+        find: Callable[[TransactionShard, int], Sequence[TransactionEvent]],
+        logged: set[_Found],
+    ) -> set[_Found]:
+        """Submit the events that `find` returns for each shard, and log those not in `logged`.
+
+        While replicas are missing, the records cannot be written, and each call finds the same
+        transactions again.
+
+        Returns:
+            What was found, to be passed to the next call.
+        """
+        found: set[_Found] = set()
         for runner in self.runtime.runners:
             if runner.state is not ShardState.ACTIVE:
                 continue
@@ -333,9 +362,14 @@ class TransactionCoordinator:
                 if number % IDS_PER_TURN == IDS_PER_TURN - 1:
                     await asyncio.sleep(0)
                 known = runner.shard.transactions.get(event.transactional_id)
-                if known is not None:
+                if known is None:
+                    continue
+                each = event.transactional_id, known.last_update_ms
+                found.add(each)
+                if each not in logged:
                     self._log.log(logging.INFO, _cleanup_message(event, known, now_ms))
                 await self._submit_found_one(runner, event)
+        return found
 
     async def _submit_found_one(self, runner: ShardRunner, event: TransactionEvent) -> None:
         if isinstance(event, TimeoutPassed) and self.wants_producer_id(event):

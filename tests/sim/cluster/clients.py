@@ -26,6 +26,8 @@ RETRY_S = 0.05
 TIMEOUT_S = 2.0
 GROUP = "g"
 ABORTABLE = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE})
+TRANSACTIONAL_GROUP = "tg"
+MOST_IN_A_ROW = 6
 
 
 class Client:
@@ -267,12 +269,79 @@ class Transactor(Client):
     def check(self) -> None:
         for index in (0, 1):
             key = TopicPartition(self._topic, index)
-            numbers = [int(value) for value in stored(self.world.leading(key), committed=True)]
-            assert len(numbers) == len(set(numbers)), f"{key} has a number twice: {numbers}"
-            lost = self.committed - set(numbers)
-            assert not lost, f"{key} lacks {sorted(lost)[:5]}, which were committed"
-            undone = self.aborted & set(numbers)
-            assert not undone, f"{key} has {sorted(undone)[:5]}, which were aborted"
+            check_outcomes(self.world.leading(key), self.committed, self.aborted)
+
+
+class SmallTransactor(Client):
+    """Ends small transactions one right after another, in version 2: a record, an offset, both or
+    nothing in each. It never waits for the markers of the last one, and does nothing wrong: it must
+    never get an error that is fatal for a producer. What it commits is there once, what it aborts
+    is not, and its group's offset is the last one that was committed."""
+
+    def __init__(self, world: World, topic: str) -> None:
+        super().__init__(world)
+        self._key = TopicPartition(topic, 0)
+        self._producer = Producer(world, "small", version=2, topic=topic)
+        self._number = 0
+        self._offset = -1
+        self.committed: set[int] = set()
+        self.aborted: set[int] = set()
+
+    async def begin(self) -> None:
+        await self._producer.begin()
+        self.world.oracle.producer_id_given(self._producer.producer_id)
+
+    async def act(self) -> None:
+        for _ in range(self.world.random.randint(1, MOST_IN_A_ROW)):
+            await self._transact()
+        offset = await self._producer.stable_offset(TRANSACTIONAL_GROUP)
+        assert offset in (None, self._offset), (
+            f"offset {self._offset} was committed in a transaction, and {offset} is told"
+        )
+
+    async def _transact(self) -> None:
+        number, draw = self._number, self.world.random
+        self._number += 1
+        has_record, has_offset = draw.random() < 0.6, draw.random() < 0.4
+        code = ErrorCode.NONE
+        if has_offset:
+            code = await self._producer.commit_offset(TRANSACTIONAL_GROUP, number)
+            self._check("offset", code, ErrorCode.TRANSACTION_ABORTABLE)
+        if has_record and code is ErrorCode.NONE:
+            code = await self._producer.produce(0, b"%d" % number)
+            self._check("record", code, *ABORTABLE)
+        is_good = code is ErrorCode.NONE and (has_record or has_offset)
+        commits = is_good and draw.random() < 0.7
+        await self._end(commit=commits)
+        if commits and has_offset:
+            self._offset = number
+        if has_record:
+            (self.committed if commits else self.aborted).add(number)
+
+    async def _end(self, *, commit: bool) -> None:
+        before = self._producer.producer_id
+        self._check("end", await self._producer.end(commit=commit))
+        if self._producer.producer_id != before:
+            self.world.oracle.producer_id_given(self._producer.producer_id)
+
+    def _check(self, what: str, code: ErrorCode, *allowed: ErrorCode) -> None:
+        assert code is ErrorCode.NONE or code in allowed, (
+            f"{what} of small transaction {self._number - 1} is refused: {code.name}"
+        )
+
+    def check(self) -> None:
+        check_outcomes(self.world.leading(self._key), self.committed, self.aborted)
+
+
+def check_outcomes(partition: Partition, committed: set[int], aborted: set[int]) -> None:
+    """Raise AssertionError unless a log has the numbers that were committed, once, and no other."""
+    key = partition.key
+    numbers = [int(value) for value in stored(partition, committed=True)]
+    assert len(numbers) == len(set(numbers)), f"{key} has a number twice: {numbers}"
+    lost = committed - set(numbers)
+    assert not lost, f"{key} lacks {sorted(lost)[:5]}, which were committed"
+    undone = aborted & set(numbers)
+    assert not undone, f"{key} has {sorted(undone)[:5]}, which were aborted"
 
 
 def stored(partition: Partition, *, committed: bool = False) -> list[bytes]:

@@ -1,6 +1,7 @@
-"""The rules of replication, each taken away: what the simulator must notice.
+"""The rules of replication and transactions, each taken away: what the simulator must notice.
 
-A mutation patches one rule out of the running code; its text has the number of the rule."""
+A mutation patches one rule out of the running code; where the rule has a number, the mutation's
+text has it, too."""
 
 from __future__ import annotations
 
@@ -10,14 +11,21 @@ from typing import Any
 import pytest
 
 from ottla.base.cluster import BrokerRegistration, PartitionState
+from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.metadata import Check, Op
 from ottla.broker.cluster import Cluster
 from ottla.broker.partition import Partition
 from ottla.broker.replica_fetcher import ReplicaFetcher
 from ottla.broker.replication import Replication
+from ottla.broker.transaction_admission import Admission
+from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.core.controller import elections
+from ottla.core.coordinator import Producer
 from ottla.core.replication import lease
 from ottla.core.replication.leadership import Leadership
+from ottla.core.txn import machine
+from ottla.core.txn.events import EndRequested
+from ottla.core.txn.records import Transaction
 from ottla.metadata import tree
 from ottla.metadata.zookeeper.store import ZooKeeperStore
 
@@ -162,6 +170,36 @@ def trust_the_lease_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Cluster, "has_lease", True)
 
 
+def fence_before_the_markers_are_written(patch: pytest.MonkeyPatch) -> None:
+    """EndTxn checks the producer epoch before it looks for a pending transition."""
+    end = machine._end_with_bump
+
+    def check_epoch(known: Transaction, event: EndRequested, now_ms: int) -> Transaction | None:
+        if known.state in machine.PREPARED and not machine._is_retry(known, event.producer):
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        return end(known, event, now_ms)
+
+    patch.setattr(machine, "_end_with_bump", check_epoch)
+
+
+def check_the_id_before_the_markers_are_written(patch: pytest.MonkeyPatch) -> None:
+    """AddPartitionsToTxn checks the producer id before it looks for a pending transition."""
+    check_producer = machine._check_producer
+
+    def check_id(known: Transaction | None, producer: Producer) -> Transaction:
+        if known is not None and known.producer_id != producer.id:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return check_producer(known, producer)
+
+    patch.setattr(machine, "_check_producer", check_id)
+
+
+def never_wait_for_markers(patch: pytest.MonkeyPatch) -> None:
+    """A partition is refused at once while the producer's previous transaction is completed."""
+    patch.setattr(TransactionCoordinator, "_is_completing", lambda *_: False)
+    patch.setattr(Admission, "settle", Admission._ask)
+
+
 # Two rules are not here: that fetches count only under the present incarnation, and in the present
 # leader epoch. Taken away, other rules still hold everything that the oracle looks at (leases end
 # before a broker can return, and only members whose incarnation continues are elected), so that no
@@ -179,4 +217,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     give_producer_ids_unchecked,
     judge_too_soon,
     trust_the_lease_for_ever,
+    fence_before_the_markers_are_written,
+    check_the_id_before_the_markers_are_written,
 )

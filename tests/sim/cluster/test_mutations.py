@@ -1,5 +1,5 @@
-"""The simulator can fail: with one rule of replication taken away, some world breaks. Where that
-takes a course of events that is rare, the course is given."""
+"""The simulator can fail: with one rule taken away, some world breaks. Where that takes a course of
+events that is rare, the course is given."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ import pytest
 from tests.sim.cluster.mutations import (
     MUTATIONS,
     Mutation,
+    check_the_id_before_the_markers_are_written,
+    fence_before_the_markers_are_written,
     join_too_early,
+    never_wait_for_markers,
     trust_what_lost_power,
 )
 from tests.sim.cluster.oracle import Oracle
 from tests.sim.cluster.test_scenarios import KEY, NOBODY, E, bed
+from tests.sim.cluster.test_transactions import (
+    commit_small_transactions_back_to_back,
+    end_before_the_markers_are_written,
+    use_a_new_producer_id_at_once,
+)
 from tests.sim.cluster.world import simulate
 
 SEEDS = 200
@@ -63,8 +71,14 @@ def lose_power_everywhere() -> None:
 
 @pytest.mark.parametrize(
     ("course", "mutation"),
-    [(fall_behind_and_return, join_too_early), (lose_power_everywhere, trust_what_lost_power)],
-    ids=["join_too_early", "trust_what_lost_power"],
+    [
+        (fall_behind_and_return, join_too_early),
+        (lose_power_everywhere, trust_what_lost_power),
+        (end_before_the_markers_are_written, fence_before_the_markers_are_written),
+        (use_a_new_producer_id_at_once, check_the_id_before_the_markers_are_written),
+        (commit_small_transactions_back_to_back, never_wait_for_markers),
+    ],
+    ids=lambda each: each.__name__,
 )
 def test_a_course_of_events_shows_what_its_rule_is_for(
     course: Callable[[], None], mutation: Mutation, monkeypatch: pytest.MonkeyPatch

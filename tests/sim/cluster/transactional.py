@@ -4,13 +4,18 @@ coordinators, and tries again what may be tried again."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.broker.broker import Broker
 from ottla.broker.partition import Partition
+from ottla.core.txn import machine as transactions
+from ottla.core.txn.events import InitRequested
+from ottla.core.txn.records import Transaction
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
 from ottla.testing.simulation.cluster import BROKER_PORT, SimulatedCluster
@@ -34,13 +39,43 @@ RETRIABLE = frozenset({
 })  # fmt: skip
 BACKOFF_S = 0.05
 TRIES = 2_000
+GROUP, TRANSACTION = 0, 1
+"""Kinds of coordinators, as FindCoordinator knows them."""
+
+
+@contextmanager
+def first_epoch(epoch: int) -> Iterator[None]:
+    """Start new transactional ids with this producer epoch, as if they had been used for long."""
+    begin_producer = transactions.begin_producer
+
+    def begin(known: Transaction | None, event: InitRequested, now_ms: int) -> Transaction:
+        begun = begin_producer(known, event, now_ms)
+        return begun._replace(producer_epoch=epoch) if known is None else begun
+
+    transactions.begin_producer = begin
+    try:
+        yield
+    finally:
+        transactions.begin_producer = begin_producer
+
+
+@contextmanager
+def last_epoch(epoch: int) -> Iterator[None]:
+    """Let producer epochs overflow after this one, so that many do in a short run."""
+    usual, transactions.LAST_EPOCH = transactions.LAST_EPOCH, epoch
+    try:
+        yield
+    finally:
+        transactions.LAST_EPOCH = usual
 
 
 class TransactionalCluster:
     """Three brokers, and a topic with a partition led by each."""
 
-    def __init__(self, seed: int = 1) -> None:
-        self.cluster = SimulatedCluster(seed, 3, {"transaction.state.log.num.partitions": "3"})
+    def __init__(self, seed: int = 1, **overrides: str) -> None:
+        named = {name.replace("__", "."): value for name, value in overrides.items()}
+        named["transaction.state.log.num.partitions"] = "3"
+        self.cluster = SimulatedCluster(seed, 3, named)
         self.client = self.cluster.process("client")
         self._connections: dict[tuple[int, bool], Connection] = {}
         """Produce has its own: a broker serves the requests of a connection one after another."""
@@ -112,6 +147,10 @@ class Producer:
         self.version = version
         self.producer_id = self.epoch = -1
         self._sequences: dict[int, int] = {}
+        self._known_coordinators: dict[str, int] = {}
+        """Group -> broker that coordinated it last, so that offsets are sent without a delay."""
+        self.refusals: Counter[ErrorCode] = Counter()
+        """Retriable errors that it was answered."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -122,9 +161,12 @@ class Producer:
         }
 
     async def coordinator(self) -> int:
+        return await self._find_coordinator(TRANSACTION, self.id)
+
+    async def _find_coordinator(self, kind: int, key: str) -> int:
         for _ in range(TRIES):
             for node in (1, 2, 3):
-                body = {"key_type": 1, "coordinator_keys": [self.id]}
+                body = {"key_type": kind, "coordinator_keys": [key]}
                 answer = await self._world.ask(node, Api.FIND_COORDINATOR, body, min_version=4)
                 if answer is not None and not answer.coordinators[0].error_code:
                     found: int = answer.coordinators[0].node_id
@@ -136,10 +178,15 @@ class Producer:
         answer = None
         for _ in range(TRIES):
             answer = await self._world.ask(await self.coordinator(), api, body, **options)
-            if answer is not None and self._code(answer) not in RETRIABLE:
+            if answer is not None and not self._may_retry(self._code(answer)):
                 return answer
             await asyncio.sleep(BACKOFF_S)
         raise AssertionError(f"{api.name} is not granted: {answer}")
+
+    def _may_retry(self, code: ErrorCode) -> bool:
+        if code in RETRIABLE:
+            self.refusals[code] += 1
+        return code in RETRIABLE
 
     @staticmethod
     def _code(answer: Any) -> ErrorCode:
@@ -148,8 +195,8 @@ class Producer:
             return ErrorCode(told.partition_error_code)
         return ErrorCode(answer.error_code)
 
-    async def begin(self) -> None:
-        body = {"transactional_id": self.id, "transaction_timeout_ms": 60_000}
+    async def begin(self, timeout_ms: int = 60_000) -> None:
+        body = {"transactional_id": self.id, "transaction_timeout_ms": timeout_ms}
         body |= {"producer_id": -1, "producer_epoch": -1}
         answer = await self._coordinated(Api.INIT_PRODUCER_ID, body)
         assert answer.error_code == 0
@@ -171,7 +218,7 @@ class Producer:
         code = ErrorCode.NONE
         for _ in range(TRIES):
             code = await self.try_to_produce(partition, value, sequence)
-            if code not in RETRIABLE:
+            if not self._may_retry(code):
                 self._sequences[partition] = sequence + 1
                 return code
             await asyncio.sleep(BACKOFF_S)
@@ -200,6 +247,44 @@ class Producer:
         if answer is None:
             return ErrorCode.NETWORK_EXCEPTION
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+    async def commit_offset(self, group: str, offset: int) -> ErrorCode:
+        """Commit an offset of partition 0 in the transaction. Version 2 only."""
+        partition = {"partition_index": 0, "committed_offset": offset}
+        body = {
+            **self.identity,
+            "group_id": group,
+            "generation_id": -1,
+            "member_id": "",
+            "topics": [{"name": self._topic, "partitions": [partition]}],
+        }
+        code = ErrorCode.NONE
+        for _ in range(TRIES):
+            node = self._known_coordinators.pop(group, 0)
+            node = node or await self._find_coordinator(GROUP, group)
+            answer = await self._world.ask(
+                node, Api.TXN_OFFSET_COMMIT, body, min_version=5, max_version=5
+            )
+            code = ErrorCode.NETWORK_EXCEPTION
+            if answer is not None:
+                code = ErrorCode(answer.topics[0].partitions[0].error_code)
+            if not self._may_retry(code):
+                self._known_coordinators[group] = node
+                return code
+            await asyncio.sleep(BACKOFF_S)
+        raise AssertionError(f"the offset is not committed: {code.name}")
+
+    async def stable_offset(self, group: str) -> int | None:
+        """Return the group's offset of partition 0, or None if it is not known or not stable."""
+        topics = [{"name": self._topic, "partition_indexes": [0]}]
+        body = {"group_id": group, "topics": topics, "require_stable": True}
+        node = await self._find_coordinator(GROUP, group)
+        answer = await self._world.ask(node, Api.OFFSET_FETCH, body, min_version=7, max_version=7)
+        if answer is None or answer.error_code:
+            return None
+        found = answer.topics[0].partitions[0]
+        offset: int = found.committed_offset
+        return None if found.error_code else offset
 
     async def end(self, *, commit: bool) -> ErrorCode:
         version = 5 if self.version == 2 else 3

@@ -32,13 +32,17 @@ from tests.sim.cluster.clients import (
     Committer,
     EndAsker,
     Reader,
+    SmallTransactor,
     Transactor,
     Writer,
 )
 from tests.sim.cluster.oracle import Oracle
+from tests.sim.cluster.transactional import last_epoch
 
 from ottla.base.types import TopicPartition
+from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.partition import Partition
+from ottla.core.txn import machine as transactions
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
 from ottla.testing.simulation.cluster import (
@@ -51,8 +55,8 @@ from ottla.testing.simulation.cluster import (
 from ottla.testing.simulation.disk import Fault
 from ottla.wire.api import Api
 
-TOPIC, HASTY, TXN = "t", "h", "x"
-PARTITIONS = {TOPIC: 2, HASTY: 1, TXN: 2}
+TOPIC, HASTY, TXN, SMALL = "t", "h", "x", "s"
+PARTITIONS = {TOPIC: 2, HASTY: 1, TXN: 2, SMALL: 1}
 BROKERS = 3
 HEAL_S = 40.0
 QUIET_S = 10.0
@@ -61,6 +65,7 @@ KINDS = (
     "full", "sick", "roll",
 )  # fmt: skip
 MAX_DRIFT = 0.08
+FEW_EPOCHS = 6
 FULL_ROOM_BYTES = 2_000
 
 
@@ -101,6 +106,9 @@ class World:
             for machine in self.cluster.machines.values():
                 machine.process.clock_rate = draw.uniform(1 - MAX_DRIFT, 1 + MAX_DRIFT)
                 machine.process.clock_offset_s = draw.uniform(-5, 5)
+        self.cluster.use({"add.partitions.to.txn.retry.backoff.ms": draw.choice(["1", "20"])})
+        # In some worlds producers use up their epochs every few transactions.
+        self.last_epoch = draw.choice([transactions.LAST_EPOCH, FEW_EPOCHS])
 
     def _draw_clients(self) -> None:
         first, second = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
@@ -111,6 +119,7 @@ class World:
             Committer(self, first),
             EndAsker(self, first),
             Transactor(self, TXN, version=self.random.choice([1, 2])),
+            SmallTransactor(self, SMALL),
         ]
         self.clients += [each for each in others if self.random.random() < 0.6]
 
@@ -133,6 +142,7 @@ class World:
         if self.was_lost:
             return
         self._wait_until_in_sync()
+        self._wait_until_stable()
         self._wait_for_images()
         self._check_replicas()
         for client in self.clients:
@@ -178,6 +188,26 @@ class World:
             assert scheduler.now < deadline, f"10: not in sync {HEAL_S} s after all is well"
             scheduler.run_for(0.5)
         scheduler.run_for(2.0)
+
+    def _wait_until_stable(self) -> None:
+        """Every transaction is over: none may hold a last stable offset any more."""
+        deadline = self.cluster.scheduler.now + QUIET_S
+        while unstable := self._unstable():
+            assert self.cluster.scheduler.now < deadline, (
+                f"{unstable} hold back readers {QUIET_S} s after the last transaction ended"
+            )
+            self.cluster.scheduler.run_for(0.2)
+
+    def _unstable(self) -> list[str]:
+        return [
+            f"{key} at {partition.last_stable_offset} of {partition.high_watermark}"
+            for machine in self.cluster.ready
+            if machine.broker is not None
+            for key, partition in machine.broker.partitions.items()
+            if partition.is_leader
+            and key.topic in (*PARTITIONS, OFFSETS_TOPIC)
+            and partition.last_stable_offset < partition.high_watermark
+        ]
 
     def _is_in_sync(self) -> bool:
         """A member of the ISR whose connection was cut may still be waiting for an answer, and be
@@ -464,7 +494,7 @@ def simulate(seed: int, faults: int = 12, **overrides: str) -> World:
     with repeatable(seed):
         world = World(seed, **overrides)
         try:
-            with no_tracebacks():
+            with no_tracebacks(), last_epoch(world.last_epoch):
                 world.run(faults)
         except AssertionError as error:
             story = "\n".join(world.story)
