@@ -1,7 +1,7 @@
 """Functions that MkDocs calls while it builds the site.
 
 They add the pages that are made from the code, show files from outside docs/ (README,
-ARCHITECTURE.md, CHANGELOG.md, deploy/, examples/) as pages, and check the links of the built site."""
+ARCHITECTURE.md, CHANGELOG.md, deploy/, examples/) as pages, and check the links of the site."""
 
 from __future__ import annotations
 
