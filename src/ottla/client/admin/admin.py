@@ -125,8 +125,7 @@ class AsyncAdmin:
 
         Args:
             names: Names of the topics.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         found = await topics.describe_topics(self._cluster, names)
         return found.checked(return_errors)
@@ -138,8 +137,7 @@ class AsyncAdmin:
 
         Args:
             topic_ids: IDs of the topics.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         found = await topics.describe_topics_by_id(self._cluster, topic_ids)
         return found.checked(return_errors)
@@ -155,8 +153,7 @@ class AsyncAdmin:
         Args:
             new_topics: The topics. A name alone is a topic with the broker's defaults.
             validate_only: Check the request and create nothing.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         wanted = [NewTopic(each) if isinstance(each, str) else each for each in new_topics]
         created = await topics.create_topics(self._cluster, wanted, validate_only=validate_only)
@@ -167,8 +164,7 @@ class AsyncAdmin:
 
         Args:
             names: Names of the topics.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         deleted = await topics.delete_topics(self._cluster, names)
         return deleted.checked(return_errors)
@@ -180,8 +176,7 @@ class AsyncAdmin:
 
         Args:
             topic_ids: IDs of the topics.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         deleted = await topics.delete_topics(self._cluster, topic_ids, by_id=True)
         return deleted.checked(return_errors)
@@ -201,8 +196,7 @@ class AsyncAdmin:
             assignments: Brokers of each new partition; unset, the controller chooses
                 them.
             validate_only: Check the request and create nothing.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         created = await topics.create_partitions(
             self._cluster, counts, assignments or {}, validate_only=validate_only
@@ -222,8 +216,7 @@ class AsyncAdmin:
             partitions: The partitions; None is all of them.
             kind: `PREFERRED` elects the first replica, `UNCLEAN` any replica that is
                 alive, which may lose records.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         elected = await topics.elect_leaders(self._cluster, kind, partitions)
         return elected.checked(return_errors)
@@ -241,8 +234,7 @@ class AsyncAdmin:
             targets: The brokers of each partition, the preferred leader first. None
                 cancels a reassignment.
             may_change_factor: Allow targets that change the replication factor.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         altered = await reassignments.alter_reassignments(
             self._cluster, targets, may_change_factor=may_change_factor
@@ -276,8 +268,7 @@ class AsyncAdmin:
             names: Properties to return; None is all of them.
             include_synonyms: Include the properties that each value is derived from.
             include_documentation: Include the description of each property.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         found = await configs.describe_configs(
             self._cluster,
@@ -301,8 +292,7 @@ class AsyncAdmin:
             changes: The changes of each resource. A mapping sets its values, and None
                 resets a property to its default.
             validate_only: Check the changes and apply none.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         listed = {resource: configs.as_changes(each) for resource, each in changes.items()}
         done = await configs.alter_configs(self._cluster, listed, validate_only=validate_only)
@@ -336,8 +326,7 @@ class AsyncAdmin:
 
         Args:
             group_ids: IDs of the groups.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         found = await groups.describe_groups(self._cluster, group_ids)
         return found.checked(return_errors)
@@ -349,8 +338,7 @@ class AsyncAdmin:
 
         Args:
             group_ids: IDs of the groups.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         deleted = await groups.delete_groups(self._cluster, group_ids)
         return deleted.checked(return_errors)
@@ -371,8 +359,7 @@ class AsyncAdmin:
             instance_ids: Static members, by `group.instance.id`.
             member_ids: Other members, by member ID.
             reason: Text for the log of the coordinator.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         removed = await groups.remove_members(
             self._cluster, group_id, instance_ids, member_ids=member_ids, reason=reason
@@ -392,8 +379,7 @@ class AsyncAdmin:
             group_ids: IDs of the groups.
             partitions: The partitions; None is all that the group has committed.
             require_stable: Wait for open transactions that commit offsets.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         wanted = None if partitions is None else list(partitions)
         found = await group_offsets.list_group_offsets(
@@ -413,8 +399,7 @@ class AsyncAdmin:
         Args:
             group_id: ID of the group.
             offsets: The new offset of each partition.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         given = {
             TopicPartition(*key): OffsetAndMetadata(value) if isinstance(value, int) else value
@@ -431,8 +416,7 @@ class AsyncAdmin:
         Args:
             group_id: ID of the group.
             partitions: Partitions whose offsets are deleted.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         deleted = await group_offsets.delete_group_offsets(self._cluster, group_id, partitions)
         return deleted.checked(return_errors)
@@ -452,8 +436,7 @@ class AsyncAdmin:
             wanted: For each partition an `OffsetSpec`, or a timestamp in milliseconds
                 since the epoch.
             isolation: `READ_COMMITTED` makes the latest offset the last stable offset.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         found = await partitions.list_offsets(self._cluster, wanted, isolation)
         return found.checked(return_errors)
@@ -465,8 +448,7 @@ class AsyncAdmin:
 
         Args:
             before: The first offset to keep of each partition; -1 deletes all records.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
 
         Returns:
             The new log start offset of each partition.
@@ -485,8 +467,7 @@ class AsyncAdmin:
         Args:
             wanted: The partitions.
             broker: ID of the replica to ask; None is the leader.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         found = await partitions.describe_producers(self._cluster, wanted, broker)
         return found.checked(return_errors)
@@ -526,8 +507,7 @@ class AsyncAdmin:
 
         Args:
             transactional_ids: The transactional IDs.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         found = await transactions.describe_transactions(self._cluster, transactional_ids)
         return found.checked(return_errors)
@@ -546,8 +526,7 @@ class AsyncAdmin:
 
         Args:
             transactional_ids: The transactional IDs.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         fenced = await transactions.fence_producers(self._cluster, transactional_ids)
         return fenced.checked(return_errors)
@@ -620,8 +599,7 @@ class AsyncAdmin:
 
         Args:
             brokers: IDs of the brokers; none is all of them.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         found = await nodes.api_versions(self._cluster, brokers or self._brokers())
         return found.checked(return_errors)
@@ -637,8 +615,7 @@ class AsyncAdmin:
         Args:
             brokers: IDs of the brokers; none is all of them.
             partitions: Only these partitions; None is all of them.
-            return_errors: Return the error of each failed item in its place instead of
-                raising the first.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         found = await nodes.describe_log_dirs(self._cluster, brokers or self._brokers(), partitions)
         return found.checked(return_errors)
