@@ -140,7 +140,7 @@ class SinkTask(ABC):
         there is one.
 
         Raises:
-            Exception: `error` itself, if errors are not tolerated.
+            Exception: Errors are not tolerated.
         """
         if self.reporter is None:
             raise error

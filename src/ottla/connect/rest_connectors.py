@@ -216,7 +216,7 @@ def _restart_task(request: Request, name: str, task: str) -> Answer:
 
 
 def _pause(request: Request, name: str) -> Answer:
-    """Pause a connector and its tasks. Tasks keep their resources until they are resumed."""
+    """Pause a connector: its tasks end, and start again when it is resumed."""
     request.herder.bring(name, State.PAUSED)
     return Answer(202)
 
@@ -228,7 +228,7 @@ def _resume(request: Request, name: str) -> Answer:
 
 
 def _stop(request: Request, name: str) -> Answer:
-    """Stop a connector and end its tasks. Only a stopped connector lets its offsets be changed."""
+    """Stop a connector and remove its tasks. Offsets can be changed only while it is stopped."""
     request.herder.bring(name, State.STOPPED)
     return Answer(204)
 

@@ -41,7 +41,7 @@ def _health(request: Request) -> Answer:
 
 
 def _loggers(request: Request) -> Answer:
-    """Return all loggers with their levels and the time of their last change."""
+    """Return the root logger and those with a level of their own, and when each was changed."""
     return Answer(200, loggers.levels())
 
 
