@@ -1,7 +1,7 @@
 """Functions that MkDocs calls while it builds the site.
 
-They add the pages that are made from the code, show files of the repository's root (README,
-ARCHITECTURE.md, CHANGELOG.md, examples/) as pages, and check the links of the built site."""
+They add the pages that are made from the code, show files from outside docs/ (README,
+ARCHITECTURE.md, CHANGELOG.md, deploy/, examples/) as pages, and check the links of the site."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from generator.links import broken_links  # noqa: E402
 # A warning below `mkdocs` fails a strict build.
 logger = logging.getLogger("mkdocs.ottla")
 FROM_ROOT = {"index.md": "README.md", "architecture.md": "ARCHITECTURE.md"}
-FROM_ROOT |= {"changelog.md": "CHANGELOG.md"}
+FROM_ROOT |= {"changelog.md": "CHANGELOG.md", "operations/files.md": "deploy/README.md"}
 PAGES = {
     **{page: (lambda name=name: (ROOT / name).read_text()) for page, name in FROM_ROOT.items()},
     "examples.md": examples.page,
@@ -46,7 +46,7 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Turn links between files of the repository into links between pages of the site."""
     source = page.file.src_uri
-    base = "." if source in FROM_ROOT else f"docs/{os.path.dirname(source)}"
+    base = os.path.dirname(FROM_ROOT.get(source, f"docs/{source}")) or "."
 
     def replaced(found: re.Match[str]) -> str:
         text, target, anchor = found.groups()

@@ -123,6 +123,7 @@ STAGES: dict[str, Stage] = {
     "docs/tools.md": tools,
     "docs/operations/failures.md": files,
     "docs/operations/metrics.md": orders,
+    "docs/operations/capacity.md": orders,
     "docs/howto/reset-offsets.md": orders,
     "docs/howto/exactly-once.md": orders,
     "docs/howto/tune.md": orders,

@@ -71,17 +71,26 @@ class Polled:
 class SourceTask(ABC):
     @abstractmethod
     def start(self, offsets: Offsets) -> None:
-        """Empty offsets: from the beginning."""
+        """Begin to read.
+
+        Args:
+            offsets: Source offsets to continue from; empty means from the beginning.
+        """
 
     @abstractmethod
     def poll(self, wait_s: float) -> Polled:
-        """What there is now, waiting so long if there is nothing. At most some megabytes."""
+        """Return the next records, at most a few megabytes.
+
+        Args:
+            wait_s: Time to wait if there is nothing yet, in seconds.
+        """
 
     def commit(self, offsets: Offsets) -> None:
-        """Everything before them is in topics for good."""
+        """Take note that all records before these offsets are stored in their topics."""
         return
 
     def stop(self) -> None:
+        """Release the resources of the task."""
         return
 
 
@@ -96,13 +105,20 @@ class SinkTask(ABC):
     """Set before `start`, by whoever runs the task."""
 
     @abstractmethod
-    def start(self, directory: Path) -> None: ...
+    def start(self, directory: Path) -> None:
+        """Acquire the resources of the task.
+
+        Args:
+            directory: Directory where the task may keep its own state.
+        """
 
     @abstractmethod
-    def begin(self, batch: int) -> None: ...
+    def begin(self, batch: int) -> None:
+        """Begin a batch. An interrupted batch begins again with the same number and records."""
 
     @abstractmethod
-    def put(self, records: Sequence[Record]) -> None: ...
+    def put(self, records: Sequence[Record]) -> None:
+        """Write records of the current batch."""
 
     def put_columns(self, columns: Columns) -> None:
         """As `put`, for many records of one topic at once. Raises NotInColumns, before anything is
@@ -111,14 +127,21 @@ class SinkTask(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """Everything of the batch is where it belongs, and stays there."""
+        """Complete the batch: when this returns, its records are stored durably."""
 
     def stop(self) -> None:
+        """Release the resources of the task."""
         return
 
     def report(self, record: Record, error: Exception) -> None:
-        """A record, as it was handed to `put`, that the target does not take. Raises unless such
-        records are tolerated; then it is a dead letter, if those are kept, before this returns."""
+        """Report a record of `put` that the target rejects.
+
+        With `errors.tolerance=all` the record is skipped, and goes to the dead letter queue if
+        there is one.
+
+        Raises:
+            Exception: Errors are not tolerated.
+        """
         if self.reporter is None:
             raise error
         self.reporter(record, error)
@@ -142,11 +165,12 @@ class SourceConnector(Connector):
     guarantee = Guarantee.EXACTLY_ONCE
 
     def task_settings(self, max_tasks: int) -> list[Settings]:
-        """How the work is shared; each makes a task. At most `max_tasks`."""
+        """Return the settings of each task, at most `max_tasks` of them."""
         return [self.settings]
 
     @abstractmethod
-    def make_task(self, settings: Settings) -> SourceTask: ...
+    def make_task(self, settings: Settings) -> SourceTask:
+        """Return a new task with one of the settings that `task_settings` returned."""
 
     def check_offset(self, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
         """Raises ValueError, a sentence, for what cannot be an offset of this connector."""
@@ -159,4 +183,5 @@ class SinkConnector(Connector):
     are numbered each by itself, and each has a directory."""
 
     @abstractmethod
-    def make_task(self, settings: Settings) -> SinkTask: ...
+    def make_task(self, settings: Settings) -> SinkTask:
+        """Return a new task."""

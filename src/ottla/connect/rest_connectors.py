@@ -14,6 +14,11 @@ from ottla.connect.states import State, Status
 
 
 def _list(request: Request) -> Answer:
+    """Return the names of all connectors.
+
+    With `?expand=status` or `?expand=info`, or both, return an object with the status or the
+    configuration of each connector under its name.
+    """
     expand = request.query.get("expand", [])
     names = request.herder.names()
     if not expand:
@@ -26,6 +31,12 @@ def _list(request: Request) -> Answer:
 
 
 def _create(request: Request) -> Answer:
+    """Create a connector.
+
+    The body has the `name` and the `config` of the connector, and optionally an `initial_state`:
+    `RUNNING` (the default), `PAUSED` or `STOPPED`. The response is 201 with the connector, or 409
+    if the name is in use.
+    """
     told = request.json()
     name, config = told.get("name"), told.get("config")
     if not isinstance(config, dict):
@@ -65,23 +76,36 @@ def texts(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _info(request: Request, name: str) -> Answer:
+    """Return the configuration of a connector, its tasks, and whether it is a source or a sink."""
     return Answer(200, _info_of(request, name))
 
 
 def _delete(request: Request, name: str) -> Answer:
+    """Stop a connector and delete it. Its offsets are kept."""
     request.herder.delete(name)
     return Answer(204)
 
 
 def _config(request: Request, name: str) -> Answer:
+    """Return the configuration of a connector."""
     return Answer(200, request.herder.given(name))
 
 
 def _put_config(request: Request, name: str) -> Answer:
+    """Replace the configuration of a connector, or create the connector.
+
+    The body is the whole configuration. The response is 201 if the connector is new, else 200. The
+    connector restarts with the new configuration.
+    """
     return _configured(request, name, texts(request.json()))
 
 
 def _patch_config(request: Request, name: str) -> Answer:
+    """Change some properties of a connector (KIP-477).
+
+    The body has the properties to set; null removes a property. The connector restarts with the
+    changed configuration.
+    """
     given = request.herder.given(name)
     for key, value in request.json().items():
         if value is None:
@@ -137,10 +161,16 @@ def _status_of(request: Request, name: str) -> dict[str, Any]:
 
 
 def _status(request: Request, name: str) -> Answer:
+    """Return the states of a connector and of its tasks.
+
+    A state is `RUNNING`, `PAUSED`, `STOPPED`, `FAILED` or `UNASSIGNED`. `trace` has
+    the error of a failed task, and what a running task is retrying.
+    """
     return Answer(200, _status_of(request, name))
 
 
 def _tasks(request: Request, name: str) -> Answer:
+    """Return the tasks of a connector with their configurations."""
     configs = request.herder.task_configs(name)
     return Answer(200, [
         {"id": {"connector": name, "task": task}, "config": config}
@@ -149,6 +179,7 @@ def _tasks(request: Request, name: str) -> Answer:
 
 
 def _tasks_config(request: Request, name: str) -> Answer:
+    """Return the configurations of a connector's tasks in one object, by `NAME-TASK`."""
     configs = request.herder.task_configs(name)
     return Answer(200, {f"{name}-{task}": config for task, config in enumerate(configs)})
 
@@ -160,11 +191,17 @@ def _task(request: Request, name: str, task: str) -> int:
 
 
 def _task_status(request: Request, name: str, task: str) -> Answer:
+    """Return the state of one task."""
     number = _task(request, name, task)
     return Answer(200, {"id": number, **_told(request.herder.status(name).tasks[number])})
 
 
 def _restart(request: Request, name: str) -> Answer:
+    """Restart a connector.
+
+    `?includeTasks=true` also restarts its tasks. `?onlyFailed=true` restarts only what has failed
+    (KIP-745). With either, the response is 202 with the status, else 204.
+    """
     with_tasks, only_failed = request.flag("includeTasks"), request.flag("onlyFailed")
     request.herder.restart(name, include_tasks=with_tasks, only_failed=only_failed)
     if with_tasks or only_failed:
@@ -173,21 +210,25 @@ def _restart(request: Request, name: str) -> Answer:
 
 
 def _restart_task(request: Request, name: str, task: str) -> Answer:
+    """Restart one task."""
     request.herder.restart_task(name, _task(request, name, task))
     return Answer(204)
 
 
 def _pause(request: Request, name: str) -> Answer:
+    """Pause a connector: its tasks end, and start again when it is resumed."""
     request.herder.bring(name, State.PAUSED)
     return Answer(202)
 
 
 def _resume(request: Request, name: str) -> Answer:
+    """Resume a connector that is paused or stopped."""
     request.herder.bring(name, State.RUNNING)
     return Answer(202)
 
 
 def _stop(request: Request, name: str) -> Answer:
+    """Stop a connector and remove its tasks. Offsets can be changed only while it is stopped."""
     request.herder.bring(name, State.STOPPED)
     return Answer(204)
 
@@ -196,24 +237,33 @@ def _stop(request: Request, name: str) -> Answer:
 
 
 def _topics(request: Request, name: str) -> Answer:
+    """Return the topics that a connector has used since it was created or reset."""
     return Answer(200, {name: {"topics": request.herder.topics(name)}})
 
 
 def _reset_topics(request: Request, name: str) -> Answer:
+    """Clear the list of topics that a connector has used."""
     request.herder.forget_topics(name)
     return Answer(200)
 
 
 def _offsets(request: Request, name: str) -> Answer:
+    """Return the source offsets of a connector, or the offsets of a sink's consumer group."""
     return Answer(200, {"offsets": request.herder.offsets(name)})
 
 
 def _patch_offsets(request: Request, name: str) -> Answer:
+    """Change the offsets of a stopped connector (KIP-875).
+
+    The body is `{"offsets": [{"partition": {…}, "offset": {…}}]}`, as the GET returns them. A null
+    offset makes the connector start over for that partition.
+    """
     told = request.json().get("offsets")
     return Answer(200, {"message": request.herder.alter_offsets(name, told)})
 
 
 def _delete_offsets(request: Request, name: str) -> Answer:
+    """Delete the offsets of a stopped connector, so that it starts over when it is resumed."""
     return Answer(200, {"message": request.herder.reset_offsets(name)})
 
 

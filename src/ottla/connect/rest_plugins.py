@@ -137,6 +137,11 @@ def _key(each: ConfigKey, group: str, order: int, required: bool) -> dict[str, A
 
 
 def _plugins(request: Request) -> Answer:
+    """Return the connector plugins that can run in this worker.
+
+    `?connectorsOnly=false` adds converters, transforms and predicates. `?includeMissing=true` adds
+    the plugins that need a package that is not installed, and names the package.
+    """
     return Answer(
         200,
         plugins(
@@ -147,6 +152,7 @@ def _plugins(request: Request) -> Answer:
 
 
 def _plugin_config(request: Request, name: str) -> Answer:
+    """Return the properties of a plugin: types, defaults and meanings."""
     try:
         return Answer(200, plugin_config(name))
     except ValueError as error:
@@ -154,6 +160,11 @@ def _plugin_config(request: Request, name: str) -> Answer:
 
 
 def _validate(request: Request, name: str) -> Answer:
+    """Validate a configuration without creating a connector.
+
+    The body is the configuration. The response has all properties with their values and errors, and
+    the number of errors in `error_count`.
+    """
     given = texts(request.json())
     named = given.setdefault("connector.class", name)
     if short_name("connector", named) != short_name("connector", name):

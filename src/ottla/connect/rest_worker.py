@@ -12,6 +12,10 @@ logger = logging.getLogger(__name__)
 
 
 def _root(request: Request) -> Answer:
+    """Return the version of the worker and the ID of its Kafka cluster.
+
+    `kafka_cluster_id` is null while the brokers cannot be reached.
+    """
     from ottla import __version__
     from ottla.client.admin import Admin
 
@@ -26,6 +30,7 @@ def _root(request: Request) -> Answer:
 
 
 def _health(request: Request) -> Answer:
+    """Return whether the worker has started: 200 if it has, 503 if it is still starting."""
     if not request.herder.is_ready:
         message = "Worker is still starting up."
         return Answer(503, {"status": "starting", "message": message})
@@ -36,18 +41,25 @@ def _health(request: Request) -> Answer:
 
 
 def _loggers(request: Request) -> Answer:
+    """Return the root logger and those with a level of their own, and when each was changed."""
     return Answer(200, loggers.levels())
 
 
 def _logger(request: Request, name: str) -> Answer:
+    """Return the level of one logger and the time of its last change."""
     if not loggers.is_known(name):
         raise RestError(404, f"Logger {name} not found.")
     return Answer(200, loggers.level_of(name))
 
 
 def _put_logger(request: Request, name: str) -> Answer:
-    """For all workers with `scope=cluster`, else for this one; a scope that nobody knows is this
-    one's as well, as in Kafka."""
+    """Set the level of a logger and of the loggers below it.
+
+    The body is `{"level": "DEBUG"}`. With `?scope=cluster` it applies to all workers of the group
+    (KIP-976), and the response is 204 without a body. Otherwise it applies to the worker that
+    answers, which returns the names of the changed loggers. An unknown scope means this worker,
+    as in Kafka.
+    """
     told = request.json().get("level")
     if told is None:
         raise RestError(400, "Desired 'level' parameter was not specified in request.")

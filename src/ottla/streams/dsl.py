@@ -196,7 +196,7 @@ class Stream:
     # ---------------------------------------------------------------------------- with state
 
     def group_by(self, function: Over, schema: str | None = None) -> Grouped:
-        """By a new key. Records whose key is null are left out, as in Kafka Streams."""
+        """Group records by a new key. Records with a null key are dropped, as in Kafka Streams."""
         return Grouped(self._app, self.select_key(function, schema)._node)
 
     def group_by_key(self) -> Grouped:

@@ -70,19 +70,23 @@ class Grouped:
         return Grouped(self._app, self._node, window, letter)
 
     def count(self) -> Table:
+        """Count the records of each key."""
         return self.aggregate(count=count())
 
     def sum(self, column: str | None = None) -> Table:
-        """Of a column, or of plain values; so are the next three."""
+        """Sum a column, or the values themselves if `column` is None, for each key."""
         return self.aggregate(sum=Aggregate("sum", column))
 
     def min(self, column: str | None = None) -> Table:
+        """Keep the smallest value of a column, or of the values themselves, for each key."""
         return self.aggregate(min=Aggregate("min", column))
 
     def max(self, column: str | None = None) -> Table:
+        """Keep the largest value of a column, or of the values themselves, for each key."""
         return self.aggregate(max=Aggregate("max", column))
 
     def mean(self, column: str | None = None) -> Table:
+        """Compute the mean of a column, or of the values themselves, for each key."""
         return self.aggregate(mean=Aggregate("mean", column))
 
     def reduce(self, function: Callable[[Any, Any], Any]) -> Table:

@@ -104,7 +104,7 @@ class Table:
         return Table(self._app, Suppressed(node.key, node.value, node))
 
     def group_by(self, function: Over, schema: str | None = None) -> GroupedTable:
-        """By another key. Two queries, with a topic of the application's own between them."""
+        """Group rows by another key, through a repartition topic between two queries."""
         from ottla.streams.grouped_table import GroupedTable
 
         return GroupedTable(self._app, self._node, function, schema)

@@ -78,9 +78,15 @@ class AsyncAdmin:
         self._cluster = Cluster(self.config)
 
     async def start(self) -> None:
+        """Connect to the cluster.
+
+        Raises:
+            BrokersUnreachable: No broker answered in time.
+        """
         await self._cluster.start()
 
     async def close(self) -> None:
+        """Close all connections."""
         await self._cluster.close()
 
     async def __aenter__(self) -> Self:
@@ -102,6 +108,11 @@ class AsyncAdmin:
     # --------------------------------------------------------------------------------- topics
 
     async def list_topics(self, *, include_internal: bool = False) -> dict[str, TopicListing]:
+        """Return all topics by name.
+
+        Args:
+            include_internal: Include internal topics such as `__consumer_offsets`.
+        """
         found = await topics.list_topics(self._cluster)
         if include_internal:
             return found
@@ -110,12 +121,24 @@ class AsyncAdmin:
     async def describe_topics(
         self, *names: str, return_errors: bool = False
     ) -> Results[str, TopicDescription]:
+        """Return partitions, leaders, replicas and in-sync replicas of topics.
+
+        Args:
+            names: Names of the topics.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         found = await topics.describe_topics(self._cluster, names)
         return found.checked(return_errors)
 
     async def describe_topics_by_id(
         self, *topic_ids: str, return_errors: bool = False
     ) -> Results[str, TopicDescription]:
+        """Return the same as `describe_topics` for topics that are given by ID.
+
+        Args:
+            topic_ids: IDs of the topics.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         found = await topics.describe_topics_by_id(self._cluster, topic_ids)
         return found.checked(return_errors)
 
@@ -125,18 +148,36 @@ class AsyncAdmin:
         validate_only: bool = False,
         return_errors: bool = False,
     ) -> Results[str, CreatedTopic]:
-        """A name alone is a topic with the broker's defaults."""
+        """Create topics.
+
+        Args:
+            new_topics: The topics. A name alone is a topic with the broker's defaults.
+            validate_only: Check the request and create nothing.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         wanted = [NewTopic(each) if isinstance(each, str) else each for each in new_topics]
         created = await topics.create_topics(self._cluster, wanted, validate_only=validate_only)
         return created.checked(return_errors)
 
     async def delete_topics(self, *names: str, return_errors: bool = False) -> Results[str, None]:
+        """Delete topics and their records.
+
+        Args:
+            names: Names of the topics.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         deleted = await topics.delete_topics(self._cluster, names)
         return deleted.checked(return_errors)
 
     async def delete_topics_by_id(
         self, *topic_ids: str, return_errors: bool = False
     ) -> Results[str, None]:
+        """Delete topics that are given by ID.
+
+        Args:
+            topic_ids: IDs of the topics.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         deleted = await topics.delete_topics(self._cluster, topic_ids, by_id=True)
         return deleted.checked(return_errors)
 
@@ -148,8 +189,15 @@ class AsyncAdmin:
         validate_only: bool = False,
         return_errors: bool = False,
     ) -> Results[str, None]:
-        """Raise topics to these numbers of partitions; `assignments` has the brokers of each new
-        one."""
+        """Increase the number of partitions of topics.
+
+        Args:
+            counts: The new number of partitions of each topic.
+            assignments: Brokers of each new partition; unset, the controller chooses
+                them.
+            validate_only: Check the request and create nothing.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         created = await topics.create_partitions(
             self._cluster, counts, assignments or {}, validate_only=validate_only
         )
@@ -162,7 +210,14 @@ class AsyncAdmin:
         kind: ElectionType = ElectionType.PREFERRED,
         return_errors: bool = False,
     ) -> Results[TopicPartition, None]:
-        """Of all partitions, unless some are given."""
+        """Elect the leaders of partitions.
+
+        Args:
+            partitions: The partitions; None is all of them.
+            kind: `PREFERRED` elects the first replica, `UNCLEAN` any replica that is
+                alive, which may lose records.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         elected = await topics.elect_leaders(self._cluster, kind, partitions)
         return elected.checked(return_errors)
 
@@ -173,8 +228,14 @@ class AsyncAdmin:
         may_change_factor: bool = True,
         return_errors: bool = False,
     ) -> Results[TopicPartition, None]:
-        """Move replicas: the brokers for each partition, the preferred leader first. None cancels
-        what is under way."""
+        """Move replicas of partitions to other brokers.
+
+        Args:
+            targets: The brokers of each partition, the preferred leader first. None
+                cancels a reassignment.
+            may_change_factor: Allow targets that change the replication factor.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         altered = await reassignments.alter_reassignments(
             self._cluster, targets, may_change_factor=may_change_factor
         )
@@ -183,7 +244,11 @@ class AsyncAdmin:
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """All that are under way, unless some partitions are named."""
+        """Return the reassignments that are in progress.
+
+        Args:
+            partitions: The partitions to look at; None is all of them.
+        """
         return await reassignments.list_reassignments(self._cluster, partitions)
 
     # -------------------------------------------------------------------------------- configs
@@ -196,7 +261,15 @@ class AsyncAdmin:
         include_documentation: bool = False,
         return_errors: bool = False,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
-        """`names`: only these properties."""
+        """Return the configuration of topics, brokers, loggers or groups.
+
+        Args:
+            resources: The resources.
+            names: Properties to return; None is all of them.
+            include_synonyms: Include the properties that each value is derived from.
+            include_documentation: Include the description of each property.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         found = await configs.describe_configs(
             self._cluster,
             resources,
@@ -213,13 +286,24 @@ class AsyncAdmin:
         validate_only: bool = False,
         return_errors: bool = False,
     ) -> Results[ConfigResource, None]:
-        """Change some properties and leave the others; a mapping sets its values, and takes back
-        those that are None."""
+        """Change some properties of resources and keep the others.
+
+        Args:
+            changes: The changes of each resource. A mapping sets its values, and None
+                resets a property to its default.
+            validate_only: Check the changes and apply none.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         listed = {resource: configs.as_changes(each) for resource, each in changes.items()}
         done = await configs.alter_configs(self._cluster, listed, validate_only=validate_only)
         return done.checked(return_errors)
 
     async def list_config_resources(self, *types: ResourceType) -> list[ConfigResource]:
+        """Return the resources that have a configuration.
+
+        Args:
+            types: Types to return; none is all of them.
+        """
         return await configs.list_config_resources(self._cluster, types)
 
     # --------------------------------------------------------------------------------- groups
@@ -227,19 +311,35 @@ class AsyncAdmin:
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> dict[str, GroupListing]:
-        """All groups, unless some states (`Stable`, `Empty`, …) or types (`classic`, `consumer`, …)
-        are given."""
+        """Return all groups by ID.
+
+        Args:
+            states: Only groups in these states, such as `Stable` or `Empty`.
+            types: Only groups of these types, such as `classic` or `consumer`.
+        """
         return await groups.list_groups(self._cluster, self._brokers(), states=states, types=types)
 
     async def describe_groups(
         self, *group_ids: str, return_errors: bool = False
     ) -> Results[str, GroupDescription]:
+        """Return state, coordinator, members and assignments of groups.
+
+        Args:
+            group_ids: IDs of the groups.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         found = await groups.describe_groups(self._cluster, group_ids)
         return found.checked(return_errors)
 
     async def delete_groups(
         self, *group_ids: str, return_errors: bool = False
     ) -> Results[str, None]:
+        """Delete groups that have no members, and their committed offsets.
+
+        Args:
+            group_ids: IDs of the groups.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         deleted = await groups.delete_groups(self._cluster, group_ids)
         return deleted.checked(return_errors)
 
@@ -252,7 +352,15 @@ class AsyncAdmin:
         reason: str | None = None,
         return_errors: bool = False,
     ) -> Results[str, None]:
-        """Static members by their `group.instance.id`, others by their member ids."""
+        """Remove members from a group.
+
+        Args:
+            group_id: ID of the group.
+            instance_ids: Static members, by `group.instance.id`.
+            member_ids: Other members, by member ID.
+            reason: Text for the log of the coordinator.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         removed = await groups.remove_members(
             self._cluster, group_id, instance_ids, member_ids=member_ids, reason=reason
         )
@@ -265,8 +373,14 @@ class AsyncAdmin:
         require_stable: bool = False,
         return_errors: bool = False,
     ) -> Results[str, Committed]:
-        """What groups have committed, for all partitions unless some are given. `require_stable`
-        waits for the end of transactions that commit offsets."""
+        """Return the committed offsets of groups.
+
+        Args:
+            group_ids: IDs of the groups.
+            partitions: The partitions; None is all that the group has committed.
+            require_stable: Wait for open transactions that commit offsets.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         wanted = None if partitions is None else list(partitions)
         found = await group_offsets.list_group_offsets(
             self._cluster, dict.fromkeys(group_ids, wanted), require_stable=require_stable
@@ -280,7 +394,13 @@ class AsyncAdmin:
         *,
         return_errors: bool = False,
     ) -> Results[TopicPartition, None]:
-        """Commit for a group that has no members."""
+        """Set the committed offsets of a group that has no members.
+
+        Args:
+            group_id: ID of the group.
+            offsets: The new offset of each partition.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         given = {
             TopicPartition(*key): OffsetAndMetadata(value) if isinstance(value, int) else value
             for key, value in offsets.items()
@@ -291,6 +411,13 @@ class AsyncAdmin:
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, return_errors: bool = False
     ) -> Results[TopicPartition, None]:
+        """Delete committed offsets of a group.
+
+        Args:
+            group_id: ID of the group.
+            partitions: Partitions whose offsets are deleted.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         deleted = await group_offsets.delete_group_offsets(self._cluster, group_id, partitions)
         return deleted.checked(return_errors)
 
@@ -303,14 +430,29 @@ class AsyncAdmin:
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         return_errors: bool = False,
     ) -> Results[TopicPartition, ListedOffset]:
-        """By position (`OffsetSpec`) or by time, in milliseconds since the epoch."""
+        """Return offsets of partitions by position or by time.
+
+        Args:
+            wanted: For each partition an `OffsetSpec`, or a timestamp in milliseconds
+                since the epoch.
+            isolation: `READ_COMMITTED` makes the latest offset the last stable offset.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         found = await partitions.list_offsets(self._cluster, wanted, isolation)
         return found.checked(return_errors)
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int], *, return_errors: bool = False
     ) -> Results[TopicPartition, int]:
-        """Delete what is before these offsets; -1 is everything. Returns where each begins then."""
+        """Delete the records before given offsets.
+
+        Args:
+            before: The first offset to keep of each partition; -1 deletes all records.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+
+        Returns:
+            The new log start offset of each partition.
+        """
         deleted = await partitions.delete_records(self._cluster, before)
         return deleted.checked(return_errors)
 
@@ -320,7 +462,13 @@ class AsyncAdmin:
         broker: int | None = None,
         return_errors: bool = False,
     ) -> Results[TopicPartition, list[ProducerState]]:
-        """As the leaders know them, unless a broker is given."""
+        """Return the active producers of partitions.
+
+        Args:
+            wanted: The partitions.
+            broker: ID of the replica to ask; None is the leader.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         found = await partitions.describe_producers(self._cluster, wanted, broker)
         return found.checked(return_errors)
 
@@ -334,7 +482,15 @@ class AsyncAdmin:
         longer_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> dict[str, TransactionListing]:
-        """All transactional ids, unless some are chosen."""
+        """Return the transactional IDs of the cluster, with their states.
+
+        Args:
+            states: Only transactions in these states.
+            producer_ids: Only transactions of these producers.
+            longer_than_ms: Only transactions that have been open for longer, in
+                milliseconds.
+            pattern: Only transactional IDs that match this regular expression.
+        """
         return await transactions.list_transactions(
             self._cluster,
             self._brokers(),
@@ -347,18 +503,31 @@ class AsyncAdmin:
     async def describe_transactions(
         self, *transactional_ids: str, return_errors: bool = False
     ) -> Results[str, TransactionDescription]:
+        """Return state, producer and partitions of transactions.
+
+        Args:
+            transactional_ids: The transactional IDs.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         found = await transactions.describe_transactions(self._cluster, transactional_ids)
         return found.checked(return_errors)
 
     async def abort_transaction(self, transaction: AbortTransaction) -> None:
-        """End a transaction that its coordinator has forgotten. Use it on nothing else: it writes
-        the marker past the coordinator."""
+        """Abort a hanging transaction, which its coordinator no longer knows.
+
+        The abort marker bypasses the coordinator: use it for hanging transactions only.
+        """
         await transactions.abort_transaction(self._cluster, transaction)
 
     async def fence_producers(
         self, *transactional_ids: str, return_errors: bool = False
     ) -> Results[str, tuple[int, int]]:
-        """Abort what is open under these ids and lock out their producers."""
+        """Abort the open transactions of transactional IDs and fence their producers.
+
+        Args:
+            transactional_ids: The transactional IDs.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         fenced = await transactions.fence_producers(self._cluster, transactional_ids)
         return fenced.checked(return_errors)
 
@@ -367,40 +536,71 @@ class AsyncAdmin:
     async def describe_client_quotas(
         self, *parts: tuple[str, str | None], strict: bool = True
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """`parts`: which kinds (`user`, `client-id`, `ip`) by which name; "" is the default, None
-        any name. `strict`: entities that have no other parts."""
+        """Return client quotas.
+
+        Args:
+            parts: Pairs of an entity type (`user`, `client-id` or `ip`) and a name. ""
+                is the default entity, None any name.
+            strict: Return only entities that have no other parts.
+        """
         return await quotas.describe_client_quotas(self._cluster, parts, strict=strict)
 
     async def alter_client_quotas(
         self, entity: QuotaEntity, changes: Mapping[str, float | None]
     ) -> None:
-        """Set quotas, or take them back (None)."""
+        """Set or remove client quotas.
+
+        Args:
+            entity: The entity that the quotas apply to.
+            changes: The value of each quota; None removes it.
+        """
         await quotas.alter_client_quotas(self._cluster, entity, changes)
 
     async def describe_scram_users(
         self, users: Iterable[str] | None = None
     ) -> dict[str, list[ScramCredential]]:
-        """All of them, unless some are given; those that do not exist are left out."""
+        """Return the SCRAM credentials of users; users that do not exist are left out.
+
+        Args:
+            users: Names of the users; None is all of them.
+        """
         return await quotas.describe_scram_users(self._cluster, users)
 
     async def alter_scram_user(
         self, user: str, passwords: Mapping[ScramMechanism, tuple[int, str] | None]
     ) -> None:
-        """Set a password with its number of iterations, or take it back (None)."""
+        """Set or remove the SCRAM credentials of a user.
+
+        Args:
+            user: Name of the user.
+            passwords: Iterations and password for each mechanism; None removes the
+                credential.
+        """
         await quotas.alter_scram_user(self._cluster, user, passwords)
 
     # -------------------------------------------------------------------------------- cluster
 
     async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
+        """Return the ID, the controller and the brokers of the cluster.
+
+        Args:
+            include_fenced: Include brokers that are registered but fenced.
+        """
         return await nodes.describe_cluster(self._cluster, include_fenced=include_fenced)
 
     async def describe_features(self) -> Features:
+        """Return the supported and the finalized features of the cluster."""
         return await nodes.describe_features(self._cluster)
 
     async def api_versions(
         self, *brokers: int, return_errors: bool = False
     ) -> Results[int, dict[int, ApiVersions]]:
-        """Of all brokers, unless some are given."""
+        """Return the API versions that brokers support.
+
+        Args:
+            brokers: IDs of the brokers; none is all of them.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         found = await nodes.api_versions(self._cluster, brokers or self._brokers())
         return found.checked(return_errors)
 
@@ -410,7 +610,13 @@ class AsyncAdmin:
         partitions: Iterable[TopicPartition] | None = None,
         return_errors: bool = False,
     ) -> Results[int, dict[str, LogDirDescription]]:
-        """Of all brokers, unless some are given."""
+        """Return the log directories of brokers: replicas, sizes, lags and free space.
+
+        Args:
+            brokers: IDs of the brokers; none is all of them.
+            partitions: Only these partitions; None is all of them.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
         found = await nodes.describe_log_dirs(self._cluster, brokers or self._brokers(), partitions)
         return found.checked(return_errors)
 
@@ -449,9 +655,11 @@ class Admin:
 
     @property
     def config(self) -> AdminConfig:
+        """The configuration of the client."""
         return self._admin.config
 
     def close(self) -> None:
+        """Close all connections and end the client's thread."""
         if self._thread.is_running:
             self._thread.run(self._admin.close())
             self._thread.close()

@@ -25,7 +25,7 @@ class Record(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What is committed: the offset to go on from, and a note of the user's."""
+    """A committed offset, which is the next one to read, and a note of the application."""
 
     offset: int
     metadata: str = ""
@@ -46,7 +46,7 @@ class SubscriptionPattern(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """Who this consumer is in its group: what a transaction must say to commit offsets for it."""
+    """Identity of a consumer in its group, for a transaction that commits the group's offsets."""
 
     group_id: str
     generation_id: int = -1

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is now. With acks=0 nobody knows: the offset is -1."""
+    """Topic, partition and offset of a written record. The offset is -1 with acks=0."""
 
     topic: str
     partition: int

@@ -46,7 +46,7 @@ MAX_RINGS = 100_000
 
 
 class Record(NamedTuple):
-    """What `process` is called with."""
+    """A record that `process` receives."""
 
     key: Any
     value: Any
@@ -55,7 +55,7 @@ class Record(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """What `on_timer` and `on_wall_clock` are called with: the time that it was set to."""
+    """A timer that has expired, with the time that it was set to."""
 
     key: Any
     at_ms: int
@@ -120,13 +120,15 @@ class Processor:
         raise TypeError(f"{type(self).__name__} has no process(self, record)")
 
     def on_timer(self, timer: Timer) -> None:
+        """Handle a timer of `schedule`. Override it to use timers."""
         raise TypeError(f"{type(self).__name__} schedules, but has no on_timer(self, timer)")
 
     def on_wall_clock(self, timer: Timer) -> None:
+        """Handle a timer of `schedule_wall_clock`. Override it to use such timers."""
         raise AssertionError("set by a processor that has one")
 
     def forward(self, value: Any, *, key: Any = None, timestamp_ms: int | None = None) -> None:
-        """A record onward, with the key and the time of what is being processed unless given."""
+        """Emit a record, by default with the key and the timestamp of the current record."""
         context = self._context
         context.outputs.append(
             Output(
@@ -150,7 +152,7 @@ class Processor:
 
     @property
     def wall_clock_ms(self) -> int:
-        """What the clock on the wall shows, as of this micro-batch."""
+        """Return the wall-clock time of this micro-batch, in milliseconds since the epoch."""
         if not has_wall_clock(type(self)):
             raise TypeError(
                 f"{type(self).__name__} asks for the clock on the wall, but has no "
