@@ -28,6 +28,7 @@ TRIES = 30
 TRANSACTIONS = 50
 BUMPERS = 40
 GROUP, TRANSACTION = 0, 1
+MOVING = (E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 class Clients:
@@ -38,9 +39,9 @@ class Clients:
         self._cluster = cluster
         self._topic = topic
         self.group = f"group-{topic}"
-        self.producer = TransactionalProducer(self._find(id, TRANSACTION), id)
-        self._coordinator = self.producer.client
-        self._group_coordinator = self._find(self.group, GROUP)
+        self._keys = {TRANSACTION: id, GROUP: self.group}
+        self._coordinators = {kind: self._find(key, kind) for kind, key in self._keys.items()}
+        self.producer = TransactionalProducer(self._coordinators[TRANSACTION], id)
         leader = cluster.brokers[cluster.leader(topic)]
         self._leader = self._stack.enter_context(RawClient(leader.port))
         wait_for(lambda: self.producer.init() is E.NONE, "producer id")
@@ -59,20 +60,34 @@ class Clients:
 
     @property
     def coordinator_port(self) -> tuple[str, int]:
-        host, port = self._coordinator._socket.getpeername()[:2]
+        host, port = self._coordinators[TRANSACTION]._socket.getpeername()[:2]
         return host, port
 
     def commit_offset(self, offset: int) -> ErrorCode:
-        self.producer.client = self._group_coordinator
-        return self.producer.commit_offset(self.group, self._topic, offset)
+        producer = self.producer
+        return self._ask(GROUP, lambda: producer.commit_offset(self.group, self._topic, offset))
 
     def produce(self, value: bytes) -> ErrorCode:
         self.producer.client = self._leader
         return self.producer.produce(self._topic, value)
 
     def end(self, *, commit: bool, **more: Any) -> ErrorCode:
-        self.producer.client = self._coordinator
-        return self.producer.end(commit, **more)
+        return self._ask(TRANSACTION, lambda: self.producer.end(commit, **more))
+
+    def _ask(self, kind: int, ask: Callable[[], ErrorCode]) -> ErrorCode:
+        """Ask a coordinator, and the next one while leaders move back to preferred replicas."""
+        codes: list[ErrorCode] = []
+
+        def is_answered() -> bool:
+            self.producer.client = self._coordinators[kind]
+            codes.append(ask())
+            if codes[-1] not in MOVING:
+                return True
+            self._coordinators[kind] = self._find(self._keys[kind], kind)
+            return False
+
+        wait_for(is_answered, "answer of a coordinator")
+        return codes[-1]
 
 
 _numbers = count()
