@@ -60,7 +60,10 @@ def up(brokers: int, data_dir: str | None, port: int, overrides: tuple[str, ...]
 @cluster_options()
 @output_option
 def status(cluster: ClusterOptions, output: Output) -> None:
-    """Show brokers, controller, leaders, and partitions that are not as they should be."""
+    """Show all brokers with their state, the controller, and unhealthy partitions.
+
+    A broker that is registered or hosts replicas but is not alive is listed as down.
+    """
     from ottla.cli.cluster_status import cluster_status
 
     with cluster.admin() as admin:
