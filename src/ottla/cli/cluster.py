@@ -1,10 +1,11 @@
-"""`ottla cluster`: start a cluster on this machine, look at one, take a broker out of it.
+"""`ottla cluster`: run a cluster on this machine, look at one, take a broker out of it.
 
-What `kafka-cluster` does is here too."""
+The actions of `kafka-cluster` are available here, too."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -12,6 +13,12 @@ from ottla.cli import colour
 from ottla.cli.connection_options import ClusterOptions, cluster_options
 from ottla.cli.output import Output, output_option, table
 from ottla.cli.tool import Tool, ToolGroup
+
+data_dir_option = click.option(
+    "--data-dir",
+    metavar="DIR",
+    help="Directory of the cluster's data. The default is in the user's data directory.",
+)
 
 
 @click.group(
@@ -25,36 +32,98 @@ def cluster() -> None:
     """Start a cluster on this machine, or look at one."""
 
 
+def _directory(data_dir: str | None) -> Path:
+    """Return the data directory of `cluster up`, as an absolute path."""
+    from ottla.cli.paths import default_data_directory
+
+    return Path(data_dir or f"{default_data_directory()}/cluster").absolute()
+
+
 @cluster.command(
     "up",
     cls=Tool,
     examples="""ottla cluster up --brokers 3
-    ottla cluster up --brokers 3 --data-dir ./cluster --port 19092""",
+    ottla cluster up --brokers 3 --data-dir ./cluster --port 19092
+    ottla cluster up --zookeeper zk1:2181,zk2:2181/test""",
 )
-@click.option("--brokers", type=click.IntRange(1, 100), default=3, show_default=True)
-@click.option("--data-dir", metavar="DIR", help="Where all of it is kept.")
 @click.option(
-    "--port", default=9092, show_default=True, help="Of the first broker; the others follow."
+    "--brokers",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="Number of brokers.",
+)
+@data_dir_option
+@click.option(
+    "--port",
+    default=9092,
+    show_default=True,
+    help="Port of the first broker. The others use the following ports.",
+)
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT[/CHROOT]",
+    help="Existing ZooKeeper to use instead of starting one. The chroot defaults to /ottla.",
 )
 @click.option(
     "--override",
     "overrides",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A property for every broker; may be repeated.",
+    help="Property of every broker. May be repeated.",
 )
-def up(brokers: int, data_dir: str | None, port: int, overrides: tuple[str, ...]) -> int:
+def up(
+    brokers: int,
+    data_dir: str | None,
+    port: int,
+    zookeeper: str | None,
+    overrides: tuple[str, ...],
+) -> int:
     """Start a cluster, and keep it running until Ctrl-C.
 
-    ZooKeeper is started with it, from the jars of PySpark.
+    ZooKeeper is started with it, which needs Java and ZooKeeper's jars, unless --zookeeper names an
+    existing one.
     """
     from ottla.base.config.properties import parse_override
     from ottla.cli.local_cluster import LocalCluster
-    from ottla.cli.paths import default_data_directory
 
     properties = dict(parse_override(each) for each in overrides)
-    place = data_dir or f"{default_data_directory()}/cluster"
-    return LocalCluster(place, brokers, port, properties, click.echo).run()
+    directory = str(_directory(data_dir))
+    return LocalCluster(directory, brokers, port, properties, click.echo, zookeeper).run()
+
+
+@cluster.command(
+    "stop",
+    cls=Tool,
+    examples="""ottla cluster stop 2
+    ottla cluster stop --data-dir ./cluster""",
+)
+@click.argument("brokers", type=int, nargs=-1, metavar="[ID]...")
+@data_dir_option
+def stop(brokers: tuple[int, ...], data_dir: str | None) -> None:
+    """Stop brokers of a cluster that `ottla cluster up` runs, or all of it.
+
+    The brokers with the given IDs hand over what they lead, end, and stay stopped until `ottla
+    cluster start`. Without an ID, all brokers and ZooKeeper are stopped.
+    """
+    from ottla.cli.cluster_control import stop_brokers, stop_cluster
+
+    directory = _directory(data_dir)
+    if brokers:
+        stop_brokers(directory, brokers, click.echo)
+    else:
+        stop_cluster(directory)
+        click.echo("The cluster has stopped.")
+
+
+@cluster.command("start", cls=Tool, examples="ottla cluster start 2")
+@click.argument("brokers", type=int, nargs=-1, required=True, metavar="ID...")
+@data_dir_option
+def start(brokers: tuple[int, ...], data_dir: str | None) -> None:
+    """Start brokers again that `ottla cluster stop` has stopped."""
+    from ottla.cli.cluster_control import start_brokers
+
+    start_brokers(_directory(data_dir), brokers, click.echo)
 
 
 @cluster.command(
@@ -63,7 +132,10 @@ def up(brokers: int, data_dir: str | None, port: int, overrides: tuple[str, ...]
 @cluster_options()
 @output_option
 def status(cluster: ClusterOptions, output: Output) -> None:
-    """Show brokers, controller, leaders, and partitions that are not as they should be."""
+    """Show all brokers with their state, the controller, and unhealthy partitions.
+
+    A broker that is registered or hosts replicas but is not alive is listed as down.
+    """
     from ottla.cli.cluster_status import cluster_status
 
     with cluster.admin() as admin:

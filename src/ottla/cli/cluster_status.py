@@ -1,22 +1,34 @@
-"""What `ottla cluster status` tells, worked out from a cluster's metadata."""
+"""The state of a cluster as `ottla cluster status` shows it, computed from the cluster's metadata.
+
+A broker is `down` if the cluster lists it as fenced (DescribeCluster version 2), or if it hosts
+replicas and is not among the live brokers. Apache Kafka before 4.0 lists live brokers only, so
+a dead broker of such a cluster is shown only if it hosts replicas."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.client.errors import UnsupportedVersion
+
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
+    from ottla.client.admin import Admin, ClusterDescription
+
+UP, DOWN = "up", "down"
 
 
 @dataclass(frozen=True)
 class BrokerStatus:
     id: int
-    endpoint: str
+    endpoint: str | None
+    """HOST:PORT, or None for a broker that the cluster no longer lists."""
     rack: str | None
     state: str
+    """`up` or `down`."""
     leaders: int
+    """Number of partitions that the broker leads."""
     replicas: int
+    """Number of partitions that have a replica on the broker."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +37,7 @@ class ClusterStatus:
     controller: int | None
     brokers: list[BrokerStatus]
     under_replicated: list[str]
-    """Partitions some of whose replicas are not in sync."""
+    """Partitions that have replicas outside the ISR."""
     offline: list[str]
     """Partitions without a leader."""
     refusing_writes: list[str]
@@ -33,7 +45,12 @@ class ClusterStatus:
 
 
 def cluster_status(admin: Admin) -> ClusterStatus:
-    described = admin.describe_cluster(include_fenced=True)
+    """Return the brokers, leaders and unhealthy partitions of the cluster.
+
+    Args:
+        admin: A client that is connected to the cluster.
+    """
+    described = _describe(admin)
     names = sorted(admin.list_topics(include_internal=True))
     topics = admin.describe_topics(*names, return_errors=True) if names else {}
     leaders: dict[int, int] = {}
@@ -51,25 +68,34 @@ def cluster_status(admin: Admin) -> ClusterStatus:
                 under_replicated.append(key)
             for replica in partition.replicas:
                 replicas[replica] = replicas.get(replica, 0) + 1
-    brokers = [
-        BrokerStatus(
-            id,
-            str(node),
-            node.rack,
-            "down" if node.is_fenced else "up",
-            leaders.get(id, 0),
-            replicas.get(id, 0),
+    brokers = []
+    for id in sorted({*described.nodes, *replicas}):
+        node = described.nodes.get(id)
+        brokers.append(
+            BrokerStatus(
+                id,
+                None if node is None else str(node),
+                None if node is None else node.rack,
+                DOWN if node is None or node.is_fenced else UP,
+                leaders.get(id, 0),
+                replicas.get(id, 0),
+            )
         )
-        for id, node in sorted(described.nodes.items())
-    ]
     return ClusterStatus(
         described.cluster_id,
         described.controller,
         brokers,
         under_replicated,
         offline,
-        _refusing_writes(admin, [each.id for each in brokers if each.state == "up"]),
+        _refusing_writes(admin, [each.id for each in brokers if each.state == UP]),
     )
+
+
+def _describe(admin: Admin) -> ClusterDescription:
+    try:
+        return admin.describe_cluster(include_fenced=True)
+    except UnsupportedVersion:  # Apache Kafka before 4.0
+        return admin.describe_cluster()
 
 
 def _refusing_writes(admin: Admin, brokers: list[int]) -> list[str]:

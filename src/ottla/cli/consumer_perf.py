@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ottla.base.errors import UserError
+from ottla.base.installation import install_extra
 from ottla.base.types import TopicPartition
 from ottla.cli.connection_options import CALL_TIMEOUT_MS, ClusterOptions
 from ottla.cli.interruption import INTERRUPTED, TERMINATED, Terminated, termination_as_exit
@@ -144,7 +145,8 @@ def _read_tables() -> Read:
         from pyarrow import compute
     except ImportError:
         raise UserError(
-            "--columnar needs pyarrow, numpy and numba: pip install 'ottla[arrow]'."
+            "--columnar needs pyarrow, numpy and numba. Install them with: "
+            f"{install_extra('arrow')}"
         ) from None
     if not hasattr(Consumer, "poll_table"):
         raise UserError("This version has no columnar consumer.")

@@ -1,12 +1,14 @@
-"""A whole cluster on one machine: a ZooKeeper and brokers as child processes, kept running.
+"""A whole cluster on one machine: ZooKeeper and brokers as child processes, kept running.
 
-    <data dir>/zookeeper/            the member, with its log
-    <data dir>/broker-<id>/          a broker's logs
-    <data dir>/broker-<id>.log       what it says
+    <data dir>/zookeeper/            the ZooKeeper member, with its log
+    <data dir>/broker-<id>/          a broker's data
+    <data dir>/broker-<id>.log       a broker's log output
+    <data dir>/cluster.*             how other commands reach this one (cluster_control.py)
 
-A child that ends by itself is started again, after a pause that doubles while it does not stay.
-Ctrl-C or SIGTERM stops the brokers one after another, each handing over what it leads, and
-ZooKeeper last; a second one kills them."""
+A child that ends by itself is started again, after a pause that doubles with every restart. A
+broker that `ottla cluster stop ID` has stopped stays stopped until `ottla cluster start ID`. Ctrl-C
+or SIGTERM stops the brokers one after another, each handing over what it leads, and ZooKeeper last;
+a second one kills them."""
 
 from __future__ import annotations
 
@@ -23,6 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import UserError
+from ottla.cli.cluster_control import (
+    RESTARTING,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    STOPPING,
+    ClusterControl,
+)
 
 if TYPE_CHECKING:
     from ottla.metadata.zookeeper.ensemble import Member
@@ -34,9 +44,11 @@ POLL_S = 0.1
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
-"""Who has run that long is not failing again and again."""
+"""A broker that ran for so long starts again after the first pause."""
 MOST_REPLICAS = 3
 HOST = "127.0.0.1"
+DEFAULT_CHROOT = "/ottla"
+CONNECT_TIMEOUT_S = 5.0
 
 
 class BrokerChild:
@@ -46,11 +58,15 @@ class BrokerChild:
         self._log_file = log_file
         self._log_start = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._was_ready = False
         self._pause_s = FIRST_PAUSE_S
         self._started_at = 0.0
         self._ended_at: float | None = None
+        self._stop_requested_at: float | None = None
+        self._was_stop_reported = False
 
     def start(self) -> None:
+        self._was_ready = False
         self._log_start = self._log_file.stat().st_size if self._log_file.exists() else 0
         self._started_at, self._ended_at = time.monotonic(), None
         with self._log_file.open("ab") as log:
@@ -66,26 +82,62 @@ class BrokerChild:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def state(self) -> str:
+        if self._stop_requested_at is not None:
+            return STOPPING if self.is_running else STOPPED
+        if not self.is_running:
+            return RESTARTING
+        return RUNNING if self._has_reported_ready() else STARTING
+
     def is_ready(self) -> bool:
-        """Raises UserError with its last words if it has ended."""
-        is_running = self.is_running  # asked first: what it said last counts
-        said = self._said()
-        if READY.search(said):
+        """Raises UserError with its last line of output if it has ended."""
+        is_running = self.is_running  # first, so that the output read next is complete
+        if self._has_reported_ready():
             return True
         if not is_running:
-            last = said.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
-            raise UserError(f"Broker {self.id} ended: {last[0]}")
+            lines = self._said().decode("utf-8", "replace").strip().splitlines()
+            raise UserError(f"Broker {self.id} ended: {lines[-1] if lines else 'it said nothing'}")
         return False
+
+    def _has_reported_ready(self) -> bool:
+        if not self._was_ready:
+            self._was_ready = READY.search(self._said()) is not None
+        return self._was_ready
 
     def _said(self) -> bytes:
         with self._log_file.open("rb") as log:
             log.seek(self._log_start)
             return log.read()
 
-    def restart_if_due(self, say: Callable[[str], None]) -> None:
+    def keep_stopped(self, say: Callable[[str], None]) -> None:
+        """Stop the broker on request; to be called again and again until it is to run again."""
         now = time.monotonic()
+        if self._stop_requested_at is None:
+            self._stop_requested_at, self._was_stop_reported = now, False
+            if self._process is not None and self.is_running:
+                self._process.send_signal(signal.SIGTERM)
+        if not self.is_running:
+            if not self._was_stop_reported:
+                self._was_stop_reported = True
+                say(
+                    f"Broker {self.id} was stopped on request. Start it again with: "
+                    f"ottla cluster start {self.id} --data-dir {self._log_file.parent}"
+                )
+        elif self._process is not None and now - self._stop_requested_at > STOP_TIMEOUT_S:
+            self._process.kill()
+
+    def keep_running(self, say: Callable[[str], None]) -> None:
+        """Start the broker if it has ended or was stopped; to be called again and again."""
         if self.is_running:
             return
+        if self._stop_requested_at is not None:
+            self._stop_requested_at = None
+            self._pause_s = FIRST_PAUSE_S
+            say(f"Broker {self.id} is started on request.")
+            self.start()
+            return
+        now = time.monotonic()
         if self._ended_at is None:
             self._ended_at = now
             if now - self._started_at > STEADY_S:
@@ -116,13 +168,27 @@ class LocalCluster:
         port: int,
         properties: Mapping[str, str],
         say: Callable[[str], None],
+        zookeeper: str | None = None,
     ) -> None:
+        """Describe a cluster; `start` or `run` starts it.
+
+        Args:
+            data_dir: Directory of all brokers' data, created if missing.
+            brokers: Number of brokers; their IDs start at 1.
+            port: Port of the first broker; the others use the following ports.
+            properties: Configuration of every broker.
+            say: Called with one sentence for each event.
+            zookeeper: An existing ZooKeeper, as in `zookeeper.connect`; None starts one.
+        """
         self._directory = Path(data_dir).absolute()
         self._ports = [port + index for index in range(brokers)]
         self._properties = properties
         self._say = say
         self._brokers: list[BrokerChild] = []
+        self._existing_zookeeper = zookeeper
         self._zookeeper: Member | None = None
+        """The member that this cluster has started itself."""
+        self._control: ClusterControl | None = None
         self._zookeeper_started_at = 0.0
         self._signals = 0
 
@@ -131,11 +197,23 @@ class LocalCluster:
         return ",".join(f"{HOST}:{port}" for port in self._ports)
 
     def run(self) -> int:
-        """Until a signal comes; the exit code. UserError if it cannot start."""
+        """Run until a signal arrives, obeying `ottla cluster stop` and `start` meanwhile.
+
+        Returns:
+            The exit code.
+
+        Raises:
+            UserError: The cluster cannot start.
+        """
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self._signalled())
+        self._make_directory()
+        control = ClusterControl(self._directory)
+        control.open()
         try:
             self.start()
+            self._control = control
+            self.supervise()
             if not self._signals:
                 self._say(f"The cluster is ready. bootstrap.servers={self.bootstrap}")
             while not self._signals:
@@ -143,6 +221,7 @@ class LocalCluster:
                 self.supervise()
         finally:
             self.stop()
+            control.close()
         return 0
 
     def _signalled(self) -> None:
@@ -157,15 +236,10 @@ class LocalCluster:
         """UserError if it cannot; what runs by then is for `stop`."""
         for port in self._ports:
             _check_free(port)
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{self._directory} cannot be made: {error.strerror}.") from None
-        self._zookeeper = _member(self._directory / "zookeeper")
-        self._zookeeper.start()
-        self._zookeeper.wait_until_serving()
+        self._make_directory()
+        connect = self._start_zookeeper()
         for id, port in enumerate(self._ports, start=1):
-            command = self._command(id, port, self._zookeeper.connect)
+            command = self._command(id, port, connect)
             broker = BrokerChild(id, command, self._directory / f"broker-{id}.log")
             self._brokers.append(broker)
             broker.start()
@@ -178,6 +252,21 @@ class LocalCluster:
                 )
             time.sleep(POLL_S)
 
+    def _make_directory(self) -> None:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{self._directory} cannot be made: {error.strerror}.") from None
+
+    def _start_zookeeper(self) -> str:
+        """Return the brokers' `zookeeper.connect`."""
+        if self._existing_zookeeper is not None:
+            return _checked_connect(self._existing_zookeeper)
+        self._zookeeper = _member(self._directory / "zookeeper")
+        self._zookeeper.start()
+        self._zookeeper.wait_until_serving()
+        return self._zookeeper.connect + DEFAULT_CHROOT
+
     def _command(self, id: int, port: int, zookeeper: str) -> list[str]:
         replicas = str(min(MOST_REPLICAS, len(self._ports)))
         in_sync = str(max(1, min(MOST_REPLICAS, len(self._ports)) - 1))
@@ -189,7 +278,7 @@ class LocalCluster:
             "transaction.state.log.min.isr": in_sync,
             **self._properties,
             "node.id": str(id),
-            "zookeeper.connect": f"{zookeeper}/ottla",
+            "zookeeper.connect": zookeeper,
         }
         command = [sys.executable, "-m", "ottla", "broker", "--listen", f"{HOST}:{port}"]
         command += ["--data-dir", str(self._directory / f"broker-{id}")]
@@ -200,17 +289,25 @@ class LocalCluster:
     # -------------------------------------------------------------------------- run and stop
 
     def supervise(self) -> None:
-        """To be called again and again while it runs."""
-        assert self._zookeeper is not None
-        now = time.monotonic()
-        if not self._zookeeper.is_running and now - self._zookeeper_started_at > FIRST_PAUSE_S:
-            self._zookeeper_started_at = now
-            self._zookeeper.start()
+        """Start what has ended, and carry out requests; to be called again and again."""
+        if self._zookeeper is not None and not self._zookeeper.is_running:
+            self._restart_zookeeper(self._zookeeper)
         for broker in self._brokers:
-            broker.restart_if_due(self._say)
+            if self._control is not None and self._control.is_stop_requested(broker.id):
+                broker.keep_stopped(self._say)
+            else:
+                broker.keep_running(self._say)
+        if self._control is not None:
+            self._control.publish({broker.id: broker.state for broker in self._brokers})
+
+    def _restart_zookeeper(self, member: Member) -> None:
+        now = time.monotonic()
+        if now - self._zookeeper_started_at > FIRST_PAUSE_S:
+            self._zookeeper_started_at = now
+            member.start()
 
     def kill(self, id: int) -> None:
-        """One broker, with no chance to hand over; `supervise` starts it again."""
+        """Kill a broker, with no chance to hand over; `supervise` starts it again."""
         self._brokers[id - 1].end(signal.SIGKILL)
 
     def stop(self) -> None:
@@ -240,3 +337,22 @@ def _member(directory: Path) -> Member:
     for listener in listeners:
         listener.close()
     return Member(directory, 1, local_addresses(1, ports))
+
+
+def _checked_connect(connect: str) -> str:
+    """Return `connect` with a chroot, after one of its servers has accepted a connection.
+
+    Raises:
+        UserError: It cannot be parsed, or no server can be reached.
+    """
+    from ottla.metadata.zookeeper.store import parse_connect
+
+    servers, root = parse_connect(connect)
+    failure = ""
+    for address in servers:
+        try:
+            with closing(socket.create_connection(address, CONNECT_TIMEOUT_S)):
+                return connect if root else connect.rstrip("/") + DEFAULT_CHROOT
+        except OSError as error:
+            failure = error.strerror or str(error)
+    raise UserError(f"ZooKeeper at {connect} cannot be reached: {failure}.")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ottla.base.errors import UserError
+from ottla.base.installation import install_extra
 
 COLUMN = "value"
 MAX_TABLE_BYTES = 16 * 1024 * 1024
@@ -25,7 +26,8 @@ def tables(
         import pyarrow
     except ImportError:
         raise UserError(
-            "--columnar needs pyarrow, numpy and numba: pip install 'ottla[arrow]'."
+            "--columnar needs pyarrow, numpy and numba. Install them with: "
+            f"{install_extra('arrow')}"
         ) from None
     rows = max(1, min(count, MAX_ROWS, MAX_TABLE_BYTES // max(size or 100, 1)))
     if size is None:

@@ -1,4 +1,4 @@
-"""`ottla zookeeper`: a member of a ZooKeeper ensemble, in the foreground, from PySpark's jars."""
+"""`ottla zookeeper`: a member of a ZooKeeper ensemble, in the foreground."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ QUORUM_PORT, ELECTION_PORT = 2888, 3888
 def zookeeper(data_dir: str | None, listen: str, members: tuple[str, ...], number: int) -> int:
     """Start a ZooKeeper member, for brokers with zookeeper.connect.
 
-    It needs Java and the jars of PySpark. SIGTERM or Ctrl-C stops it.
+    It needs Java and ZooKeeper's jars: those of ZOOKEEPER_HOME, of an Apache Kafka before 4.0 in
+    KAFKA_HOME, of Debian's package zookeeper, or of PySpark. SIGTERM or Ctrl-C stops it.
     """
     from ottla.cli.paths import default_data_directory
     from ottla.metadata.zookeeper.ensemble import Member

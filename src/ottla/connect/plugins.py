@@ -18,6 +18,7 @@ from importlib import import_module, util
 from importlib.metadata import entry_points
 from typing import Any
 
+from ottla.base.installation import install_extra
 from ottla.connect.api import Connector, SourceConnector
 from ottla.connect.converters import Converter
 from ottla.connect.transforms.contract import Predicate, Transform
@@ -206,7 +207,7 @@ def missing_package(name: str) -> str | None:
         return None
     for package in PACKAGES[extra]:
         if util.find_spec(package) is None:
-            return f"the package {package}: pip install 'ottla[{extra}]'"
+            return f"the package {package}: {install_extra(extra)}"
     return None
 
 
@@ -246,7 +247,7 @@ def _find(
         raise UnknownPlugin(_unknown(kind, name, short, table))
     missing = missing_package(short) if short in table else None
     if missing is not None:
-        raise MissingPackage(f"The {kind} {name} needs {missing}.")
+        raise MissingPackage(f"The {kind} {name} needs {missing}")
     module, _, attribute = place.partition(":")
     try:
         found = getattr(import_module(module), attribute)

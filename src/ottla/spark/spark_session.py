@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
+from ottla.base.installation import install_extra
 from ottla.base.java import java_feature_version, java_home
 from ottla.spark.java_runtime import home_for_spark
 
@@ -65,7 +66,9 @@ def session(master: str | None = None, *, app_name: str = "ottla", **settings: A
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise UserError(f"Spark needs PySpark ({error.name}): pip install ottla[spark]") from None
+        raise UserError(
+            f"Spark needs the package {error.name}. Install it with: {install_extra('spark')}"
+        ) from None
     if master is None:
         master = os.environ.get("SPARK_MASTER") or submitted_master() or "local[*]"
     prepare_environment(is_local=master.startswith("local"))

@@ -9,11 +9,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.integration.cli.running import running_on
+from click.testing import CliRunner
+from tests.integration.cli.running import Run, running_on
 from tests.integration.cluster.cluster_of_processes import free_ports, wait_for
 
+from ottla.base.errors import UserError
+from ottla.cli.main import ottla
 from ottla.metadata.zookeeper.ensemble import Member
 
 SOURCE = str(Path(__file__).parents[3] / "src")
@@ -76,6 +80,82 @@ def test_a_cluster_comes_up_mends_itself_and_goes_down(zookeeper: Member, tmp_pa
     finally:
         process.kill()
     assert "Traceback" not in out.read_text()
+
+
+def command(*arguments: str) -> tuple[int, str]:
+    """Run a command that ends by itself; return its exit code, and its output or sentence."""
+    result = CliRunner().invoke(ottla, arguments)
+    if isinstance(result.exception, UserError):
+        return result.exception.exit_code, str(result.exception)
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    return result.exit_code, result.output.strip()
+
+
+def test_a_broker_is_stopped_and_started_by_its_id(zookeeper: Member, tmp_path: Path) -> None:
+    port = free_ports(1)[0] % 10_000 + 20_000
+    out, data = tmp_path / "out", tmp_path / "data"
+    here = ["--data-dir", str(data)]
+    assert command("cluster", "stop", "2", *here) == (
+        1,
+        f"No cluster is running in {data}. Start one with: ottla cluster up --data-dir {data}",
+    )
+    arguments = ["cluster", "up", "--brokers", "2", "--data-dir", "./data", "--port", str(port)]
+    arguments += ["--zookeeper", f"{zookeeper.connect}/stopped-by-id"]
+    process = started(*arguments, "--override", "broker.lease.ms=1000", out=out)
+    try:
+        wait_for(lambda: "The cluster is ready" in out.read_text(), "ready cluster")
+        assert all("ottla\0broker" in line for line in children(process.pid).values()), "no Java"
+        run = running_on(f"127.0.0.1:{port}")
+        assert run("topics", "--create", "--topic", "t", "--partitions", "4").code == 0
+
+        assert command("cluster", "stop", "2", *here) == (0, "Broker 2 has stopped.")
+        assert len(children(process.pid)) == 1
+        assert (data / "broker-2" / ".kafka_cleanshutdown").exists()
+        wait_for(lambda: "Broker 2 was stopped on request." in out.read_text(), "a report")
+        wait_for(lambda: brokers(run)[1]["state"] == "down", "broker 2 down")
+        assert [(each["id"], each["leaders"], each["replicas"]) for each in brokers(run)] == [
+            (1, 4, 4),
+            (2, 0, 4),
+        ]
+        assert run("cluster status").lines[3].split()[3:] == ["down", "0", "4"]
+        assert command("cluster", "stop", "2", *here) == (1, "Broker 2 is not running.")
+        assert command("cluster", "stop", "7", *here) == (
+            1,
+            "Broker 7 does not exist. The brokers of the cluster: 1, 2.",
+        )
+        assert command("cluster", "start", "1", *here) == (
+            1,
+            "Broker 1 is not stopped; it is running.",
+        )
+        second = started(*arguments, out=tmp_path / "second")
+        assert second.wait(30) == 1
+        assert "A cluster is running in" in (tmp_path / "second").read_text()
+
+        assert command("cluster", "start", "2", *here) == (0, "Broker 2 is ready.")
+        wait_for(lambda: [each["state"] for each in brokers(run)] == ["up", "up"], "both brokers")
+        assert "exit code" not in out.read_text(), "no broker was taken for a crashed one"
+        assert command("cluster", "stop", *here) == (0, "The cluster has stopped.")
+        assert process.wait(10) == 0
+        assert command("cluster", "stop", *here)[0] == 1
+    finally:
+        process.kill()
+    assert "Traceback" not in out.read_text()
+
+
+def brokers(run: Run) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = run("cluster status", "--json").json["brokers"]
+    return found
+
+
+def test_a_zookeeper_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    port, nobody = free_ports(2)
+    arguments = ["cluster", "up", "--data-dir", str(tmp_path), "--port", str(port)]
+    arguments += ["--brokers", "1", "--zookeeper", f"127.0.0.1:{nobody}/x"]
+    process = started(*arguments, out=tmp_path / "out")
+    assert process.wait(30) == 1
+    said = (tmp_path / "out").read_text()
+    assert f"ZooKeeper at 127.0.0.1:{nobody}/x cannot be reached: Connection refused." in said
+    assert "Traceback" not in said
 
 
 def test_ports_that_are_taken_are_named(zookeeper: Member, tmp_path: Path) -> None:

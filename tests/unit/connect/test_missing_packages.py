@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from ottla.base.installation import install_extra
 from ottla.cli.connect_plugins import connect_plugins
 from ottla.cli.connect_worker import _log_missing_plugins
 from ottla.connect import plugins
@@ -77,8 +78,8 @@ def test_those_that_cannot_run_are_listed_on_request_with_what_is_missing(rest: 
     _, listed = rest.ask("GET", "/connector-plugins", includeMissing="true")
     missing = {each["class"]: each["missing"] for each in listed if "missing" in each}
     assert missing.keys() == SPARK | DATABASES
-    assert missing["PostgresSource"] == "the package psycopg: pip install 'ottla[postgres]'"
-    assert missing["SparkSource"] == "the package pyspark: pip install 'ottla[spark]'"
+    assert missing["PostgresSource"] == f"the package psycopg: {install_extra('postgres')}"
+    assert missing["SparkSource"] == f"the package pyspark: {install_extra('spark')}"
 
 
 def test_converters_without_their_package_are_not_listed_either(rest: Rest) -> None:
@@ -88,17 +89,17 @@ def test_converters_without_their_package_are_not_listed_either(rest: Rest) -> N
     assert "AvroConverter" not in names
     _, every = rest.ask("GET", "/connector-plugins", connectorsOnly="false", includeMissing="true")
     (avro,) = (each for each in every if each["class"] == "AvroConverter")
-    assert avro["missing"] == "the package fastavro: pip install 'ottla[avro]'"
+    assert avro["missing"] == f"the package fastavro: {install_extra('avro')}"
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("SparkSource", "needs the package pyspark: pip install 'ottla[spark]'."),
-        ("SparkSink", "needs the package pyspark: pip install 'ottla[spark]'."),
-        ("PostgresSource", "needs the package psycopg: pip install 'ottla[postgres]'."),
-        ("io.debezium.connector.postgresql.PostgresConnector", "pip install 'ottla[postgres]'."),
-        ("io.confluent.connect.jdbc.JdbcSinkConnector", "sqlalchemy: pip install 'ottla[jdbc]'."),
+        ("SparkSource", f"needs the package pyspark: {install_extra('spark')}"),
+        ("SparkSink", f"needs the package pyspark: {install_extra('spark')}"),
+        ("PostgresSource", f"needs the package psycopg: {install_extra('postgres')}"),
+        ("io.debezium.connector.postgresql.PostgresConnector", install_extra("postgres")),
+        ("io.confluent.connect.jdbc.JdbcSinkConnector", f"sqlalchemy: {install_extra('jdbc')}"),
     ],
 )
 def test_a_connector_that_cannot_run_is_refused_with_what_to_install(
@@ -132,7 +133,7 @@ def test_the_tool_lists_both(bare: None) -> None:
     can, cannot = printed.split("NOT AVAILABLE")
     assert "FileStreamSource" in can
     assert "PostgresSource" not in can
-    assert "the package psycopg: pip install 'ottla[postgres]'" in cannot
+    assert f"the package psycopg: {install_extra('postgres')}" in cannot
     told = json.loads(CliRunner().invoke(connect_plugins, ["--json"]).output)
     assert {each["name"] for each in told["missing"]} == SPARK | DATABASES
 
@@ -143,8 +144,8 @@ def test_a_worker_logs_what_it_cannot_run_when_it_starts(
     with caplog.at_level(logging.INFO):
         _log_missing_plugins()
     assert (
-        "not available: PostgresSource; to use it, install the package psycopg: pip install "
-        "'ottla[postgres]'"
+        "not available: PostgresSource; to use it, install the package psycopg: "
+        f"{install_extra('postgres')}"
     ) in caplog.text
 
 

@@ -16,7 +16,7 @@ class Tree:
     """Nodes as a member of ZooKeeper has them; it answers in the order in which it was asked."""
 
     def __init__(self, **nodes: bytes) -> None:
-        self.zxid = 1
+        self.zxid = self.last_zxid = 1
         self.nodes: dict[str, tuple[bytes, int, int]] = {"/root": (b"", 0, 1)}
         self.after_children: Callable[[str], None] = lambda path: None
         for name, data in nodes.items():
@@ -40,10 +40,15 @@ class Tree:
         try:
             payload = self._answer(code, body)
         except ZkError as error:
+            soon(self._saw, self.zxid)
             soon(future.set_exception, error)
         else:
+            soon(self._saw, self.zxid)
             soon(future.set_result, Reply(self.zxid, payload, 0))
         return future
+
+    def _saw(self, zxid: int) -> None:
+        self.last_zxid = max(self.last_zxid, zxid)
 
     def _answer(self, code: OpCode, body: bytes) -> bytes:
         if code not in (OpCode.GET_DATA, OpCode.GET_CHILDREN2):
@@ -135,5 +140,25 @@ def test_what_was_deleted_while_the_connection_was_gone_is_forgotten_by_the_next
         await mirror.load()
         assert mirror.nodes("/") == {"/a": Node(b"9", 1)}
         assert sorted(told) == [("/a", Node(b"9", 1)), ("/b", None)]
+
+    asyncio.run(scenario())
+
+
+def test_changes_have_a_new_revision_though_events_before_zookeeper_3_9_carry_no_zxid() -> None:
+    """Followers skip changes of a revision that they have applied."""
+
+    async def scenario() -> None:
+        tree = Tree(a=b"1")
+        told: asyncio.Queue[tuple[int, list[Change]]] = asyncio.Queue()
+        session: Any = tree
+        mirror = Mirror(session, "/root", lambda *each: told.put_nowait(each))
+        await mirror.load()
+        loaded, _ = told.get_nowait()
+        tree.set("/root/b", b"2")
+        mirror.on_event(Event(EventType.CREATED, 3, "/root/b"), -1)
+        assert await asyncio.wait_for(told.get(), 10) == (loaded + 1, [("/b", Node(b"2", 0))])
+        tree.delete("/root/a")
+        mirror.on_event(Event(EventType.DELETED, 3, "/root/a"), -1)
+        assert await asyncio.wait_for(told.get(), 10) == (loaded + 2, [("/a", None)])
 
     asyncio.run(scenario())

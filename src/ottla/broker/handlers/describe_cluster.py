@@ -4,7 +4,8 @@ Behaviours
 - KIP-700; the cluster's authorized operations only when asked for.
 - KIP-919: from version 1 the client says whether it wants brokers (1) or controllers (2). Brokers
   answer for brokers: 2 is MISMATCHED_ENDPOINT_TYPE, anything else UNSUPPORTED_ENDPOINT_TYPE.
-- From version 2 fenced brokers are told when asked for.
+- From version 2 fenced brokers are included on request: registered brokers that are not alive,
+  among them those whose lease has expired but whose ZooKeeper session has not.
 
 Deviations
 - The controller id is the controller's; Kafka 4 names any broker that is alive."""
@@ -55,7 +56,8 @@ async def handle(broker: TopicsBroker, context: RequestContext, request: Any) ->
 def _fenced(broker: TopicsBroker, listener: str) -> list[Body]:
     found = []
     for each in sorted(broker.image.brokers.values(), key=lambda each: each.id):
-        if each.fenced and listener in each.endpoints:
+        is_fenced = each.fenced or each.id in broker.image.silent
+        if is_fenced and listener in each.endpoints:
             host, port = each.endpoints[listener]
             found.append(
                 {

@@ -78,9 +78,10 @@ def _require_spark() -> None:
     from importlib.util import find_spec
 
     from ottla.base.errors import UserError
+    from ottla.base.installation import install_extra
 
     if find_spec("pyspark") is None:
-        raise UserError("The demo needs Spark: pip install 'ottla[spark]'")
+        raise UserError(f"The demo needs Spark. Install it with: {install_extra('spark')}")
 
 
 def _interrupt(*_: object) -> None:

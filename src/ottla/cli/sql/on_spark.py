@@ -133,10 +133,13 @@ def _frame(
 def _check_installed() -> None:
     from importlib.util import find_spec
 
+    from ottla.base.installation import install_extra
+
     if find_spec("pyspark") is None:
         raise UserError(
-            "This statement needs Spark: pip install 'ottla[spark]'. Without it, ottla sql answers "
-            "SELECT … FROM a topic with WHERE … AND … and LIMIT, and SELECT count(*)."
+            f"This statement needs Spark. Install it with: {install_extra('spark')}\n"
+            "Without Spark, ottla sql supports SELECT … FROM a topic with WHERE … AND … and LIMIT, "
+            "and SELECT count(*)."
         )
 
 

@@ -1,13 +1,12 @@
 """ZooKeeper members as processes, for users who have no ensemble of their own.
 
-The jars come with PySpark; only those that a member needs are put on its class path (the whole
-folder costs 40 MB more). The figures behind the flags are in the decision record on ZooKeeper.
+`jars.py` finds ZooKeeper's jars. The decision record on ZooKeeper has the figures behind the flags.
 
-    <directory>/zoo.cfg, log4j2.properties, data/myid, data/version-2/…, member.log"""
+    <directory>/zoo.cfg, log4j2.properties, log4j.properties, logback.xml, member.log
+    <directory>/data/myid, data/version-2/…"""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import socket
 import subprocess
@@ -19,10 +18,8 @@ from typing import NamedTuple
 
 from ottla.base.errors import UserError
 from ottla.base.java import find_java
+from ottla.metadata.zookeeper.jars import find_jars
 
-JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java",
-        "log4j-api", "log4j-core", "log4j-slf4j2-impl", "netty-handler", "netty-transport",
-        "netty-buffer", "netty-common", "netty-codec", "netty-resolver")  # fmt: skip
 JAVA_FLAGS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -37,7 +34,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 POLL_S = 0.05
 
-_LOG4J = """\
+_LOG4J2 = """\
 status = error
 appender.out.type = Console
 appender.out.name = out
@@ -46,6 +43,26 @@ appender.out.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
 rootLogger.level = warn
 rootLogger.appenderRef.out.ref = out
 """
+_LOG4J = """\
+log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %-5p %c{1}: %m%n
+"""
+_LOGBACK = """\
+<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d{ISO8601} %-5p %c{0}: %m%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+"""
+# Which of them is read depends on the logging library that comes with ZooKeeper.
+_LOGGING = {
+    "log4j2.properties": _LOG4J2,
+    "log4j.properties": _LOG4J,
+    "logback.xml": _LOGBACK,
+}
 
 
 class MemberAddress(NamedTuple):
@@ -82,7 +99,11 @@ class Member:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Raises UserError if PySpark or Java is not there."""
+        """Start the process, without waiting until it serves.
+
+        Raises:
+            UserError: Java or ZooKeeper's jars are not installed.
+        """
         self._write_files()
         with (self.directory / "member.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -154,7 +175,8 @@ class Member:
         data = self.directory / "data"
         data.mkdir(parents=True, exist_ok=True)
         (data / "myid").write_text(f"{self.number}\n")
-        (self.directory / "log4j2.properties").write_text(_LOG4J)
+        for name, text in _LOGGING.items():
+            (self.directory / name).write_text(text)
         (self.directory / "zoo.cfg").write_text("\n".join(self._config(data)) + "\n")
 
     def _config(self, data: Path) -> list[str]:
@@ -188,20 +210,6 @@ class Member:
         except OSError:
             return "it left no log"
         return " | ".join(lines[-3:]) or "it said nothing"
-
-
-def find_jars() -> list[Path]:
-    """The jars of a ZooKeeper member inside PySpark; UserError if PySpark is not installed."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise UserError(
-            "Running ZooKeeper needs the jars that come with PySpark: pip install 'ottla[spark]'."
-        )
-    folder = Path(spec.origin).parent / "jars"
-    jars = [jar for name in JARS for jar in sorted(folder.glob(f"{name}-[0-9]*.jar"))]
-    if not any(jar.name.startswith("zookeeper-3") for jar in jars):
-        raise UserError(f"There is no ZooKeeper among the jars in {folder}.")
-    return jars
 
 
 def local_addresses(

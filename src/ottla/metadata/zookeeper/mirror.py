@@ -7,6 +7,10 @@ A reconnect replays no events for such a watch: it is set again, and then the wh
 and held against what is known. Events that arrive during the reading are gets like any other; a
 node's newest mzxid wins, whatever the order.
 
+Events carry the zxid of their change since ZooKeeper 3.9 (ZOOKEEPER-4655); before, it is -1. Then
+the revision comes from the replies to the gets: a member sends every event up to the zxid of a
+reply before that reply.
+
 Structural nodes (parents that ZooKeeper needs) are empty and are not told."""
 
 from __future__ import annotations
@@ -125,15 +129,18 @@ class Mirror:
         except ZkError:
             return  # the connection has just ended; the next one loads everything
         self._outstanding += 1
-        read.add_done_callback(lambda done: self._read(path, done))
+        has_zxid = zxid > 0
+        read.add_done_callback(lambda done: self._read(path, done, has_zxid))
 
-    def _read(self, path: str, done: asyncio.Future[Reply]) -> None:
+    def _read(self, path: str, done: asyncio.Future[Reply], has_zxid: bool) -> None:
         if done.cancelled():
             return
         error = done.exception()
         if isinstance(error, ConnectionLoss):
             return
         self._outstanding = max(0, self._outstanding - 1)
+        if not has_zxid:
+            self._seen_zxid = max(self._seen_zxid, self._session.last_zxid)
         if error is None:
             reply = done.result()
             data, stat = jute.read_data(reply.payload, reply.position)

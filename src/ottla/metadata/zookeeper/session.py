@@ -249,6 +249,11 @@ class ZooKeeperSession:
     def heard(self, sent_at: float | None = None) -> None:
         self._last_heard = asyncio.get_running_loop().time() if sent_at is None else sent_at
 
+    @property
+    def last_zxid(self) -> int:
+        """The highest zxid of any reply. Every event up to it has been received."""
+        return self._last_zxid
+
     def saw_zxid(self, zxid: int) -> None:
         self._last_zxid = max(self._last_zxid, zxid)
 

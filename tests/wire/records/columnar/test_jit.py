@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numba.core import caching
 
+from ottla.base.installation import install_extra
 from ottla.wire.records.columnar.jit import BYTE_ARRAY, kernel, types
 
 
@@ -29,8 +30,8 @@ def test_without_its_libraries_the_codec_says_what_to_install() -> None:
             check=True,
         )
         assert result.stdout == (
-            f"True Arrow tables need numba, numpy and pyarrow (no {library}):"
-            " pip install ottla[arrow]\n"
+            f"True Arrow tables need numba, numpy and pyarrow, and {library} is not installed. "
+            f"Install them with: {install_extra('arrow')}\n"
         )
 
 

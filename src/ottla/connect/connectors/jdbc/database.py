@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from ottla.base.errors import UserError
+from ottla.base.installation import install_package
 from ottla.connect.api import RetriableError
 from ottla.connect.data import DataError
 
@@ -52,7 +53,9 @@ def make_engine(url: URL, zone: str = "UTC", *, reads_only: bool = False) -> Eng
         engine = create_engine(url.set(query={}), poolclass=NullPool, connect_args=arguments)
     except (ImportError, NoSuchModuleError) as error:
         name = getattr(error, "name", None) or url.drivername
-        raise UserError(f"{url.drivername} needs the package {name}: pip install {name}") from None
+        raise UserError(
+            f"{url.drivername} needs the package {name}. Install it with: {install_package(name)}"
+        ) from None
     # A row that is refused in the middle of many is logged by psycopg, too; we tell it ourselves.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
     if engine.dialect.name == "sqlite":

@@ -15,8 +15,11 @@ try:
     import numpy
     import pyarrow
 except ImportError as error:
+    from ottla.base.installation import install_extra
+
     raise ArrowMissing(
-        f"Arrow tables need numba, numpy and pyarrow (no {error.name}): pip install ottla[arrow]"
+        f"Arrow tables need numba, numpy and pyarrow, and {error.name} is not installed. "
+        f"Install them with: {install_extra('arrow')}"
     ) from None
 
 __all__ = ["ArrowMissing", "numba", "numpy", "pyarrow"]
