@@ -2,8 +2,10 @@
 
 The asyncio class does the work; the blocking one runs it on a loop of its own, method by method.
 
-Calls about many things return `Results`: a dict by what was asked about. If some of it failed, the
-first failure is raised, unless `return_errors=True`: then `results.errors` has them all."""
+Calls about many things take them one by one or as a list: `delete_topics("a", "b")`,
+`delete_topics(["a", "b"])`. They return `Results`: a dict by what was asked about. If some of it
+failed, the first failure is raised, unless `return_errors=True`: then `results.errors` has them
+all."""
 
 from __future__ import annotations
 
@@ -55,9 +57,10 @@ from ottla.client.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from ottla.client.arguments import flatten
 from ottla.client.blocking import LoopThread
 from ottla.client.cluster import Cluster
-from ottla.client.config import Profile
+from ottla.client.config import Bootstrap, Profile
 from ottla.client.consumer.record import OffsetAndMetadata
 
 P = ParamSpec("P")
@@ -69,7 +72,7 @@ class AsyncAdmin:
 
     def __init__(
         self,
-        bootstrap: str | list[str] | None = None,
+        bootstrap: Bootstrap | None = None,
         *,
         profile: Profile | None = None,
         **properties: Any,
@@ -108,36 +111,45 @@ class AsyncAdmin:
         return {name: topic for name, topic in found.items() if not topic.is_internal}
 
     async def describe_topics(
-        self, *names: str, return_errors: bool = False
+        self, *names: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, TopicDescription]:
-        found = await topics.describe_topics(self._cluster, names)
+        wanted = flatten(names, str, "topic names")
+        found = await topics.describe_topics(self._cluster, wanted)
         return found.checked(return_errors)
 
     async def describe_topics_by_id(
-        self, *topic_ids: str, return_errors: bool = False
+        self, *topic_ids: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, TopicDescription]:
-        found = await topics.describe_topics_by_id(self._cluster, topic_ids)
+        wanted = flatten(topic_ids, str, "topic ids")
+        found = await topics.describe_topics_by_id(self._cluster, wanted)
         return found.checked(return_errors)
 
     async def create_topics(
         self,
-        *new_topics: NewTopic | str,
+        *new_topics: NewTopic | str | Iterable[NewTopic | str],
         validate_only: bool = False,
         return_errors: bool = False,
     ) -> Results[str, CreatedTopic]:
-        """A name alone is a topic with the broker's defaults."""
-        wanted = [NewTopic(each) if isinstance(each, str) else each for each in new_topics]
+        """Create topics. A name alone is a topic with the broker's defaults."""
+        given: list[NewTopic | str] = flatten(
+            new_topics, (NewTopic, str), "NewTopic values or topic names"
+        )
+        wanted = [NewTopic(each) if isinstance(each, str) else each for each in given]
         created = await topics.create_topics(self._cluster, wanted, validate_only=validate_only)
         return created.checked(return_errors)
 
-    async def delete_topics(self, *names: str, return_errors: bool = False) -> Results[str, None]:
-        deleted = await topics.delete_topics(self._cluster, names)
+    async def delete_topics(
+        self, *names: str | Iterable[str], return_errors: bool = False
+    ) -> Results[str, None]:
+        unwanted = flatten(names, str, "topic names")
+        deleted = await topics.delete_topics(self._cluster, unwanted)
         return deleted.checked(return_errors)
 
     async def delete_topics_by_id(
-        self, *topic_ids: str, return_errors: bool = False
+        self, *topic_ids: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, None]:
-        deleted = await topics.delete_topics(self._cluster, topic_ids, by_id=True)
+        unwanted = flatten(topic_ids, str, "topic ids")
+        deleted = await topics.delete_topics(self._cluster, unwanted, by_id=True)
         return deleted.checked(return_errors)
 
     async def create_partitions(
@@ -190,7 +202,7 @@ class AsyncAdmin:
 
     async def describe_configs(
         self,
-        *resources: ConfigResource,
+        *resources: ConfigResource | Iterable[ConfigResource],
         names: Iterable[str] | None = None,
         include_synonyms: bool = False,
         include_documentation: bool = False,
@@ -199,7 +211,7 @@ class AsyncAdmin:
         """`names`: only these properties."""
         found = await configs.describe_configs(
             self._cluster,
-            resources,
+            flatten(resources, ConfigResource, "ConfigResource values"),
             names=names,
             include_synonyms=include_synonyms,
             include_documentation=include_documentation,
@@ -219,8 +231,11 @@ class AsyncAdmin:
         done = await configs.alter_configs(self._cluster, listed, validate_only=validate_only)
         return done.checked(return_errors)
 
-    async def list_config_resources(self, *types: ResourceType) -> list[ConfigResource]:
-        return await configs.list_config_resources(self._cluster, types)
+    async def list_config_resources(
+        self, *types: ResourceType | Iterable[ResourceType]
+    ) -> list[ConfigResource]:
+        wanted = flatten(types, ResourceType, "ResourceType values")
+        return await configs.list_config_resources(self._cluster, wanted)
 
     # --------------------------------------------------------------------------------- groups
 
@@ -232,15 +247,17 @@ class AsyncAdmin:
         return await groups.list_groups(self._cluster, self._brokers(), states=states, types=types)
 
     async def describe_groups(
-        self, *group_ids: str, return_errors: bool = False
+        self, *group_ids: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, GroupDescription]:
-        found = await groups.describe_groups(self._cluster, group_ids)
+        wanted = flatten(group_ids, str, "group ids")
+        found = await groups.describe_groups(self._cluster, wanted)
         return found.checked(return_errors)
 
     async def delete_groups(
-        self, *group_ids: str, return_errors: bool = False
+        self, *group_ids: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, None]:
-        deleted = await groups.delete_groups(self._cluster, group_ids)
+        unwanted = flatten(group_ids, str, "group ids")
+        deleted = await groups.delete_groups(self._cluster, unwanted)
         return deleted.checked(return_errors)
 
     async def remove_members_from_group(
@@ -260,7 +277,7 @@ class AsyncAdmin:
 
     async def list_group_offsets(
         self,
-        *group_ids: str,
+        *group_ids: str | Iterable[str],
         partitions: Iterable[TopicPartition] | None = None,
         require_stable: bool = False,
         return_errors: bool = False,
@@ -269,7 +286,9 @@ class AsyncAdmin:
         waits for the end of transactions that commit offsets."""
         wanted = None if partitions is None else list(partitions)
         found = await group_offsets.list_group_offsets(
-            self._cluster, dict.fromkeys(group_ids, wanted), require_stable=require_stable
+            self._cluster,
+            dict.fromkeys(flatten(group_ids, str, "group ids"), wanted),
+            require_stable=require_stable,
         )
         return found.checked(return_errors)
 
@@ -316,12 +335,13 @@ class AsyncAdmin:
 
     async def describe_producers(
         self,
-        *wanted: TopicPartition,
+        *wanted: TopicPartition | Iterable[TopicPartition],
         broker: int | None = None,
         return_errors: bool = False,
     ) -> Results[TopicPartition, list[ProducerState]]:
         """As the leaders know them, unless a broker is given."""
-        found = await partitions.describe_producers(self._cluster, wanted, broker)
+        asked = flatten(wanted, TopicPartition, "TopicPartition values")
+        found = await partitions.describe_producers(self._cluster, asked, broker)
         return found.checked(return_errors)
 
     # --------------------------------------------------------------------------- transactions
@@ -345,9 +365,10 @@ class AsyncAdmin:
         )
 
     async def describe_transactions(
-        self, *transactional_ids: str, return_errors: bool = False
+        self, *transactional_ids: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, TransactionDescription]:
-        found = await transactions.describe_transactions(self._cluster, transactional_ids)
+        wanted = flatten(transactional_ids, str, "transactional ids")
+        found = await transactions.describe_transactions(self._cluster, wanted)
         return found.checked(return_errors)
 
     async def abort_transaction(self, transaction: AbortTransaction) -> None:
@@ -356,20 +377,22 @@ class AsyncAdmin:
         await transactions.abort_transaction(self._cluster, transaction)
 
     async def fence_producers(
-        self, *transactional_ids: str, return_errors: bool = False
+        self, *transactional_ids: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, tuple[int, int]]:
         """Abort what is open under these ids and lock out their producers."""
-        fenced = await transactions.fence_producers(self._cluster, transactional_ids)
+        wanted = flatten(transactional_ids, str, "transactional ids")
+        fenced = await transactions.fence_producers(self._cluster, wanted)
         return fenced.checked(return_errors)
 
     # --------------------------------------------------------------------------------- quotas
 
     async def describe_client_quotas(
-        self, *parts: tuple[str, str | None], strict: bool = True
+        self, *parts: tuple[str, str | None] | list[tuple[str, str | None]], strict: bool = True
     ) -> dict[QuotaEntity, dict[str, float]]:
         """`parts`: which kinds (`user`, `client-id`, `ip`) by which name; "" is the default, None
         any name. `strict`: entities that have no other parts."""
-        return await quotas.describe_client_quotas(self._cluster, parts, strict=strict)
+        wanted = flatten(parts, tuple, "pairs of a kind and a name")
+        return await quotas.describe_client_quotas(self._cluster, wanted, strict=strict)
 
     async def alter_client_quotas(
         self, entity: QuotaEntity, changes: Mapping[str, float | None]
@@ -398,20 +421,22 @@ class AsyncAdmin:
         return await nodes.describe_features(self._cluster)
 
     async def api_versions(
-        self, *brokers: int, return_errors: bool = False
+        self, *brokers: int | Iterable[int], return_errors: bool = False
     ) -> Results[int, dict[int, ApiVersions]]:
         """Of all brokers, unless some are given."""
-        found = await nodes.api_versions(self._cluster, brokers or self._brokers())
+        asked = flatten(brokers, int, "broker ids") or self._brokers()
+        found = await nodes.api_versions(self._cluster, asked)
         return found.checked(return_errors)
 
     async def describe_log_dirs(
         self,
-        *brokers: int,
+        *brokers: int | Iterable[int],
         partitions: Iterable[TopicPartition] | None = None,
         return_errors: bool = False,
     ) -> Results[int, dict[str, LogDirDescription]]:
         """Of all brokers, unless some are given."""
-        found = await nodes.describe_log_dirs(self._cluster, brokers or self._brokers(), partitions)
+        asked = flatten(brokers, int, "broker ids") or self._brokers()
+        found = await nodes.describe_log_dirs(self._cluster, asked, partitions)
         return found.checked(return_errors)
 
     def _brokers(self) -> list[int]:
@@ -434,7 +459,7 @@ class Admin:
 
     def __init__(
         self,
-        bootstrap: str | list[str] | None = None,
+        bootstrap: Bootstrap | None = None,
         *,
         profile: Profile | None = None,
         **properties: Any,
