@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
@@ -183,7 +184,7 @@ def test_every_line_leads_from_the_bottom_of_a_box_to_the_top_of_another(
 def test_no_line_runs_behind_a_box(build: Callable[[], st.App]) -> None:
     svg = build().picture()
     for points in lines(svg):
-        for (x1, y1), (x2, y2) in zip(points, points[1:], strict=False):
+        for (x1, y1), (x2, y2) in itertools.pairwise(points):
             for left, top, width, height in boxes(svg):
                 # A bent part is within the rectangle of its ends.
                 beside = max(x1, x2) <= left + 0.2 or min(x1, x2) >= left + width - 0.2
@@ -200,7 +201,7 @@ def test_a_picture_is_at_most_1000_wide_and_holds_everything(build: Callable[[],
     group = next(root.iter(f"{SVG}g"))
     scale = float(group.attrib.get("transform", "scale(1)")[len("scale(") : -1])
     for left, top, box_width, box_height in boxes(svg):
-        assert 0 <= left * scale
+        assert left * scale >= 0
         assert (left + box_width) * scale <= width + 0.5
         assert (top + box_height) * scale <= height
     for points in lines(svg):
