@@ -128,3 +128,41 @@ def test_consumer_calls_take_partitions_or_lists(
         assert consumer.end_offsets(partitions) == dict.fromkeys(partitions, 0)
         assert consumer.beginning_offsets(*partitions) == dict.fromkeys(partitions, 0)
         assert consumer.committed(partitions) == dict.fromkeys(partitions, None)
+
+
+def test_a_groups_lag_is_what_is_between_the_committed_offset_and_the_end(
+    bootstrap: str, admin: Admin, topic: str, group: str
+) -> None:
+    admin.create_topics(NewTopic(topic, 2))
+    with Producer(bootstrap) as producer:
+        for _ in range(3):
+            producer.send(topic, b"v", partition=1).result(TIMEOUT_S)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    admin.alter_group_offsets(group, {first: 0, second: 1})
+    lag = admin.list_group_lag([group])[group]
+    assert {tp: each.lag for tp, each in lag.items()} == {first: 0, second: 2}
+    assert lag.total == 2
+    admin.delete_topics(topic)
+    eventually(admin.list_topics, lambda listed: topic not in listed)
+    after = eventually(
+        lambda: admin.list_group_lag(group, return_errors=True).get(group, {}),
+        lambda found: all(each.end_offset is None for each in found.values()),
+    )
+    assert all(each.lag is None for each in after.values())
+
+
+def test_a_poll_returns_a_list_that_notebooks_show_as_a_table(
+    bootstrap: str, admin: Admin, topic: str
+) -> None:
+    admin.create_topics(topic)
+    with Producer(bootstrap) as producer:
+        producer.send(topic, b"<b>").result(TIMEOUT_S)
+    with Consumer(bootstrap) as consumer:
+        consumer.assign([(topic, 0)])
+        consumer.seek_to_beginning()
+        records = consumer.poll(TIMEOUT_S)
+        assert records == list(records)
+        assert "&lt;b&gt;" in records._repr_html_()
+        assert consumer.poll(0) == []
+    assert topic in admin.describe_topics(topic)._repr_html_()
+    assert "name" in admin.list_topics()._repr_html_()

@@ -33,8 +33,8 @@ from ottla.client.admin.configs import (
     ConfigResource,
     ResourceType,
 )
-from ottla.client.admin.dispatch import Results
-from ottla.client.admin.group_offsets import Committed
+from ottla.client.admin.dispatch import Listing, Results
+from ottla.client.admin.group_offsets import Committed, GroupLag
 from ottla.client.admin.groups import GroupDescription, GroupListing
 from ottla.client.admin.nodes import ApiVersions, ClusterDescription, Features, LogDirDescription
 from ottla.client.admin.partitions import (
@@ -104,11 +104,11 @@ class AsyncAdmin:
 
     # --------------------------------------------------------------------------------- topics
 
-    async def list_topics(self, *, include_internal: bool = False) -> dict[str, TopicListing]:
+    async def list_topics(self, *, include_internal: bool = False) -> Listing[str, TopicListing]:
         found = await topics.list_topics(self._cluster)
         if include_internal:
             return found
-        return {name: topic for name, topic in found.items() if not topic.is_internal}
+        return Listing((name, topic) for name, topic in found.items() if not topic.is_internal)
 
     async def describe_topics(
         self, *names: str | Iterable[str], return_errors: bool = False
@@ -241,7 +241,7 @@ class AsyncAdmin:
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
-    ) -> dict[str, GroupListing]:
+    ) -> Listing[str, GroupListing]:
         """All groups, unless some states (`Stable`, `Empty`, …) or types (`classic`, `consumer`, …)
         are given."""
         return await groups.list_groups(self._cluster, self._brokers(), states=states, types=types)
@@ -290,6 +290,19 @@ class AsyncAdmin:
             dict.fromkeys(flatten(group_ids, str, "group ids"), wanted),
             require_stable=require_stable,
         )
+        return found.checked(return_errors)
+
+    async def list_group_lag(
+        self, *group_ids: str | Iterable[str], return_errors: bool = False
+    ) -> Results[str, GroupLag]:
+        """Return how far groups are behind, for the partitions that they have committed.
+
+        Args:
+            group_ids: The groups, one by one or as a list.
+            return_errors: Return failures as `errors` of the result instead of raising the first.
+        """
+        wanted = flatten(group_ids, str, "group ids")
+        found = await group_offsets.list_group_lag(self._cluster, wanted)
         return found.checked(return_errors)
 
     async def alter_group_offsets(
@@ -510,6 +523,7 @@ class Admin:
     delete_groups = _blocking(AsyncAdmin.delete_groups)
     remove_members_from_group = _blocking(AsyncAdmin.remove_members_from_group)
     list_group_offsets = _blocking(AsyncAdmin.list_group_offsets)
+    list_group_lag = _blocking(AsyncAdmin.list_group_lag)
     alter_group_offsets = _blocking(AsyncAdmin.alter_group_offsets)
     delete_group_offsets = _blocking(AsyncAdmin.delete_group_offsets)
     list_offsets = _blocking(AsyncAdmin.list_offsets)

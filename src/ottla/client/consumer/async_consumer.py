@@ -13,6 +13,7 @@ from ottla.client.consumer.record import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Record,
+    Records,
 )
 from ottla.client.consumer.subscription import EARLIEST, LATEST
 from ottla.client.errors import KafkaError, timed_out
@@ -44,12 +45,12 @@ class AsyncConsumer(ConsumerEngine):
 
     async def poll(
         self, timeout_s: float | None = DEFAULT_POLL_S, max_records: int | None = None
-    ) -> list[Record]:
+    ) -> Records:
         """The next records, as soon as there are any; none after the timeout (None: wait for
         ever). Those of the last poll count as consumed."""
         records = await self._poll(timeout_s, max_records)
         self._buffer.is_delivered = True
-        return records
+        return Records(records)
 
     async def _poll(self, timeout_s: float | None, max_records: int | None) -> list[Record]:
         limit = self._limit(max_records)

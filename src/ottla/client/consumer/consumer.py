@@ -26,6 +26,7 @@ from ottla.client.consumer.record import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Record,
+    Records,
 )
 from ottla.client.consumer.subscription import Topics
 from ottla.client.errors import ClientClosed
@@ -142,12 +143,12 @@ class Consumer:
 
     def poll(
         self, timeout_s: float | None = DEFAULT_POLL_S, max_records: int | None = None
-    ) -> list[Record]:
+    ) -> Records:
         """The next records, as soon as there are any; none after the timeout (None: wait for
         ever). Those of the last poll count as consumed."""
         inner = self._async
         limit = inner._limit(max_records)
-        records = self._poll_with(timeout_s, lambda: inner._buffer.take(limit)) or []
+        records = Records(self._poll_with(timeout_s, lambda: inner._buffer.take(limit)) or [])
         inner._buffer.is_delivered = True  # nothing may come between this and the return
         return records
 
