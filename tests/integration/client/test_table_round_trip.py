@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -46,15 +47,13 @@ class ArrowExport:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-def polars(columns: dict[str, list[Any]]) -> Any:
-    return pytest.importorskip("polars").DataFrame(columns)
-
-
 def pandas_with_an_index(columns: dict[str, list[Any]]) -> Any:
     return pd.DataFrame(columns, index=[7, 8, 9])
 
 
-FRAMES: list[Callable[..., Any]] = [pa.table, pandas_with_an_index, ArrowExport, polars]
+FRAMES: list[Callable[..., Any]] = [pa.table, pandas_with_an_index, ArrowExport]
+if importlib.util.find_spec("polars") is not None:
+    FRAMES.append(importlib.import_module("polars").DataFrame)
 
 
 @pytest.fixture
