@@ -11,7 +11,7 @@ _PUBLIC = {
     "ottla.client.consumer.rebalance": ("RebalanceListener",),
     "ottla.client.consumer.record": (
         "GroupMetadata", "OffsetAndMetadata", "OffsetAndTimestamp", "Record",
-        "SubscriptionPattern",
+        "Records", "SubscriptionPattern",
     ),
     "ottla.client.errors": (
         "AuthenticationFailed", "AuthorizationFailed", "BrokersUnreachable", "BufferFull",

@@ -13,6 +13,7 @@ from ottla.client.consumer.record import GroupMetadata as GroupMetadata
 from ottla.client.consumer.record import OffsetAndMetadata as OffsetAndMetadata
 from ottla.client.consumer.record import OffsetAndTimestamp as OffsetAndTimestamp
 from ottla.client.consumer.record import Record as Record
+from ottla.client.consumer.record import Records as Records
 from ottla.client.consumer.record import SubscriptionPattern as SubscriptionPattern
 from ottla.client.errors import AuthenticationFailed as AuthenticationFailed
 from ottla.client.errors import AuthorizationFailed as AuthorizationFailed

@@ -138,3 +138,44 @@ def test_wrong_input_is_one_sentence(spark: Any, make_topic: Callable[..., Topic
     with pytest.raises(Exception, match="no topic: fill the column"):
         write(spark.sql("select 'v' value, cast(null as string) topic"), topic)
     assert topic.values() == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "sentence"),
+    [
+        ("update", "ottla does not support Update mode"),
+        ("complete", r"outputMode\('append'\) only: .* foreachBatch\(.*, or with ottla\.streams\."),
+    ],
+)
+def test_only_the_append_mode_is_taken_and_the_error_names_the_remedy(
+    reads: Reads, make_topic: Callable[..., Topic], checkpoint: str, mode: str, sentence: str
+) -> None:
+    source, target = make_topic(1), make_topic(1)
+    source.fill(["a", "b"])
+    counts = reads.stream({"subscribe": source.name, "startingOffsets": "earliest"})
+    counts = counts.groupBy("value").count().selectExpr("string(count) value")
+    query = counts.writeStream.format("ottla").outputMode(mode).trigger(availableNow=True)
+    options = {
+        "kafka.bootstrap.servers": target.broker.bootstrap, "topic": target.name,
+        "checkpointLocation": checkpoint,
+    }  # fmt: skip
+    with pytest.raises(Exception, match=sentence):
+        query.options(**options).start().awaitTermination(WAIT_S)
+    assert target.values() == []
+
+
+def test_the_remedy_for_updates_writes_each_change(
+    reads: Reads, make_topic: Callable[..., Topic], checkpoint: str
+) -> None:
+    source, target = make_topic(1), make_topic(1)
+    source.fill(["a", "b", "a"])
+    counts = reads.stream({"subscribe": source.name, "startingOffsets": "earliest"})
+    counts = counts.groupBy("value").count().selectExpr("value key", "string(count) value")
+
+    def written(rows: Any, batch_id: int) -> None:
+        write(rows, target, topic=target.name)
+
+    query = counts.writeStream.outputMode("update").foreachBatch(written)
+    query = query.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    assert query.awaitTermination(WAIT_S)
+    assert target.values() == ["1", "2"]

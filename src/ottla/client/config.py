@@ -1,10 +1,13 @@
 """How a client's properties are given, and what becomes of them.
 
-The same names everywhere: Kafka's. Python keywords write them with underscores
-(`linger_ms=5` is `linger.ms=5`), a mapping or a properties file with dots; values may be texts or
-Python values. A keyword that no client knows is an error that names the nearest; in a mapping or a
-file it is a warning, because profiles are shared between programs, and a property that another kind
-of client has is not even that.
+The same names everywhere: Kafka's. Keyword arguments write them with underscores (`linger_ms=5`),
+a dictionary as the first argument or a properties file with dots (`linger.ms=5`); values may be
+strings or Python values. Names that librdkafka has for the same property are accepted
+(`ottla.client.librdkafka`).
+
+A keyword or a key of the dictionary that the client does not know is an error that names the
+nearest one. In a profile it is only a warning, because profiles are shared between programs; a
+profile's property that another kind of client has is ignored.
 
 A class of properties is a frozen dataclass whose fields are made by `prop`: the field is the typed
 value, its metadata the definition."""
@@ -12,10 +15,11 @@ value, its metadata the definition."""
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import logging
 import os
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from ottla.base.config.definition import (
     INT_MAX,
@@ -28,11 +32,15 @@ from ottla.base.config.definition import (
 from ottla.base.config.properties import load_properties
 from ottla.base.config.validator import AtLeast, Between, NonEmpty, OneOf, Validator, Value
 from ottla.client.errors import InvalidConfig
+from ottla.client.librdkafka import ALIASES, remedy
 
 logger = logging.getLogger(__name__)
 
 Profile = str | os.PathLike[str] | Mapping[str, Any]
 """A properties file, or its contents as a mapping."""
+
+Bootstrap = str | list[str] | Mapping[str, Any]
+"""The brokers to connect to first, or a dictionary of properties: `{"bootstrap.servers": "…"}`."""
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -78,8 +86,9 @@ class CommonConfig:
         60_000, "How long a call that names no timeout may take, retries included.", 1
     )
     security_protocol: str = prop(
-        ConfigType.STRING, "PLAINTEXT", "How to talk to brokers.", OneOf(SECURITY_PROTOCOLS)
-    )
+        ConfigType.STRING, "PLAINTEXT", "How to talk to brokers.",
+        OneOf(SECURITY_PROTOCOLS, ignore_case=True),
+    )  # fmt: skip
     sasl_mechanism: str = prop(
         ConfigType.STRING, "PLAIN", "How to prove who we are.", OneOf(SASL_MECHANISMS)
     )
@@ -105,18 +114,33 @@ class CommonConfig:
         OneOf(("https", "")),
     )  # fmt: skip
 
+    arguments: ClassVar[tuple[str, ...]] = ("bootstrap", "profile")
+    """Arguments of the client that are no properties; errors suggest them, too."""
+
     @classmethod
     def of(
-        cls, bootstrap: str | list[str] | None, profile: Profile | None, keywords: Mapping[str, Any]
+        cls, bootstrap: Bootstrap | None, profile: Profile | None, keywords: Mapping[str, Any]
     ) -> Self:
-        """The configuration of a client. Keywords win over the profile; `bootstrap` over both."""
-        texts = _from_profile(cls, profile)
-        texts.update(_from_keywords(cls, keywords))
-        if bootstrap is not None:
-            texts["bootstrap.servers"] = bootstrap
+        """Return the configuration of a client.
+
+        Args:
+            bootstrap: The client's first argument: brokers, which take precedence over all else,
+                or a dictionary of properties.
+            profile: Properties that are used unless `bootstrap` or `keywords` set them.
+            keywords: Properties as keyword arguments; they take precedence over dictionaries.
+
+        Raises:
+            InvalidConfig: A property does not exist or does not take its value.
+        """
+        given = _from_profile(cls, profile)
+        if isinstance(bootstrap, Mapping):
+            given.update(_known(cls, bootstrap))
+        given.update(_known(cls, keywords))
+        if bootstrap is not None and not isinstance(bootstrap, Mapping):
+            given["bootstrap.servers"] = bootstrap
         table = table_of(cls)
         values: dict[str, Any] = {}
-        for name, value in texts.items():
+        for name, value in given.items():
             key = table[name]
             try:
                 values[key.attribute] = key.parse(_as_text(value))
@@ -165,13 +189,13 @@ def _make_table(cls: type[CommonConfig]) -> ConfigTable:
     return ConfigTable(cls.__name__.removesuffix("Config").lower(), keys)
 
 
-def _from_keywords(cls: type[CommonConfig], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    table = table_of(cls)
+def _known(cls: type[CommonConfig], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties by their names in Kafka, without those that are None."""
     found: dict[str, Any] = {}
-    for keyword, value in keywords.items():
-        name = keyword.replace("_", ".")
-        if name not in table:
-            raise InvalidConfig(f"There is no property {name}{_instead(table, name)}")
+    for written, value in given.items():
+        name = _kafka_name(cls, written)
+        if name not in table_of(cls):
+            raise InvalidConfig(_unknown(cls, written, name))
         if value is not None:
             found[name] = value
     return found
@@ -182,24 +206,49 @@ def _from_profile(cls: type[CommonConfig], profile: Profile | None) -> dict[str,
         return {}
     if not isinstance(profile, Mapping):
         profile = load_properties(os.fspath(profile))
-    table = table_of(cls)
     found: dict[str, Any] = {}
-    for name, value in profile.items():
-        if name in table:
+    for written, value in profile.items():
+        name = _kafka_name(cls, written)
+        if name in table_of(cls):
             if value is not None:
                 found[name] = value
-        elif not any(name in table_of(other) for other in _all_kinds(CommonConfig)):
-            logger.warning("There is no property %s%s", name, _instead(table, name))
+        elif not _others_with(cls, name):
+            logger.warning("%s", _unknown(cls, written, name))
     return found
 
 
-def _all_kinds(cls: type[CommonConfig]) -> list[type[CommonConfig]]:
-    return [cls, *(kind for sub in cls.__subclasses__() for kind in _all_kinds(sub))]
+def _kafka_name(cls: type[CommonConfig], written: object) -> str:
+    name = str(written).strip().replace("_", ".")
+    return name if name in table_of(cls) else ALIASES.get(name, name)
 
 
-def _instead(table: ConfigTable, name: str) -> str:
-    nearest = table.nearest(name)
-    return "." if nearest is None else f"; did you mean {nearest}?"
+def _others_with(cls: type[CommonConfig], name: str) -> list[str]:
+    """Return the other kinds of clients that have a property."""
+    # Imported here because those modules import this one.
+    from ottla.client.consumer.config import ConsumerConfig
+    from ottla.client.producer.config import ProducerConfig
+
+    tables = [table_of(kind) for kind in (ProducerConfig, ConsumerConfig) if kind is not cls]
+    return [table.kind for table in tables if name in table]
+
+
+def _unknown(cls: type[CommonConfig], written: object, name: str) -> str:
+    """Return the sentence about a property that this kind of client does not have."""
+    argument = name.replace(".", "_")
+    if argument in cls.arguments:
+        return f"{written} is an argument of the client, not a property: write {argument}=…"
+    instead = remedy(name, str(written))
+    if instead is not None:
+        return instead
+    table = table_of(cls)
+    others = _others_with(cls, name)
+    if others:
+        return f"The {table.kind} has no property {name}: it is a property of the {others[0]}."
+    candidates = {key.attribute: key.name for key in table}
+    candidates |= {each: each for each in cls.arguments}
+    nearest = difflib.get_close_matches(argument.lower(), candidates, n=1)
+    hint = f"; did you mean {candidates[nearest[0]]}?" if nearest else "."
+    return f"There is no property {name}{hint}"
 
 
 def _as_text(value: Any) -> str:
@@ -207,12 +256,15 @@ def _as_text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))  # timeouts are often written as 30e3
     return str(value)
 
 
 __all__ = [
     "AtLeast",
     "Between",
+    "Bootstrap",
     "CommonConfig",
     "ConfigType",
     "OneOf",

@@ -27,7 +27,7 @@ _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.
 
 
 def tls_context(config: CommonConfig) -> ssl.SSLContext | None:
-    if not config.security_protocol.endswith("SSL"):
+    if not config.security_protocol.upper().endswith("SSL"):
         return None
     ca_name = "ssl.ca.location" if config.ssl_ca_location else "ssl.truststore.location"
     ca_file = config.ssl_ca_location or config.ssl_truststore_location
@@ -60,7 +60,7 @@ def _why(error: OSError) -> str:
 
 
 def authenticator(config: CommonConfig) -> Authenticate | None:
-    if not config.security_protocol.startswith("SASL"):
+    if not config.security_protocol.upper().startswith("SASL"):
         return None
     username, password = credentials(config)
     timeout_s = config.socket_connection_setup_timeout_ms / 1000

@@ -22,9 +22,9 @@ _ESCAPES = [
 _NULL = "null"
 
 
-def json_column(table: Any, names: list[str]) -> Any:
-    """A column of texts: of one column its values, of several one object per row."""
-    if len(names) == 1:
+def json_column(table: Any, names: list[str], *, is_object: bool) -> Any:
+    """Return a column of JSON texts: one object per row, or the values of the first column."""
+    if not is_object:
         return json_values(table.column(names[0]))
     return _objects(names, [table.column(name) for name in names])
 
@@ -63,7 +63,7 @@ def _texts(array: Any) -> Any:
         return pc.if_else(pc.is_valid(array), objects, pa.scalar(None, pa.large_string()))
     if pa.types.is_floating(kind):
         finite = pc.if_else(pc.is_finite(array), array, pa.scalar(None, kind))
-        return pc.cast(finite, pa.large_string())
+        return _with_fraction(pc.cast(finite, pa.large_string()))
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
         return pc.cast(array, pa.large_string())
     if pa.types.is_null(kind):
@@ -75,6 +75,17 @@ def _texts(array: Any) -> Any:
     if pa.types.is_date(kind) or pa.types.is_time(kind):
         return _quoted(pc.cast(array, pa.large_string()))
     return _by_hand(array)
+
+
+def _with_fraction(numbers: Any) -> Any:
+    """Write 3.0 for 3, so that a column of floats is read back as floats."""
+    import pyarrow.compute as pc
+
+    is_whole = pc.match_substring_regex(numbers, "^-?[0-9]+$")
+    if not pc.any(is_whole).as_py():
+        return numbers
+    longer = pc.binary_join_element_wise(numbers, _scalar(".0"), _scalar(""))
+    return pc.if_else(is_whole, longer, numbers)
 
 
 def _iso(array: Any) -> Any:

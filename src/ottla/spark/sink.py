@@ -9,7 +9,8 @@
 
 Other columns are ignored. Batches are written at least once (a task that is run again repeats its
 rows) or, with `delivery=exactly-once`, in transactions that are committed when all tasks are done.
-Streams are written exactly once: see `exactly_once`.
+Streams are written exactly once: see `exactly_once`. Their output mode is append. Spark gives data
+sources in Python no update mode, and the complete mode would repeat the whole table in each batch.
 
 A stream's writer is made on the driver for each batch, and again to commit it. Only the first is
 sent to executors, so that is when it prepares the batch (`__getstate__`)."""
@@ -88,8 +89,13 @@ def batch_writer(
 def stream_writer(
     given: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
+    if overwrite:  # Spark's word for the complete mode; it refuses the update mode itself
+        raise InvalidConfig(
+            "A stream is written to topics with outputMode('append') only: write a table that "
+            "changes with outputMode('update') and foreachBatch(lambda rows, batch: "
+            "rows.write.format('ottla').mode('append')…), or with ottla.streams."
+        )
     freeze_modules()
-    # Spark says overwrite for the complete and update modes too; a topic is only ever added to.
     options = sink_options(given, is_streaming=True)
     check_columns(schema, options)
     return TopicStreamWriter(options, schema.fieldNames())

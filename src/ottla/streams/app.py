@@ -20,7 +20,7 @@ from ottla.streams.plan.explain import explain, topology
 from ottla.streams.plan.nodes import BadRecords, Failures, Node, Printed, Sink, Source, ancestors
 from ottla.streams.plan.picture import picture
 from ottla.streams.plan.tracing import Traced, trace
-from ottla.streams.serdes import Bytes, DeadLetter, Serde, String
+from ottla.streams.serdes import Bytes, DeadLetter, Serde, String, source_serde
 from ottla.streams.table import GlobalTable, Table
 
 if TYPE_CHECKING:
@@ -242,11 +242,7 @@ def _source(
     operator = "table" if is_table else "stream"
     if not topic or type(topic) is not str:
         raise refused(operator, f"{topic!r} is no topic")
-    for name, serde in (("key", key), ("value", value)):
-        if not isinstance(serde, Serde):
-            raise refused(
-                operator, f"{name}={serde!r} is no serde: st.Json(…), st.String, st.Bytes, st.Long"
-            )
+    key, value = source_serde(operator, "key", key), source_serde(operator, "value", value)
     if start not in ("earliest", "latest"):
         raise refused(operator, f"start={start!r}; there are earliest, latest")
     if bad_records not in BAD_RECORDS and (is_table or not isinstance(bad_records, DeadLetter)):

@@ -36,7 +36,7 @@ from ottla.streams.plan.shapes import (
     untyped,
 )
 from ottla.streams.plan.tracing import InPython
-from ottla.streams.serdes import Serde, natural
+from ottla.streams.serdes import Serde, natural, sink_serde
 
 WITH_STATE: dict[type[Node], str] = {
     Aggregated: "aggregated",
@@ -203,6 +203,7 @@ def sink(
         raise refused("to", f"{topic!r} is no topic")
     if not isinstance(node, Folded | Suppressed):
         refuse_late_elsewhere("to", node)
+    key, value = sink_serde("key", key, node.key), sink_serde("value", value, node.value)
     for what, serde, shape in (("key", key, node.key), ("value", value, node.value)):
         if serde is not None and not _fits(serde, shape):
             raise refused("to", f"{what} {shape} cannot be written as {serde} {serde.shape}")

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.base import notebook
 from ottla.spark.offsets import from_json
 from ottla.streams.plan.explain import words
 from ottla.streams.plan.nodes import (
@@ -81,6 +82,37 @@ class QueryStatus:
     sources: tuple[SourceMetrics, ...] = ()
     operators: tuple[OperatorMetrics, ...] = ()
     state: tuple[StateMetrics, ...] = field(default=())
+
+    def _repr_html_(self) -> str:
+        """Return the query's row, and one for each source, operator and state of the last batch."""
+        details: list[tuple[Any, ...]] = [
+            ("source", each.topic, each.rows, each.lag) for each in self.sources
+        ]
+        details += [("operator", each.operator, each.rows, None) for each in self.operators]
+        details += [("state", each.operator, each.rows, None) for each in self.state]
+        headings = ("", "name", "rows", "lag")
+        return queries_html([self]) + (notebook.table(headings, details) if details else "")
+
+
+def queries_html(queries: Sequence[QueryStatus], caption: str = "") -> str:
+    """Return an HTML table with a row for each query."""
+    headings = (
+        "topic",
+        "state",
+        "batch",
+        "input rows/s",
+        "processed rows/s",
+        "batch ms",
+        "lag",
+        "restarts",
+    )
+    rows = [
+        (each.topic, each.message if each.is_active else "stopped", each.batch,
+         f"{each.input_rows_per_second:,.0f}", f"{each.processed_rows_per_second:,.0f}",
+         each.batch_ms, each.lag, each.restarts)
+        for each in queries
+    ]  # fmt: skip
+    return notebook.table(headings, rows, caption=caption)
 
 
 def query_status(

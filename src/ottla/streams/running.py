@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ottla.streams.checkpoint import AppLock
 from ottla.streams.failures import QueryFailed, cause_of, is_passing, pause_s
 from ottla.streams.plan.nodes import Sink
-from ottla.streams.progress import QueryStatus, query_status, with_uncounted
+from ottla.streams.progress import QueryStatus, queries_html, query_status, with_uncounted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,6 +77,9 @@ class Running:
 
     def status(self) -> list[QueryStatus]:
         return [_status(query, self._app.operator_metrics) for query in self._queries]
+
+    def _repr_html_(self) -> str:
+        return queries_html(self.status(), caption=f"Application {self._app.name}")
 
     def process_all_available(self) -> None:
         """Wait until all that is in the topics now has been processed and written."""

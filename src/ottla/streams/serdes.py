@@ -7,12 +7,15 @@
 | Bytes | as they are | bytes |
 | Long | 8 bytes, big-endian, as Kafka's LongSerializer writes | an int |
 
-A value of null (a tombstone) is null in all of them."""
+A value of null (a tombstone) is null in all of them. The serdes without parameters may be written
+with or without a call: `st.String` and `st.String()` are the same. `to` takes `st.Json` and
+`st.Json()`, too: it knows the columns that it writes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ottla.streams.errors import refused
 from ottla.streams.plan.shapes import Shape, parse_record, plain
 
 
@@ -33,18 +36,69 @@ class Serde:
         return self.name
 
 
+class PlainSerde(Serde):
+    """A serde without parameters. Calling it returns the serde itself."""
+
+    def __call__(self) -> PlainSerde:
+        return self
+
+
 class Json(Serde):
-    """Objects with these columns; others in the object are ignored, missing ones are null."""
+    """JSON objects with these columns. Other fields are ignored, and missing ones are null.
 
-    def __init__(self, schema: str) -> None:
-        super().__init__("json", parse_record(schema))
+    Args:
+        schema: The columns, as `"id string, amount double"`. Only `to` can do without.
+    """
+
+    def __init__(self, schema: str | None = None) -> None:
+        super().__init__("json", Shape((), True) if schema is None else parse_record(schema))
 
 
-String = Serde("string", plain("string"))
-Bytes = Serde("bytes", plain("binary"))
-Long = Serde("long", plain("bigint"))
+String = PlainSerde("string", plain("string"))
+Bytes = PlainSerde("bytes", plain("binary"))
+Long = PlainSerde("long", plain("bigint"))
 
 _ENCODES = {"string": String, "binary": Bytes}
+
+
+def source_serde(operator: str, name: str, given: object) -> Serde:
+    """Return the serde that a topic is read with.
+
+    Args:
+        operator: The operator that reads the topic, for the error message.
+        name: The argument, `key` or `value`.
+        given: The argument's value.
+
+    Raises:
+        TopologyError: It is not a serde, or a JSON serde without columns.
+    """
+    if given is Json or (isinstance(given, Serde) and not given.shape.columns):
+        raise refused(
+            operator, f'{name}=st.Json needs the columns to read: st.Json("id string, n bigint")'
+        )
+    if not isinstance(given, Serde):
+        raise refused(
+            operator, f"{name}={given!r} is no serde: st.Json(…), st.String, st.Bytes, st.Long"
+        )
+    return given
+
+
+def sink_serde(name: str, given: object, shape: Shape) -> Serde | None:
+    """Return the serde that `to` writes with, or None if none is given.
+
+    Args:
+        name: The argument, `key` or `value`.
+        given: The argument's value.
+        shape: The columns of the key or value that is written.
+
+    Raises:
+        TopologyError: It is not a serde.
+    """
+    if given is None:
+        return None
+    if given is Json or (isinstance(given, Serde) and not given.shape.columns):
+        return Serde("json", shape)
+    return source_serde("to", name, given)
 
 
 def natural(shape: Shape) -> Serde:

@@ -278,3 +278,49 @@ def test_a_seek_to_the_beginning_right_after_a_fetch_began_reads_from_the_beginn
     assert asyncio.run(asyncio.wait_for(read(), TIMEOUT_S)) == [0, 1]
     gc.collect()  # an exception that was never retrieved is reported when its task goes
     assert not complaints
+
+
+@pytest.mark.parametrize("is_revoked", [False, True])
+def test_a_seek_or_a_revocation_while_a_fetch_waits_at_the_broker_drops_its_answer(
+    broker: BrokerProcess, client: RawClient, topic: str, is_revoked: bool
+) -> None:
+    client.create_topic(topic)
+    client.produce(topic, [(None, b"a", (), 1), (None, b"b", (), 1)])
+    tp = TopicPartition(topic, 0)
+    complaints: list[dict[str, Any]] = []
+
+    async def read() -> list[int]:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        async with AsyncConsumer(broker.bootstrap, fetch_max_wait_ms=300) as consumer:
+            consumer.assign([tp])
+            consumer.seek_to_end(tp)
+            assert await consumer.position(tp) == 2
+            while not consumer._fetcher.is_fetching(tp):
+                assert await consumer.poll(0.01) == []
+            if is_revoked:
+                consumer.assign([])
+                consumer.assign([tp])
+            consumer.seek_to_beginning(tp)
+            found: list[int] = []
+            while len(found) < 2:
+                found += [record.offset for record in await consumer.poll(TIMEOUT_S)]
+            return found
+
+    assert asyncio.run(asyncio.wait_for(read(), TIMEOUT_S)) == [0, 1]
+    gc.collect()
+    assert not complaints
+
+
+def test_a_consumer_may_seek_to_the_beginning_before_its_first_poll(
+    broker: BrokerProcess, client: RawClient, topic: str
+) -> None:
+    client.create_topic(topic)
+    client.produce(topic, [(None, b"a", (), 1), (None, b"b", (), 1)])
+    with Consumer(broker.bootstrap, auto_offset_reset="none") as consumer:
+        consumer.assign([(topic, 0)])
+        consumer.seek_to_beginning()
+        found: list[int] = []
+        while len(found) < 2:
+            found += [record.offset for record in consumer.poll(TIMEOUT_S)]
+    assert found == [0, 1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from ottla.client.admin.config import AdminConfig
 from ottla.client.config import CommonConfig, parse_server, table_of
 from ottla.client.consumer.config import ConsumerConfig
 from ottla.client.errors import InvalidConfig
+from ottla.client.librdkafka import ALIASES, REMEDIES
 from ottla.client.producer.config import ProducerConfig
 
 ALL = [AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig]
@@ -133,3 +136,140 @@ def test_the_hosts_name_is_not_checked_if_the_algorithm_is_empty() -> None:
     assert (
         config(ssl_endpoint_identification_algorithm="").ssl_endpoint_identification_algorithm == ""
     )
+
+
+# ------------------------------------------------------------------- hints for unknown names
+
+
+@pytest.mark.parametrize(
+    ("kind", "keyword", "hint"),
+    [
+        (ConsumerConfig, "topic", "topics"),
+        (ConsumerConfig, "value_deserialiser", "value_deserializer"),
+        (ConsumerConfig, "groupid", "group.id"),
+        (ProducerConfig, "value_serialiser", "value_serializer"),
+        (ProducerConfig, "partioner", "partitioner"),
+        (ProducerConfig, "linger", "linger.ms"),
+        (AdminConfig, "bootstrap_server", "bootstrap.servers"),
+        (AdminConfig, "profil", "profile"),
+    ],
+)
+def test_hints_name_properties_and_arguments(
+    kind: type[CommonConfig], keyword: str, hint: str
+) -> None:
+    name = keyword.replace("_", ".")
+    for bootstrap, keywords in ((None, {keyword: "x"}), ({name: "x"}, {})):
+        with pytest.raises(InvalidConfig) as failure:
+            kind.of(bootstrap, None, keywords)
+        assert str(failure.value) == f"There is no property {name}; did you mean {hint}?"
+
+
+def test_a_property_of_another_client_is_an_error_that_names_the_client() -> None:
+    with pytest.raises(InvalidConfig, match=r"producer has no property group\.id.* consumer\.$"):
+        ProducerConfig.of({"group.id": "g"}, None, {})
+    with pytest.raises(InvalidConfig, match=r"admin has no property linger\.ms.* producer\.$"):
+        AdminConfig.of(None, None, {"linger_ms": 1})
+
+
+def test_an_argument_in_a_dictionary_is_an_error_that_says_where_it_belongs() -> None:
+    with pytest.raises(InvalidConfig, match=r"value\.serializer is an argument.* value_serializer"):
+        ProducerConfig.of({"value.serializer": "json"}, None, {})
+    with pytest.raises(InvalidConfig, match="write topics=…"):
+        ConsumerConfig.of({"topics": "orders"}, None, {})
+
+
+# ------------------------------------------------------------------------- dotted dictionaries
+
+
+def test_a_dictionary_may_be_the_first_argument_and_keywords_take_precedence() -> None:
+    found = ProducerConfig.of(
+        {"bootstrap.servers": "a:1,b:2", "acks": "all", "linger.ms": 7, "client.id": "dictionary"},
+        {"linger.ms": 8, "batch.size": "9"},
+        {"client_id": "keyword"},
+    )
+    assert found.bootstrap_servers == ["a:1", "b:2"]
+    assert (found.acks, found.linger_ms, found.batch_size) == ("all", 7, 9)
+    assert found.client_id == "keyword"
+
+
+def test_values_may_be_strings_or_python_values() -> None:
+    found = ProducerConfig.of(
+        {
+            "bootstrap.servers": ["a:1", "b:2"],
+            "acks": -1,
+            "enable.idempotence": True,
+            "linger.ms": "20",
+            "delivery.timeout.ms": 90e3,
+            "transactional.id": None,
+        },
+        None,
+        {},
+    )
+    assert found.bootstrap_servers == ["a:1", "b:2"]
+    assert (found.required_acks, found.enable_idempotence) == (-1, True)
+    assert (found.linger_ms, found.delivery_timeout_ms) == (20, 90_000)
+    assert found.transactional_id == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "attribute"),
+    [
+        (CommonConfig, "metadata.broker.list", "a:1", "bootstrap_servers"),
+        (CommonConfig, "sasl.mechanisms", "SCRAM-SHA-256", "sasl_mechanism"),
+        (ConsumerConfig, "fetch.message.max.bytes", 7, "max_partition_fetch_bytes"),
+        (ConsumerConfig, "fetch.wait.max.ms", 7, "fetch_max_wait_ms"),
+        (ProducerConfig, "compression.codec", "zstd", "compression_type"),
+        (ProducerConfig, "max.in.flight", 2, "max_in_flight_requests_per_connection"),
+        (ProducerConfig, "message.send.max.retries", 3, "retries"),
+        (ProducerConfig, "message.timeout.ms", 70_000, "delivery_timeout_ms"),
+        (ProducerConfig, "queue.buffering.max.ms", 3, "linger_ms"),
+        (ProducerConfig, "request.required.acks", "1", "acks"),
+    ],
+)
+def test_librdkafkas_other_names_of_kafkas_properties_are_accepted(
+    kind: type[CommonConfig], name: str, value: Any, attribute: str
+) -> None:
+    found = getattr(kind.of({name: value}, None, {}), attribute)
+    assert found == ([value] if isinstance(found, list) else value)
+    assert getattr(kind.of(None, {name: value}, {}), attribute) == found
+
+
+def test_every_alias_stands_for_a_property() -> None:
+    known = {key.name for kind in ALL for key in table_of(kind)}
+    assert set(ALIASES.values()) <= known
+    assert known.isdisjoint(ALIASES)
+    assert known.isdisjoint(REMEDIES)
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+def test_a_property_of_librdkafka_alone_is_answered_with_one_sentence(name: str) -> None:
+    for kind in (AdminConfig, ConsumerConfig, ProducerConfig):
+        with pytest.raises(InvalidConfig) as failure:
+            kind.of({name: 1}, None, {})
+        message = str(failure.value)
+        assert message.startswith(f"{name} is a property of librdkafka that Ottla does not have: ")
+        assert message.endswith(".")
+        assert ". " not in message
+
+
+def test_a_property_of_librdkafka_in_a_profile_is_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        config(None, {"error_cb": print})
+    assert "error_cb is a property of librdkafka" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "imported", ["ottla.client.consumer.config.ConsumerConfig", "ottla.client.admin.AdminConfig"]
+)
+def test_a_shared_profile_does_not_depend_on_what_is_imported(imported: str) -> None:
+    module, _, name = imported.rpartition(".")
+    program = (
+        f"from {module} import {name}\n"
+        f"{name}.of(None, {{'linger.ms': '5', 'group.id': 'g', 'sasl.mechanism': 'PLAIN'}}, {{}})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
 import re
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 import ottla.streams as st
 
 SVG = "{http://www.w3.org/2000/svg}"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+MOST_WIDTH = 1000
+ORDER = st.Json("id string, item string, amount double, country string")
 
 
 def shop() -> st.App:
@@ -21,6 +30,65 @@ def shop() -> st.App:
     joined = big.join(clicks, lambda o, c: {"page": c.page}, within="5 minutes")
     joined.map_values(lambda o: f"<{o.page}>", schema="string").to("pages")
     return app
+
+
+def fraud() -> st.App:
+    spec = importlib.util.spec_from_file_location("fraud", EXAMPLES / "fraud.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    app = st.App("fraud")
+    module.build(app)
+    return app
+
+
+def long_chain() -> st.App:
+    app = st.App("chain")
+    orders = app.stream("orders", value=ORDER)
+    chained = orders
+    for _ in range(25):
+        chained = chained.map_values(lambda o: {"id": o.id, "amount": o.amount + 1})
+    big = orders.filter(lambda o: o.amount > 0)
+    chained.join(big, lambda a, b: {"amount": b.amount}, within="1 minute").to("late")
+    return app
+
+
+def wide_joins() -> st.App:
+    app = st.App("wide")
+    orders = app.stream("orders", value=ORDER)
+    joined = orders
+    for number in range(8):
+        table = app.table(f"reference-table-number-{number}", value=st.Json("name string"))
+        joined = joined.join(table, lambda o, u: {"id": o.id, "country": u.name})
+    joined.to("joined")
+    for number in range(9):
+        orders.filter(lambda o: o.amount > 10).to(f"an-output-topic-with-a-long-name-{number}")
+    return app
+
+
+def very_wide_fan_out() -> st.App:
+    app = st.App("fan")
+    orders = app.stream("orders", value=ORDER)
+    for number in range(60):
+        orders.filter(lambda o: o.amount > 10).to(f"output-{number}")
+    return app
+
+
+def long_names() -> st.App:
+    app = st.App("names")
+    app.stream("a" * 249, value=ORDER).to("b" * 249)
+    return app
+
+
+SHAPES: list[Callable[[], st.App]] = [
+    shop,
+    fraud,
+    long_chain,
+    wide_joins,
+    very_wide_fan_out,
+    long_names,
+]
 
 
 def boxes(svg: str) -> list[tuple[float, float, float, float]]:
@@ -48,9 +116,9 @@ def test_shared_operators_are_drawn_once() -> None:
     )  # fmt: skip
 
 
-def test_no_box_covers_another() -> None:
-    found = boxes(shop().picture())
-    assert len(found) == 13
+@pytest.mark.parametrize("build", SHAPES)
+def test_no_box_covers_another(build: Callable[[], st.App]) -> None:
+    found = boxes(build().picture())
     for number, (x, y, width, height) in enumerate(found):
         for x2, y2, width2, height2 in found[number + 1 :]:
             apart = x + width <= x2 or x2 + width2 <= x or y + height <= y2 or y2 + height2 <= y
@@ -76,3 +144,78 @@ def test_an_application_that_reads_what_it_writes_can_be_drawn() -> None:
     app.stream("a").to("b")
     app.stream("b").to("a")
     assert len(boxes(app.picture())) == 4
+
+
+def lines(svg: str) -> list[list[tuple[float, float]]]:
+    """The points at which the lines' straight and bent parts begin and end."""
+    root = ElementTree.fromstring(svg)
+    found = []
+    for each in root.iter(f"{SVG}path"):
+        if "marker-end" not in each.attrib:
+            continue
+        points = []
+        for part in re.findall("[MLC][^MLC]*", each.attrib["d"]):
+            numbers = [float(number) for number in part[1:].split()]
+            points.append((numbers[-2], numbers[-1]))
+        found.append(points)
+    return found
+
+
+@pytest.mark.parametrize("build", SHAPES)
+def test_every_line_leads_from_the_bottom_of_a_box_to_the_top_of_another(
+    build: Callable[[], st.App],
+) -> None:
+    svg = build().picture()
+    found = boxes(svg)
+
+    def is_border(x: float, y: float, *, is_top: bool) -> bool:
+        return any(
+            left <= x <= left + width and abs(y - (top if is_top else top + height)) <= 0.2
+            for left, top, width, height in found
+        )
+
+    assert lines(svg)
+    for points in lines(svg):
+        assert is_border(*points[0], is_top=False)
+        assert is_border(*points[-1], is_top=True)
+
+
+@pytest.mark.parametrize("build", SHAPES)
+def test_no_line_runs_behind_a_box(build: Callable[[], st.App]) -> None:
+    svg = build().picture()
+    for points in lines(svg):
+        for (x1, y1), (x2, y2) in itertools.pairwise(points):
+            for left, top, width, height in boxes(svg):
+                # A bent part is within the rectangle of its ends.
+                beside = max(x1, x2) <= left + 0.2 or min(x1, x2) >= left + width - 0.2
+                assert beside or y2 <= top + 0.2 or y1 >= top + height - 0.2
+
+
+@pytest.mark.parametrize("build", SHAPES)
+def test_a_picture_is_at_most_1000_wide_and_holds_everything(build: Callable[[], st.App]) -> None:
+    svg = build().picture()
+    root = ElementTree.fromstring(svg)
+    _, _, width, height = map(float, root.attrib["viewBox"].split())
+    assert (root.attrib["width"], root.attrib["height"]) == (f"{width:.0f}", f"{height:.0f}")
+    assert width <= MOST_WIDTH
+    group = next(root.iter(f"{SVG}g"))
+    scale = float(group.attrib.get("transform", "scale(1)")[len("scale(") : -1])
+    for left, top, box_width, box_height in boxes(svg):
+        assert left * scale >= 0
+        assert (left + box_width) * scale <= width + 0.5
+        assert (top + box_height) * scale <= height
+    for points in lines(svg):
+        assert all(0 <= x * scale <= width for x, _ in points)
+
+
+def test_a_picture_that_fits_is_not_scaled() -> None:
+    assert all("scale(" not in build().picture() for build in (shop, fraud, long_chain, wide_joins))
+
+
+def test_a_long_title_is_shortened_and_whole_in_its_tooltip() -> None:
+    svg = long_names().picture()
+    assert titles(svg) == [f"stream {'a' * 32}…", f"to {'b' * 36}…"]
+    root = ElementTree.fromstring(svg)
+    assert [each.text for each in root.iter(f"{SVG}title")] == [
+        f"stream {'a' * 249}", f"to {'b' * 249}",
+    ]  # fmt: skip

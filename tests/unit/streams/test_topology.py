@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from examples import windowed_totals, word_count
@@ -226,6 +227,9 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
         (build_two_sinks, "topic 'x' is written already"),
         (build_second_aggregate, "is aggregated already; put through"),
         (lambda app, o: app.stream("t", value="json"), "value='json' is no serde"),
+        (lambda app, o: app.stream("t", value=st.Json), r"value=st\.Json needs the columns"),
+        (lambda app, o: app.table("t", value=st.Json()), r"value=st\.Json needs the columns"),
+        (lambda app, o: o.to("t", value="json"), "value='json' is no serde"),
         (
             lambda app, o: app.stream("t", bad_records="ignore"),
             r"there are stop, drop, st.DeadLetter\(topic\)",
@@ -341,3 +345,22 @@ def test_building_and_explaining_needs_no_spark() -> None:
         "sys.exit(any(m in sys.modules for m in ('pyspark', 'pyarrow', 'numpy')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("serde", [st.String, st.Bytes, st.Long])
+def test_a_serde_without_parameters_may_be_called(serde: Any) -> None:
+    assert serde() is serde
+    app = st.App("called")
+    app.stream("a", key=serde(), value=serde()).to("b", key=serde(), value=serde())
+    plain = st.App("called")
+    plain.stream("a", key=serde, value=serde).to("b", key=serde, value=serde)
+    assert app.explain() == plain.explain()
+
+
+@pytest.mark.parametrize("serde", [st.Json, st.Json(), ORDER])
+def test_to_writes_json_with_its_own_columns(serde: Any) -> None:
+    app = st.App("json")
+    app.stream("orders", value=ORDER).to("copies", value=serde)
+    plain = st.App("json")
+    plain.stream("orders", value=ORDER).to("copies")
+    assert app.explain() == plain.explain()

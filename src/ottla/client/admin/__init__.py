@@ -14,7 +14,8 @@ from ottla.client.admin.configs import (
     ConfigSynonym,
     ResourceType,
 )
-from ottla.client.admin.dispatch import Results
+from ottla.client.admin.dispatch import Listing, Results
+from ottla.client.admin.group_offsets import GroupLag, PartitionLag
 from ottla.client.admin.groups import GroupDescription, GroupListing, MemberDescription
 from ottla.client.admin.nodes import (
     ApiVersions,
@@ -73,15 +74,18 @@ __all__ = [
     "Features",
     "FinalizedFeature",
     "GroupDescription",
+    "GroupLag",
     "GroupListing",
     "IsolationLevel",
     "ListedOffset",
+    "Listing",
     "LogDirDescription",
     "MemberDescription",
     "NewTopic",
     "OffsetAndMetadata",
     "OffsetSpec",
     "PartitionDescription",
+    "PartitionLag",
     "ProducerState",
     "QuotaEntity",
     "Reassignment",

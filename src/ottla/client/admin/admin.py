@@ -2,8 +2,10 @@
 
 The asyncio class does the work; the blocking one runs it on a loop of its own, method by method.
 
-Calls about many things return `Results`: a dict by what was asked about. If some of it failed, the
-first failure is raised, unless `return_errors=True`: then `results.errors` has them all."""
+Calls about many things take them one by one or as a list: `delete_topics("a", "b")`,
+`delete_topics(["a", "b"])`. They return `Results`: a dict by what was asked about. If some of it
+failed, the first failure is raised, unless `return_errors=True`: then `results.errors` has them
+all."""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ from ottla.client.admin.configs import (
     ConfigResource,
     ResourceType,
 )
-from ottla.client.admin.dispatch import Results
-from ottla.client.admin.group_offsets import Committed
+from ottla.client.admin.dispatch import Listing, Results
+from ottla.client.admin.group_offsets import Committed, GroupLag
 from ottla.client.admin.groups import GroupDescription, GroupListing
 from ottla.client.admin.nodes import ApiVersions, ClusterDescription, Features, LogDirDescription
 from ottla.client.admin.partitions import (
@@ -55,9 +57,10 @@ from ottla.client.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from ottla.client.arguments import flatten
 from ottla.client.blocking import LoopThread
 from ottla.client.cluster import Cluster
-from ottla.client.config import Profile
+from ottla.client.config import Bootstrap, Profile
 from ottla.client.consumer.record import OffsetAndMetadata
 
 P = ParamSpec("P")
@@ -69,7 +72,7 @@ class AsyncAdmin:
 
     def __init__(
         self,
-        bootstrap: str | list[str] | None = None,
+        bootstrap: Bootstrap | None = None,
         *,
         profile: Profile | None = None,
         **properties: Any,
@@ -107,7 +110,7 @@ class AsyncAdmin:
 
     # --------------------------------------------------------------------------------- topics
 
-    async def list_topics(self, *, include_internal: bool = False) -> dict[str, TopicListing]:
+    async def list_topics(self, *, include_internal: bool = False) -> Listing[str, TopicListing]:
         """Return all topics by name.
 
         Args:
@@ -116,10 +119,10 @@ class AsyncAdmin:
         found = await topics.list_topics(self._cluster)
         if include_internal:
             return found
-        return {name: topic for name, topic in found.items() if not topic.is_internal}
+        return Listing((name, topic) for name, topic in found.items() if not topic.is_internal)
 
     async def describe_topics(
-        self, *names: str, return_errors: bool = False
+        self, *names: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, TopicDescription]:
         """Return partitions, leaders, replicas and in-sync replicas of topics.
 
@@ -127,11 +130,12 @@ class AsyncAdmin:
             names: Names of the topics.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        found = await topics.describe_topics(self._cluster, names)
+        wanted = flatten(names, str, "topic names")
+        found = await topics.describe_topics(self._cluster, wanted)
         return found.checked(return_errors)
 
     async def describe_topics_by_id(
-        self, *topic_ids: str, return_errors: bool = False
+        self, *topic_ids: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, TopicDescription]:
         """Return the same as `describe_topics` for topics that are given by ID.
 
@@ -139,12 +143,13 @@ class AsyncAdmin:
             topic_ids: IDs of the topics.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        found = await topics.describe_topics_by_id(self._cluster, topic_ids)
+        wanted = flatten(topic_ids, str, "topic ids")
+        found = await topics.describe_topics_by_id(self._cluster, wanted)
         return found.checked(return_errors)
 
     async def create_topics(
         self,
-        *new_topics: NewTopic | str,
+        *new_topics: NewTopic | str | Iterable[NewTopic | str],
         validate_only: bool = False,
         return_errors: bool = False,
     ) -> Results[str, CreatedTopic]:
@@ -155,22 +160,28 @@ class AsyncAdmin:
             validate_only: Check the request and create nothing.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        wanted = [NewTopic(each) if isinstance(each, str) else each for each in new_topics]
+        given: list[NewTopic | str] = flatten(
+            new_topics, (NewTopic, str), "NewTopic values or topic names"
+        )
+        wanted = [NewTopic(each) if isinstance(each, str) else each for each in given]
         created = await topics.create_topics(self._cluster, wanted, validate_only=validate_only)
         return created.checked(return_errors)
 
-    async def delete_topics(self, *names: str, return_errors: bool = False) -> Results[str, None]:
+    async def delete_topics(
+        self, *names: str | Iterable[str], return_errors: bool = False
+    ) -> Results[str, None]:
         """Delete topics and their records.
 
         Args:
             names: Names of the topics.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        deleted = await topics.delete_topics(self._cluster, names)
+        unwanted = flatten(names, str, "topic names")
+        deleted = await topics.delete_topics(self._cluster, unwanted)
         return deleted.checked(return_errors)
 
     async def delete_topics_by_id(
-        self, *topic_ids: str, return_errors: bool = False
+        self, *topic_ids: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, None]:
         """Delete topics that are given by ID.
 
@@ -178,7 +189,8 @@ class AsyncAdmin:
             topic_ids: IDs of the topics.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        deleted = await topics.delete_topics(self._cluster, topic_ids, by_id=True)
+        unwanted = flatten(topic_ids, str, "topic ids")
+        deleted = await topics.delete_topics(self._cluster, unwanted, by_id=True)
         return deleted.checked(return_errors)
 
     async def create_partitions(
@@ -255,7 +267,7 @@ class AsyncAdmin:
 
     async def describe_configs(
         self,
-        *resources: ConfigResource,
+        *resources: ConfigResource | Iterable[ConfigResource],
         names: Iterable[str] | None = None,
         include_synonyms: bool = False,
         include_documentation: bool = False,
@@ -272,7 +284,7 @@ class AsyncAdmin:
         """
         found = await configs.describe_configs(
             self._cluster,
-            resources,
+            flatten(resources, ConfigResource, "ConfigResource values"),
             names=names,
             include_synonyms=include_synonyms,
             include_documentation=include_documentation,
@@ -298,19 +310,22 @@ class AsyncAdmin:
         done = await configs.alter_configs(self._cluster, listed, validate_only=validate_only)
         return done.checked(return_errors)
 
-    async def list_config_resources(self, *types: ResourceType) -> list[ConfigResource]:
+    async def list_config_resources(
+        self, *types: ResourceType | Iterable[ResourceType]
+    ) -> list[ConfigResource]:
         """Return the resources that have a configuration.
 
         Args:
             types: Types to return; none is all of them.
         """
-        return await configs.list_config_resources(self._cluster, types)
+        wanted = flatten(types, ResourceType, "ResourceType values")
+        return await configs.list_config_resources(self._cluster, wanted)
 
     # --------------------------------------------------------------------------------- groups
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
-    ) -> dict[str, GroupListing]:
+    ) -> Listing[str, GroupListing]:
         """Return all groups by ID.
 
         Args:
@@ -320,7 +335,7 @@ class AsyncAdmin:
         return await groups.list_groups(self._cluster, self._brokers(), states=states, types=types)
 
     async def describe_groups(
-        self, *group_ids: str, return_errors: bool = False
+        self, *group_ids: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, GroupDescription]:
         """Return state, coordinator, members and assignments of groups.
 
@@ -328,11 +343,12 @@ class AsyncAdmin:
             group_ids: IDs of the groups.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        found = await groups.describe_groups(self._cluster, group_ids)
+        wanted = flatten(group_ids, str, "group ids")
+        found = await groups.describe_groups(self._cluster, wanted)
         return found.checked(return_errors)
 
     async def delete_groups(
-        self, *group_ids: str, return_errors: bool = False
+        self, *group_ids: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, None]:
         """Delete groups that have no members, and their committed offsets.
 
@@ -340,7 +356,8 @@ class AsyncAdmin:
             group_ids: IDs of the groups.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        deleted = await groups.delete_groups(self._cluster, group_ids)
+        unwanted = flatten(group_ids, str, "group ids")
+        deleted = await groups.delete_groups(self._cluster, unwanted)
         return deleted.checked(return_errors)
 
     async def remove_members_from_group(
@@ -368,7 +385,7 @@ class AsyncAdmin:
 
     async def list_group_offsets(
         self,
-        *group_ids: str,
+        *group_ids: str | Iterable[str],
         partitions: Iterable[TopicPartition] | None = None,
         require_stable: bool = False,
         return_errors: bool = False,
@@ -383,8 +400,23 @@ class AsyncAdmin:
         """
         wanted = None if partitions is None else list(partitions)
         found = await group_offsets.list_group_offsets(
-            self._cluster, dict.fromkeys(group_ids, wanted), require_stable=require_stable
+            self._cluster,
+            dict.fromkeys(flatten(group_ids, str, "group ids"), wanted),
+            require_stable=require_stable,
         )
+        return found.checked(return_errors)
+
+    async def list_group_lag(
+        self, *group_ids: str | Iterable[str], return_errors: bool = False
+    ) -> Results[str, GroupLag]:
+        """Return how far groups are behind, for the partitions that they have committed.
+
+        Args:
+            group_ids: The groups, one by one or as a list.
+            return_errors: Return failures as `errors` of the result instead of raising the first.
+        """
+        wanted = flatten(group_ids, str, "group ids")
+        found = await group_offsets.list_group_lag(self._cluster, wanted)
         return found.checked(return_errors)
 
     async def alter_group_offsets(
@@ -458,7 +490,7 @@ class AsyncAdmin:
 
     async def describe_producers(
         self,
-        *wanted: TopicPartition,
+        *wanted: TopicPartition | Iterable[TopicPartition],
         broker: int | None = None,
         return_errors: bool = False,
     ) -> Results[TopicPartition, list[ProducerState]]:
@@ -469,7 +501,8 @@ class AsyncAdmin:
             broker: ID of the replica to ask; None is the leader.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        found = await partitions.describe_producers(self._cluster, wanted, broker)
+        asked = flatten(wanted, TopicPartition, "TopicPartition values")
+        found = await partitions.describe_producers(self._cluster, asked, broker)
         return found.checked(return_errors)
 
     # --------------------------------------------------------------------------- transactions
@@ -501,7 +534,7 @@ class AsyncAdmin:
         )
 
     async def describe_transactions(
-        self, *transactional_ids: str, return_errors: bool = False
+        self, *transactional_ids: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, TransactionDescription]:
         """Return state, producer and partitions of transactions.
 
@@ -509,7 +542,8 @@ class AsyncAdmin:
             transactional_ids: The transactional IDs.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        found = await transactions.describe_transactions(self._cluster, transactional_ids)
+        wanted = flatten(transactional_ids, str, "transactional ids")
+        found = await transactions.describe_transactions(self._cluster, wanted)
         return found.checked(return_errors)
 
     async def abort_transaction(self, transaction: AbortTransaction) -> None:
@@ -520,7 +554,7 @@ class AsyncAdmin:
         await transactions.abort_transaction(self._cluster, transaction)
 
     async def fence_producers(
-        self, *transactional_ids: str, return_errors: bool = False
+        self, *transactional_ids: str | Iterable[str], return_errors: bool = False
     ) -> Results[str, tuple[int, int]]:
         """Abort the open transactions of transactional IDs and fence their producers.
 
@@ -528,13 +562,14 @@ class AsyncAdmin:
             transactional_ids: The transactional IDs.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        fenced = await transactions.fence_producers(self._cluster, transactional_ids)
+        wanted = flatten(transactional_ids, str, "transactional ids")
+        fenced = await transactions.fence_producers(self._cluster, wanted)
         return fenced.checked(return_errors)
 
     # --------------------------------------------------------------------------------- quotas
 
     async def describe_client_quotas(
-        self, *parts: tuple[str, str | None], strict: bool = True
+        self, *parts: tuple[str, str | None] | list[tuple[str, str | None]], strict: bool = True
     ) -> dict[QuotaEntity, dict[str, float]]:
         """Return client quotas.
 
@@ -543,7 +578,8 @@ class AsyncAdmin:
                 is the default entity, None any name.
             strict: Return only entities that have no other parts.
         """
-        return await quotas.describe_client_quotas(self._cluster, parts, strict=strict)
+        wanted = flatten(parts, tuple, "pairs of a kind and a name")
+        return await quotas.describe_client_quotas(self._cluster, wanted, strict=strict)
 
     async def alter_client_quotas(
         self, entity: QuotaEntity, changes: Mapping[str, float | None]
@@ -593,7 +629,7 @@ class AsyncAdmin:
         return await nodes.describe_features(self._cluster)
 
     async def api_versions(
-        self, *brokers: int, return_errors: bool = False
+        self, *brokers: int | Iterable[int], return_errors: bool = False
     ) -> Results[int, dict[int, ApiVersions]]:
         """Return the API versions that brokers support.
 
@@ -601,12 +637,13 @@ class AsyncAdmin:
             brokers: IDs of the brokers; none is all of them.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        found = await nodes.api_versions(self._cluster, brokers or self._brokers())
+        asked = flatten(brokers, int, "broker ids") or self._brokers()
+        found = await nodes.api_versions(self._cluster, asked)
         return found.checked(return_errors)
 
     async def describe_log_dirs(
         self,
-        *brokers: int,
+        *brokers: int | Iterable[int],
         partitions: Iterable[TopicPartition] | None = None,
         return_errors: bool = False,
     ) -> Results[int, dict[str, LogDirDescription]]:
@@ -617,7 +654,8 @@ class AsyncAdmin:
             partitions: Only these partitions; None is all of them.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        found = await nodes.describe_log_dirs(self._cluster, brokers or self._brokers(), partitions)
+        asked = flatten(brokers, int, "broker ids") or self._brokers()
+        found = await nodes.describe_log_dirs(self._cluster, asked, partitions)
         return found.checked(return_errors)
 
     def _brokers(self) -> list[int]:
@@ -640,7 +678,7 @@ class Admin:
 
     def __init__(
         self,
-        bootstrap: str | list[str] | None = None,
+        bootstrap: Bootstrap | None = None,
         *,
         profile: Profile | None = None,
         **properties: Any,
@@ -693,6 +731,7 @@ class Admin:
     delete_groups = _blocking(AsyncAdmin.delete_groups)
     remove_members_from_group = _blocking(AsyncAdmin.remove_members_from_group)
     list_group_offsets = _blocking(AsyncAdmin.list_group_offsets)
+    list_group_lag = _blocking(AsyncAdmin.list_group_lag)
     alter_group_offsets = _blocking(AsyncAdmin.alter_group_offsets)
     delete_group_offsets = _blocking(AsyncAdmin.delete_group_offsets)
     list_offsets = _blocking(AsyncAdmin.list_offsets)

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
+from ottla.base import notebook
 from ottla.base.errors import RETRIABLE, ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.client.backoff import Backoff
@@ -43,7 +44,14 @@ Ask = Callable[[int, list[K]], Awaitable[Mapping[K, "V | ClientError"]]]
 """Ask one broker about some things; an answer for each."""
 
 
-class Results(dict[K, V]):
+class Listing(dict[K, V]):
+    """A dict that notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        return notebook.mapping_table(self, caption=f"{len(self):,} found")
+
+
+class Results(Listing[K, V]):
     """What was answered, by what it was asked about. `errors` has what failed, if the call was
     made with `return_errors=True`; otherwise the first failure was raised."""
 
@@ -55,6 +63,13 @@ class Results(dict[K, V]):
         if self.errors and not return_errors:
             raise next(iter(self.errors.values()))
         return self
+
+    def _repr_html_(self) -> str:
+        found = super()._repr_html_()
+        if not self.errors:
+            return found
+        failed = {key: str(error) for key, error in self.errors.items()}
+        return found + notebook.mapping_table(failed, caption=f"{len(failed):,} failed")
 
 
 class Lookup(ABC, Generic[K]):
@@ -263,6 +278,7 @@ __all__ = [
     "AtCoordinators",
     "AtLeaders",
     "KafkaError",
+    "Listing",
     "Results",
     "dispatch",
     "raise_for",

@@ -7,11 +7,13 @@ The versions that name topics by id are not used: offsets may outlive their topi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from ottla.base import notebook
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.client.admin.dispatch import AtCoordinators, Results, dispatch
+from ottla.client.admin.dispatch import AtCoordinators, Listing, Results, dispatch
+from ottla.client.admin.partitions import IsolationLevel, OffsetSpec, list_offsets
 from ottla.client.cluster import Cluster, CoordinatorType
 from ottla.client.consumer.record import OffsetAndMetadata
 from ottla.client.errors import ClientError, UnsupportedVersion, error_for
@@ -22,6 +24,38 @@ BY_NAME_MAX_VERSION = 9
 
 
 Committed = dict[TopicPartition, OffsetAndMetadata]
+
+
+class PartitionLag(NamedTuple):
+    committed_offset: int
+    end_offset: int | None
+    """None if the partition does not exist any more or has no leader."""
+
+    @property
+    def lag(self) -> int | None:
+        """The number of offsets between what is committed and the end, None if that is unknown."""
+        if self.end_offset is None:
+            return None
+        return max(self.end_offset - self.committed_offset, 0)
+
+
+class GroupLag(Listing[TopicPartition, PartitionLag]):
+    """How far a group is behind, by partition."""
+
+    @property
+    def total(self) -> int:
+        """The lag of all partitions whose end is known."""
+        return sum(each.lag or 0 for each in self.values())
+
+    def __str__(self) -> str:
+        return f"{self.total:,}"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (*key, each.committed_offset, each.end_offset, each.lag) for key, each in self.items()
+        ]
+        headings = ("topic", "partition", "committed offset", "end offset", "lag")
+        return notebook.table(headings, rows, caption=f"Total lag {self.total:,}")
 
 
 async def list_group_offsets(
@@ -176,3 +210,24 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)
     return [{"name": name, "partition_indexes": numbers} for name, numbers in grouped.items()]
+
+
+async def list_group_lag(cluster: Cluster, group_ids: Iterable[str]) -> Results[str, GroupLag]:
+    """Compare what groups have committed with the ends of the partitions."""
+    committed = await list_group_offsets(
+        cluster, dict.fromkeys(group_ids), require_stable=False
+    )  # fmt: skip
+    wanted = {key for offsets in committed.values() for key in offsets}
+    ends = await list_offsets(
+        cluster,
+        dict.fromkeys(sorted(wanted), OffsetSpec.LATEST),
+        IsolationLevel.READ_UNCOMMITTED,
+    )
+    results: Results[str, GroupLag] = Results()
+    results.errors.update(committed.errors)
+    for group_id, offsets in committed.items():
+        results[group_id] = GroupLag(
+            (key, PartitionLag(each.offset, ends[key].offset if key in ends else None))
+            for key, each in sorted(offsets.items())
+        )
+    return results

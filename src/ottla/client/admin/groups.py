@@ -13,11 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ottla.base import notebook
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.admin.dispatch import (
     AtBrokers,
     AtCoordinators,
+    Listing,
     Results,
     dispatch,
     raise_for,
@@ -81,10 +83,19 @@ class GroupDescription:
         """Offsets that somebody commits without being a member."""
         return self.type == CLASSIC and not self.protocol_type
 
+    def _repr_html_(self) -> str:
+        headings = ("member", "client", "host", "assignment")
+        rows = [
+            (each.group_instance_id or each.member_id, each.client_id, each.host, each.assignment)
+            for each in self.members
+        ]
+        caption = f"Group {self.group_id}, {self.type}, {self.state}"
+        return notebook.table(headings, rows, caption=caption)
+
 
 async def list_groups(
     cluster: Cluster, brokers: Iterable[int], *, states: Iterable[str], types: Iterable[str]
-) -> dict[str, GroupListing]:
+) -> Listing[str, GroupListing]:
     wanted_states, wanted_types = list(states), list(types)
     min_version = 5 if wanted_types else 4 if wanted_states else 0
 
@@ -97,7 +108,7 @@ async def list_groups(
     lookup: AtBrokers[int] = AtBrokers(cluster, lambda broker: broker)
     listed = (await dispatch(lookup, brokers, ask, what="listing groups")).checked(False)
     found = {each.group_id: each for listings in listed.values() for each in listings}
-    return dict(sorted(found.items()))
+    return Listing(sorted(found.items()))
 
 
 def _listing(told: Any, node: int) -> GroupListing:

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from ottla.base import notebook
 from ottla.base.errors import ErrorCode
 from ottla.base.types import ZERO_UUID, TopicPartition, format_uuid, parse_uuid
 from ottla.client.admin.dispatch import (
     AtBrokers,
     AtController,
+    Listing,
     Results,
     dispatch,
     raise_for,
@@ -75,6 +77,15 @@ class TopicDescription:
     @property
     def replication_factor(self) -> int:
         return len(self.partitions[0].replicas) if self.partitions else 0
+
+    def _repr_html_(self) -> str:
+        headings = ("partition", "leader", "replicas", "isr", "offline replicas")
+        rows = [
+            (each.partition, each.leader, each.replicas, each.isr, each.offline_replicas)
+            for each in self.partitions
+        ]
+        caption = f"Topic {self.name}, replication factor {self.replication_factor}"
+        return notebook.table(headings, rows, caption=caption)
 
 
 class ElectionType(IntEnum):
@@ -189,13 +200,13 @@ def _failure(code: int, message: str | None, topic: str | None) -> ClientError |
 # ------------------------------------------------------------------------------ list, describe
 
 
-async def list_topics(cluster: Cluster) -> dict[str, TopicListing]:
-    async def ask() -> dict[str, TopicListing]:
+async def list_topics(cluster: Cluster) -> Listing[str, TopicListing]:
+    async def ask() -> Listing[str, TopicListing]:
         answer = await cluster.call(Api.METADATA, {"topics": None}, min_version=1)
-        return {
+        return Listing({
             topic.name: TopicListing(topic.name, _uuid(topic.topic_id), topic.is_internal)
             for topic in sorted(answer.topics, key=lambda topic: str(topic.name))
-        }
+        })  # fmt: skip
 
     return await cluster.retrying(ask, what="listing topics")
 

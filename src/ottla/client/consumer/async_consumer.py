@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
+from ottla.client.arguments import flatten
 from ottla.client.consumer.engine import ConsumerEngine
 from ottla.client.consumer.record import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Record,
+    Records,
 )
 from ottla.client.consumer.subscription import EARLIEST, LATEST
 from ottla.client.errors import KafkaError, timed_out
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 Timestamp = int | datetime
 """Milliseconds since the epoch, or a datetime (without a zone: local time)."""
+
+Partitions = TopicPartition | tuple[str, int] | Iterable[TopicPartition | tuple[str, int]]
+"""A partition, or several of them as a list or a set."""
 
 DEFAULT_POLL_S = 1.0
 
@@ -40,12 +45,12 @@ class AsyncConsumer(ConsumerEngine):
 
     async def poll(
         self, timeout_s: float | None = DEFAULT_POLL_S, max_records: int | None = None
-    ) -> list[Record]:
+    ) -> Records:
         """The next records, as soon as there are any; none after the timeout (None: wait for
         ever). Those of the last poll count as consumed."""
         records = await self._poll(timeout_s, max_records)
         self._buffer.is_delivered = True
-        return records
+        return Records(records)
 
     async def _poll(self, timeout_s: float | None, max_records: int | None) -> list[Record]:
         limit = self._limit(max_records)
@@ -179,20 +184,20 @@ class AsyncConsumer(ConsumerEngine):
         state.seek(number, epoch)
         self._moved([state.tp])
 
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    def seek_to_beginning(self, *partitions: Partitions) -> None:
         """Of these, or of all that are assigned."""
         self._seek_to(partitions, EARLIEST)
 
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
+    def seek_to_end(self, *partitions: Partitions) -> None:
         self._seek_to(partitions, LATEST)
 
-    def seek_to_timestamp(self, timestamp: Timestamp, *partitions: TopicPartition) -> None:
+    def seek_to_timestamp(self, timestamp: Timestamp, *partitions: Partitions) -> None:
         """To the first record at or after this time; where there is none, to the end."""
         self._seek_to(partitions, _milliseconds(timestamp))
 
-    def _seek_to(self, partitions: Sequence[TopicPartition], timestamp: int) -> None:
-        wanted = partitions or sorted(self._subscription.assignment)
-        states = [self._subscription.state(TopicPartition(*tp)) for tp in wanted]
+    def _seek_to(self, partitions: Sequence[Partitions], timestamp: int) -> None:
+        wanted = _flat(partitions) or sorted(self._subscription.assignment)
+        states = [self._subscription.state(tp) for tp in wanted]
         self._buffer.settle()
         for state in states:
             state.want_reset(timestamp)
@@ -203,15 +208,15 @@ class AsyncConsumer(ConsumerEngine):
         self._call_for_attention()
         self._assignment_changed()
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, *partitions: Partitions) -> None:
         """Hand out nothing of these until they are resumed."""
         self._set_paused(partitions, True)
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions: Partitions) -> None:
         self._set_paused(partitions, False)
 
-    def _set_paused(self, partitions: Sequence[TopicPartition], is_paused: bool) -> None:
-        states = [self._subscription.state(TopicPartition(*tp)) for tp in partitions]
+    def _set_paused(self, partitions: Sequence[Partitions], is_paused: bool) -> None:
+        states = [self._subscription.state(tp) for tp in _flat(partitions)]
         for state in states:
             state.is_paused = is_paused
         self._call_for_attention()
@@ -221,11 +226,11 @@ class AsyncConsumer(ConsumerEngine):
         return self._subscription.paused
 
     async def committed(
-        self, *partitions: TopicPartition, timeout_s: float | None = None
+        self, *partitions: Partitions, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for these, or for all that are assigned; None: nothing."""
         self._check_open()
-        wanted = [TopicPartition(*tp) for tp in partitions] or sorted(self.assignment())
+        wanted = _flat(partitions) or sorted(self.assignment())
         found = await self._need_group().fetch(wanted, timeout_ms=self._timeout_ms(timeout_s))
         return {tp: found.get(tp) for tp in wanted}
 
@@ -239,21 +244,21 @@ class AsyncConsumer(ConsumerEngine):
         return max(end - position, 0)
 
     async def beginning_offsets(
-        self, *partitions: TopicPartition, timeout_s: float | None = None
+        self, *partitions: Partitions, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         return await self._ends(partitions, EARLIEST, timeout_s)
 
     async def end_offsets(
-        self, *partitions: TopicPartition, timeout_s: float | None = None
+        self, *partitions: Partitions, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         """Where the next records will be written; with read_committed, where the first open
         transaction begins."""
         return await self._ends(partitions, LATEST, timeout_s)
 
     async def _ends(
-        self, partitions: Sequence[TopicPartition], which: int, timeout_s: float | None
+        self, partitions: Sequence[Partitions], which: int, timeout_s: float | None
     ) -> dict[TopicPartition, int]:
-        wanted = [TopicPartition(*tp) for tp in partitions] or sorted(self.assignment())
+        wanted = _flat(partitions) or sorted(self.assignment())
         found = await self._look_up(dict.fromkeys(wanted, which), timeout_s)
         return {tp: found[tp].offset for tp in wanted}
 
@@ -281,6 +286,11 @@ class AsyncConsumer(ConsumerEngine):
         self._check_open()
         known = await self._cluster.topic(topic, timeout_ms=self._timeout_ms(timeout_s))
         return [TopicPartition(topic, number) for number in range(known.partition_count)]
+
+
+def _flat(partitions: Sequence[Partitions]) -> list[TopicPartition]:
+    kind: type[Any] = tuple  # a TopicPartition, or a plain pair of a topic and a number
+    return [TopicPartition(*tp) for tp in flatten(partitions, kind, "partitions")]
 
 
 def _offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from ottla.client.config import Between, CommonConfig, ConfigType, OneOf, milliseconds, prop
 from ottla.client.errors import InvalidConfig
@@ -27,6 +28,9 @@ ASSIGNOR_NAMES = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(CommonConfig):
+    arguments: ClassVar[tuple[str, ...]] = (
+        *CommonConfig.arguments, "topics", "listener", "key_deserializer", "value_deserializer",
+    )  # fmt: skip
     group_id: str = prop(ConfigType.STRING, "", "The group to be a member of; empty: none.")
     group_instance_id: str = prop(
         ConfigType.STRING, "", "A name that outlives this process: restarts cause no rebalance."

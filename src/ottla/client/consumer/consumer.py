@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.blocking import LoopThread
-from ottla.client.config import Profile
+from ottla.client.config import Bootstrap, Profile
 from ottla.client.consumer.async_consumer import (
     DEFAULT_POLL_S,
     AsyncConsumer,
     Offsets,
+    Partitions,
     Timestamp,
 )
 from ottla.client.consumer.config import ConsumerConfig
@@ -25,6 +26,7 @@ from ottla.client.consumer.record import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Record,
+    Records,
 )
 from ottla.client.consumer.subscription import Topics
 from ottla.client.errors import ClientClosed
@@ -51,7 +53,7 @@ class Consumer:
 
     def __init__(
         self,
-        bootstrap: str | list[str] | None = None,
+        bootstrap: Bootstrap | None = None,
         *,
         profile: Profile | None = None,
         topics: Topics | None = None,
@@ -141,12 +143,12 @@ class Consumer:
 
     def poll(
         self, timeout_s: float | None = DEFAULT_POLL_S, max_records: int | None = None
-    ) -> list[Record]:
+    ) -> Records:
         """The next records, as soon as there are any; none after the timeout (None: wait for
         ever). Those of the last poll count as consumed."""
         inner = self._async
         limit = inner._limit(max_records)
-        records = self._poll_with(timeout_s, lambda: inner._buffer.take(limit)) or []
+        records = Records(self._poll_with(timeout_s, lambda: inner._buffer.take(limit)) or [])
         inner._buffer.is_delivered = True  # nothing may come between this and the return
         return records
 
@@ -282,7 +284,7 @@ class Consumer:
         return self._async.group_metadata()
 
     def committed(
-        self, *partitions: TopicPartition, timeout_s: float | None = None
+        self, *partitions: Partitions, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for these, or for all that are assigned; None: nothing."""
         return self._run(self._async.committed(*partitions, timeout_s=timeout_s))
@@ -297,22 +299,22 @@ class Consumer:
         """Go on from this offset."""
         self._call(lambda: self._async.seek(tp, offset))
 
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    def seek_to_beginning(self, *partitions: Partitions) -> None:
         """Of these, or of all that are assigned."""
         self._call(lambda: self._async.seek_to_beginning(*partitions))
 
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
+    def seek_to_end(self, *partitions: Partitions) -> None:
         self._call(lambda: self._async.seek_to_end(*partitions))
 
-    def seek_to_timestamp(self, timestamp: Timestamp, *partitions: TopicPartition) -> None:
+    def seek_to_timestamp(self, timestamp: Timestamp, *partitions: Partitions) -> None:
         """To the first record at or after this time; where there is none, to the end."""
         self._call(lambda: self._async.seek_to_timestamp(timestamp, *partitions))
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, *partitions: Partitions) -> None:
         """Hand out nothing of these until they are resumed."""
         self._call(lambda: self._async.pause(*partitions))
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions: Partitions) -> None:
         self._call(lambda: self._async.resume(*partitions))
 
     def paused(self) -> set[TopicPartition]:
@@ -323,12 +325,12 @@ class Consumer:
         return self._run(self._async.lag(tp, timeout_s=timeout_s))
 
     def beginning_offsets(
-        self, *partitions: TopicPartition, timeout_s: float | None = None
+        self, *partitions: Partitions, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         return self._run(self._async.beginning_offsets(*partitions, timeout_s=timeout_s))
 
     def end_offsets(
-        self, *partitions: TopicPartition, timeout_s: float | None = None
+        self, *partitions: Partitions, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         """Where the next records will be written; with read_committed, where the first open
         transaction begins."""

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.cluster import Cluster
-from ottla.client.config import Profile
+from ottla.client.config import Bootstrap, Profile
 from ottla.client.consumer.buffer import RecordBuffer
 from ottla.client.consumer.commits import GroupOffsets
 from ottla.client.consumer.config import ConsumerConfig
@@ -59,7 +59,7 @@ class ConsumerEngine:
 
     def __init__(
         self,
-        bootstrap: str | list[str] | None = None,
+        bootstrap: Bootstrap | None = None,
         *,
         profile: Profile | None = None,
         topics: Topics | None = None,

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
-from ottla.client.config import Profile
+from ottla.client.config import Bootstrap, Profile
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.errors import timed_out
 
@@ -33,7 +33,7 @@ FETCH_DEFAULTS = {
 
 
 def read_table(
-    bootstrap: str | list[str] | None,
+    bootstrap: Bootstrap | None,
     topic: str | Iterable[str],
     start: Bound = "earliest",
     end: Bound = "latest",
@@ -52,7 +52,7 @@ def read_table(
 
 
 def read_batches(
-    bootstrap: str | list[str] | None,
+    bootstrap: Bootstrap | None,
     topic: str | Iterable[str],
     start: Bound = "earliest",
     end: Bound = "latest",
@@ -72,7 +72,7 @@ def read_batches(
 
 def _read(
     reader: TableReader,
-    bootstrap: str | list[str] | None,
+    bootstrap: Bootstrap | None,
     topic: str | Iterable[str],
     start: Bound,
     end: Bound,

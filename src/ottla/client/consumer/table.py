@@ -9,7 +9,8 @@
     headers         list<struct<key: string, value: binary>>
 
 With `value="json"`, or a schema for them, values are parsed by Arrow's own reader: the fields of
-their objects become columns in the place of `value`. A record without a value has nulls there. A
+their objects become columns in the place of `value`. A record without a value has nulls there.
+Values that are no objects (numbers, lists, texts) become one column `value` of their type. A
 field that is named like another column of the table gets the prefix `value.`. Without a schema the
 types are those of the values at hand, and may differ from one table to the next.
 
@@ -162,7 +163,7 @@ class TableReader:
         if pa.types.is_null(objects.type):
             objects = objects.cast(pa.struct([]))
         if not pa.types.is_struct(objects.type):
-            raise pa.ArrowInvalid("values are no objects")
+            return pa.RecordBatch.from_arrays([objects], names=["value"])
         return pa.RecordBatch.from_struct_array(objects)
 
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ottla.client.blocking import LoopThread
-from ottla.client.config import Profile
+from ottla.client.config import Bootstrap, Profile
 from ottla.client.errors import TransactionAborted
 from ottla.client.metadata import PartitionMetadata
 from ottla.client.producer.accumulator import PartitionQueue, Reservation
@@ -37,7 +37,7 @@ from ottla.client.serializers import Serializer
 class Producer:
     def __init__(
         self,
-        bootstrap: str | list[str] | None = None,
+        bootstrap: Bootstrap | None = None,
         *,
         profile: Profile | None = None,
         key_serializer: Serializer | str | None = None,

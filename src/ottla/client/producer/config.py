@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from ottla.base.config.definition import INT_MAX, LONG_MAX
 from ottla.client.config import (
@@ -26,6 +27,9 @@ _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(CommonConfig):
+    arguments: ClassVar[tuple[str, ...]] = (
+        *CommonConfig.arguments, "key_serializer", "value_serializer", "partitioner",
+    )  # fmt: skip
     acks: str = prop(
         ConfigType.STRING, "all", "Who must have a record before it counts: all, 1 or 0.",
         OneOf(tuple(_ACKS)),

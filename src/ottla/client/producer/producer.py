@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ottla.base.errors import ErrorCode, UserError
 from ottla.client.cluster import Cluster
-from ottla.client.config import Profile
+from ottla.client.config import Bootstrap, Profile
 from ottla.client.errors import (
     ClientClosed,
     ClientError,
@@ -59,7 +59,7 @@ ENCODED_AT_A_TIME = 16
 class AsyncProducer:
     def __init__(
         self,
-        bootstrap: str | list[str] | None = None,
+        bootstrap: Bootstrap | None = None,
         *,
         profile: Profile | None = None,
         key_serializer: Serializer | str | None = None,

@@ -3,21 +3,24 @@
 Which columns become what:
 
     key         the name of a column, or names of several, or none
-    value       likewise; None: all columns that are nothing else
+    value       likewise; None: all columns that are nothing else, as an object
     headers     the name of a column of list<struct<key, value>> or map
     timestamp   the name of a column (int64 in ms, or timestamp), or one number for all rows
     partition   the name of a column of integers, or one number; else the key chooses as it does for
                 single records, and rows without key go to one partition after another
 
-A key or value of one column of bytes or text is taken as it is. Any other, or several columns, are
-written as JSON (`client/table_json.py`): one object per row, or one value per row for a single
-column that is not bytes or text.
+A column that `key` or `value` names alone is taken as it is if it holds bytes or text, and written
+as JSON (`client/table_json.py`) otherwise. Several columns become a JSON object with their names,
+and so do the columns that are left for the value, even if it is only one: `read_table` with
+`value="json"` returns the same columns. Only a single column of bytes, which JSON cannot hold, is
+taken as it is there, too.
 
 A table is taken in pieces of `PIECE_ROWS` rows. Encoding runs in the thread that asks for it; each
 batch that is made waits for its share of `buffer.memory`."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -69,6 +72,7 @@ class TableEncoder:
         self._timestamp = timestamp
         self._partition = partition
         taken = {*self._key, headers, timestamp, partition}
+        self._is_value_named = value is not None
         self._value = (
             _names(value)
             if value is not None
@@ -126,7 +130,7 @@ class TableEncoder:
         default_ms = self._timestamp if isinstance(self._timestamp, int) else now_ms
         columns = RecordColumns(
             key=key,
-            value=self._field(piece, self._value),
+            value=self._field(piece, self._value, is_object=not self._is_value_named),
             headers=None if self._headers is None else piece.column(self._headers),
             timestamp=piece.column(self._timestamp) if isinstance(self._timestamp, str) else None,
             default_timestamp_ms=default_ms,
@@ -149,12 +153,13 @@ class TableEncoder:
                     time.monotonic(),
                 )
 
-    def _field(self, piece: Any, names: list[str]) -> Any:
+    def _field(self, piece: Any, names: list[str], *, is_object: bool = False) -> Any:
         if not names:
             return None
-        if len(names) == 1 and _is_bytes(piece.schema.field(names[0]).type):
+        is_one = len(names) == 1
+        if is_one and _is_plain(piece.schema.field(names[0]).type, is_object=is_object):
             return piece.column(names[0])
-        return json_column(piece, names)
+        return json_column(piece, names, is_object=is_object or not is_one)
 
     def _placed(self, piece: Any, key: Any) -> Iterator[tuple[int, Any]]:
         """Partitions and their rows; None is all rows."""
@@ -187,7 +192,9 @@ def _as_table(given: Any) -> Any:
         return given
     if isinstance(given, pa.RecordBatch):
         return pa.Table.from_batches([given])
-    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
+    has_interface = hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
+    # pandas has the interface, too, but exports its index as a column, __index_level_0__.
+    if has_interface and not _is_pandas(given):
         return pa.table(given)
     try:
         return pa.Table.from_pandas(given, preserve_index=False)
@@ -197,20 +204,33 @@ def _as_table(given: Any) -> Any:
         ) from None
 
 
+def _is_pandas(given: Any) -> bool:
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(given, pandas.DataFrame)
+
+
 def _names(given: Columns) -> list[str]:
     if given is None:
         return []
     return [given] if isinstance(given, str) else list(given)
 
 
-def _is_bytes(kind: Any) -> bool:
+_BYTES = (
+    pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary,
+    pa.types.is_binary_view,
+)  # fmt: skip
+_TEXTS = (
+    pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null,
+)  # fmt: skip
+
+
+def _is_plain(kind: Any, *, is_object: bool) -> bool:
+    """Return whether a single column is taken as it is.
+
+    Args:
+        kind: The column's Arrow type.
+        is_object: The column would be the only field of a JSON object otherwise.
+    """
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return any(
-        is_kind(kind)
-        for is_kind in (
-            pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary,
-            pa.types.is_binary_view, pa.types.is_string, pa.types.is_large_string,
-            pa.types.is_string_view, pa.types.is_null,
-        )
-    )  # fmt: skip
+    return any(is_kind(kind) for is_kind in (_BYTES if is_object else _BYTES + _TEXTS))

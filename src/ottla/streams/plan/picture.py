@@ -3,16 +3,19 @@
 Colours say what runs a step, as `explain` does: columns, Python, state. A dashed line leads from
 where a topic is written to where the application reads it again, in a query of its own.
 
-Layout: a node is one layer below its lowest parent; lines that pass layers have a place of their
-own in each; places in a layer are ordered by the mean of their neighbours', a few times down and
-up, and then moved towards them as far as others leave room. Pure: the same plan, the same
-picture."""
+Layout: a node is one layer below its lowest parent, or further down where that layer is full: a
+picture is at most `MOST_WIDTH` wide, the width of a notebook's cell. Lines that pass layers have a
+place of their own in each and bend only between layers, so that they never run behind a box. Places
+in a layer are ordered by the mean of their neighbours', a few times down and up, and then moved
+towards them as far as others leave room. A picture that is still too wide is scaled. Pure: the same
+plan, the same picture."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
@@ -23,14 +26,18 @@ CHAR_WIDTH = 6.7
 LINE_HEIGHT = 15
 TITLE_HEIGHT = 20
 PADDING = 10
-MOST_CHARS = 44
+MOST_WIDTH = 1000
+MOST_CHARS = 40
 MOST_LINES = 4
 GAP_X = 28
 GAP_Y = 44
 MARGIN = 20
 LEGEND_HEIGHT = 26
 SWEEPS = 6
-PASSING_WIDTH = 12.0
+PASSING_WIDTH = 2.0
+PASSING_GAP = 12
+CAPACITIES = (960, 880, 760, 640, 520, 400, 300)
+"""Widths that the boxes of a layer may have together, tried until the lines fit beside them."""
 
 _FILLS = {
     "topic": ("#e8f0fe", "#3367d6"),
@@ -56,13 +63,20 @@ class _Place:
     """Of the middle."""
     y: float = 0.0
     """Of the top."""
+    bottom: float = 0.0
+    """Of the whole layer."""
 
     @property
     def width(self) -> float:
         if self.node is None:
             return PASSING_WIDTH
-        chars = max(len(self.title) + 1, *(len(each) for each in self.lines), 8)
+        chars = max(len(self.shown_title) + 1, *(len(each) for each in self.lines), 8)
         return chars * CHAR_WIDTH + 2 * PADDING
+
+    @property
+    def shown_title(self) -> str:
+        is_long = len(self.title) > MOST_CHARS
+        return f"{self.title[: MOST_CHARS - 1]}…" if is_long else self.title
 
     @property
     def height(self) -> float:
@@ -94,8 +108,10 @@ def _graph(sinks: Sequence[Sink]) -> tuple[list[_Place], list[_Line]]:
         nodes += [each for each in ancestors(sink) if not any(each is one for one in nodes)]
     edges = [(parent, node, False) for node in nodes for parent in node.parents]
     edges += _read_again(nodes)
-    layers = _layers(nodes, edges)
-    places = {id(node): _place(node, layers[id(node)]) for node in nodes}
+    places = {id(node): _place(node) for node in nodes}
+    layers = _layers(nodes, edges, {id(node): places[id(node)].width for node in nodes})
+    for node in nodes:
+        places[id(node)].layer = layers[id(node)]
     found, lines = list(places.values()), []
     for parent, node, is_dashed in edges:
         first, last = places[id(parent)], places[id(node)]
@@ -130,15 +146,68 @@ def _read_again(nodes: Sequence[Node]) -> list[tuple[Node, Node, bool]]:
     return found
 
 
-def _layers(nodes: Sequence[Node], edges: Sequence[tuple[Node, Node, bool]]) -> dict[int, int]:
-    layers = {id(node): 0 for node in nodes}
+Edges = Sequence[tuple[Node, Node, bool]]
+
+
+def _layers(nodes: Sequence[Node], edges: Edges, widths: dict[int, float]) -> dict[int, int]:
+    """Return each node's layer, so that all layers fit into the picture where that is possible."""
+    depths = {id(node): 0 for node in nodes}
     for _ in nodes:  # as often as the longest way could need
         for parent, node, _ in edges:
-            layers[id(node)] = max(layers[id(node)], layers[id(parent)] + 1)
-    return layers
+            depths[id(node)] = max(depths[id(node)], depths[id(parent)] + 1)
+    tried = [_filled(nodes, edges, widths, depths, capacity) for capacity in CAPACITIES]
+    return min(tried, key=lambda each: max(_most_width(each, edges, widths), MOST_WIDTH))
 
 
-def _place(node: Node, layer: int) -> _Place:
+def _filled(
+    nodes: Sequence[Node],
+    edges: Edges,
+    widths: dict[int, float],
+    depths: dict[int, int],
+    capacity: float,
+) -> dict[int, int]:
+    """Return layers whose boxes are together at most `capacity` wide, or which have one box."""
+    layers: dict[int, int] = {}
+    used: dict[int, float] = {}
+
+    def put(key: int, candidates: Iterable[int]) -> None:
+        needed = widths[key] + GAP_X
+        for layer in candidates:
+            if not used.get(layer) or used[layer] + needed <= capacity + GAP_X:
+                layers[key] = layer
+                used[layer] = used.get(layer, 0.0) + needed
+                return
+
+    above: dict[int, list[int]] = {id(node): [] for node in nodes}
+    below: dict[int, list[int]] = {id(node): [] for node in nodes}
+    for parent, node, _ in edges:
+        above[id(node)].append(id(parent))
+        below[id(parent)].append(id(node))
+    for key in sorted((id(node) for node in nodes), key=depths.__getitem__):
+        first = max((layers[each] + 1 for each in above[key]), default=0)
+        put(key, itertools.count(first))
+    for node in reversed(nodes):  # sources: down to where they are used
+        key = id(node)
+        if not above[key] and below[key]:
+            lowest = min(layers[each] for each in below[key]) - 1
+            used[layers[key]] -= widths[key] + GAP_X
+            put(key, range(lowest, layers[key] - 1, -1))
+    occupied = {layer: at for at, layer in enumerate(sorted(set(layers.values())))}
+    return {key: occupied[layer] for key, layer in layers.items()}
+
+
+def _most_width(layers: dict[int, int], edges: Edges, widths: dict[int, float]) -> float:
+    """Return the width of the widest layer, with its lines and margins."""
+    totals = dict.fromkeys(range(max(layers.values()) + 1), 2.0 * MARGIN - GAP_X)
+    for key, layer in layers.items():
+        totals[layer] += widths[key] + GAP_X
+    for parent, node, _ in edges:
+        for layer in range(layers[id(parent)] + 1, layers[id(node)]):
+            totals[layer] += PASSING_WIDTH + GAP_X
+    return max(totals.values())
+
+
+def _place(node: Node) -> _Place:
     operator, what = words(node)
     told = engine(node)
     kind = next((each for each in ("Python", "state") if f"[{each}" in told), "columns")
@@ -147,10 +216,10 @@ def _place(node: Node, layer: int) -> _Place:
         kind = "topic"
         title = f"{operator} {topic}"
         what = what.removeprefix(f"topic {topic}: ")
-    lines = textwrap.wrap(what, MOST_CHARS)
+    lines = textwrap.wrap(what, MOST_CHARS)  # breaks longer words, too
     if len(lines) > MOST_LINES:
         lines = [*lines[: MOST_LINES - 1], f"{lines[MOST_LINES - 1][: MOST_CHARS - 2]} …"]
-    return _Place(node, layer, title, lines, kind)
+    return _Place(node, 0, title, lines, kind)
 
 
 # ------------------------------------------------------------------------------------ the layout
@@ -160,36 +229,40 @@ def _ordered(places: Sequence[_Place]) -> list[list[_Place]]:
     layers: list[list[_Place]] = [[] for _ in range(max(each.layer for each in places) + 1)]
     for each in places:
         layers[each.layer].append(each)
+    order = {id(each): at for layer in layers for at, each in enumerate(layer)}
     for sweep in range(SWEEPS):
         downwards = sweep % 2 == 0
         for layer in layers if downwards else reversed(layers):
-            order = {id(each): float(at) for at, each in enumerate(layer)}
-            beside = {
-                id(each): _mean_order(each.above if downwards else each.below, layers)
+            wanted = {
+                id(each): _mean_order(each, each.above if downwards else each.below, order)
                 for each in layer
             }
-            layer.sort(key=lambda each: _or(beside[id(each)], order[id(each)]))
+            layer.sort(key=lambda each: wanted[id(each)])
+            order |= {id(each): at for at, each in enumerate(layer)}
     return layers
 
 
-def _mean_order(neighbours: Sequence[_Place], layers: Sequence[list[_Place]]) -> float | None:
+def _mean_order(place: _Place, neighbours: Sequence[_Place], order: dict[int, int]) -> float:
     if not neighbours:
-        return None
-    return sum(layers[each.layer].index(each) for each in neighbours) / len(neighbours)
+        return order[id(place)]
+    return sum(order[id(each)] for each in neighbours) / len(neighbours)
 
 
-def _or(wanted: float | None, otherwise: float) -> float:
-    return otherwise if wanted is None else wanted
+def _apart(left: _Place, right: _Place) -> float:
+    """Return the least distance between the middles of two neighbours."""
+    gap = PASSING_GAP if left.node is None and right.node is None else GAP_X
+    return (left.width + right.width) / 2 + gap
 
 
 def _move(layers: Sequence[list[_Place]]) -> None:
     top = float(MARGIN + LEGEND_HEIGHT)
     for layer in layers:
-        left = float(MARGIN)
-        for each in layer:
-            each.x, each.y = left + each.width / 2, top
-            left += each.width + GAP_X
-        top += max(each.height for each in layer) + GAP_Y
+        bottom = top + max(each.height for each in layer)
+        x = MARGIN + layer[0].width / 2
+        for at, each in enumerate(layer):
+            x += _apart(layer[at - 1], each) if at else 0.0
+            each.x, each.y, each.bottom = x, top, bottom
+        top = bottom + GAP_Y
     for sweep in range(4 * SWEEPS):
         for layer in layers if sweep % 2 == 0 else reversed(layers):
             _move_layer(layer)
@@ -201,20 +274,31 @@ def _move(layers: Sequence[list[_Place]]) -> None:
 
 def _move_layer(layer: Sequence[_Place]) -> None:
     """To the mean of the neighbours; then apart again, from the left and from the right, and to the
-    mean of both."""
+    mean of both; then into the picture."""
     for each in layer:
         neighbours = [*each.above, *each.below]
         if neighbours:
             each.x = sum(one.x for one in neighbours) / len(neighbours)
     from_left, from_right = [each.x for each in layer], [each.x for each in layer]
     for at in range(1, len(layer)):
-        apart = (layer[at - 1].width + layer[at].width) / 2 + GAP_X
+        apart = _apart(layer[at - 1], layer[at])
         from_left[at] = max(from_left[at], from_left[at - 1] + apart)
     for at in range(len(layer) - 2, -1, -1):
-        apart = (layer[at].width + layer[at + 1].width) / 2 + GAP_X
+        apart = _apart(layer[at], layer[at + 1])
         from_right[at] = min(from_right[at], from_right[at + 1] - apart)
     for each, left, right in zip(layer, from_left, from_right, strict=True):
         each.x = (left + right) / 2
+    most = MOST_WIDTH - MARGIN
+    for at in range(len(layer) - 1, -1, -1):
+        limit = most - layer[at].width / 2
+        if at < len(layer) - 1:
+            limit = min(limit, layer[at + 1].x - _apart(layer[at], layer[at + 1]))
+        layer[at].x = min(layer[at].x, limit)
+    for at, each in enumerate(layer):
+        limit = MARGIN + each.width / 2
+        if at:
+            limit = max(limit, layer[at - 1].x + _apart(layer[at - 1], each))
+        each.x = max(each.x, limit)
 
 
 # ----------------------------------------------------------------------------------- the drawing
@@ -225,16 +309,20 @@ def _drawn(layers: Sequence[list[_Place]], lines: Sequence[_Line]) -> str:
     legend_width = MARGIN + sum(len(name) * CHAR_WIDTH + 40 for name in _FILLS) + MARGIN
     width = max(max(each.x + each.width / 2 for each in places) + MARGIN, legend_width)
     height = max(each.y + each.height for each in places) + MARGIN
+    scale = 1.0 if width < MOST_WIDTH + 0.5 else MOST_WIDTH / width
+    shown_width, shown_height = math.floor(width * scale), math.ceil(height * scale)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" {_FONT} font-size="11">',
-        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{shown_width}" height="{shown_height}" '
+        f'viewBox="0 0 {shown_width} {shown_height}" {_FONT} font-size="11">',
+        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" '
         'markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#5f6368"/>'
         "</marker></defs>",
-        f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
+        f'<rect width="{shown_width}" height="{shown_height}" fill="#ffffff"/>',
+        "<g>" if scale == 1.0 else f'<g transform="scale({scale:.4f})">',
         *_legend(),
         *(_curve(each) for each in lines),
         *(part for each in places if each.node is not None for part in _box(each)),
+        "</g>",
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -253,14 +341,15 @@ def _legend() -> list[str]:
 
 
 def _curve(line: _Line) -> str:
-    first, last = line.places[0], line.places[-1]
-    points = [(first.x, first.y + first.height)]
-    points += [(each.x, each.y) for each in line.places[1:-1]]
-    points += [(last.x, last.y)]
-    path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    for (x1, y1), (x2, y2) in itertools.pairwise(points):
-        middle = (y1 + y2) / 2
-        path += f" C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}"
+    """Return a line that is straight beside boxes and bends between layers."""
+    first = line.places[0]
+    path = f"M{first.x:.1f} {first.y + first.height:.1f}"
+    for upper, lower in itertools.pairwise(line.places):
+        middle = (upper.bottom + lower.y) / 2
+        path += f" L{upper.x:.1f} {upper.bottom:.1f}"
+        path += (
+            f" C{upper.x:.1f} {middle:.1f} {lower.x:.1f} {middle:.1f} {lower.x:.1f} {lower.y:.1f}"
+        )
     dashes = ' stroke-dasharray="5 4"' if line.is_dashed else ""
     return (
         f'<path d="{path}" fill="none" stroke="#5f6368" stroke-width="1.3"{dashes} '
@@ -275,8 +364,10 @@ def _box(place: _Place) -> list[str]:
         f'<rect x="{left:.1f}" y="{place.y:.1f}" width="{place.width:.1f}" '
         f'height="{place.height:.1f}" rx="{radius}" fill="{fill}" stroke="{stroke}"/>',
         f'<text x="{place.x:.1f}" y="{place.y + 16:.1f}" text-anchor="middle" '
-        f'font-weight="bold" fill="#202124">{escape(place.title)}</text>',
+        f'font-weight="bold" fill="#202124">{escape(place.shown_title)}</text>',
     ]
+    if place.shown_title != place.title:
+        parts.insert(1, f"<title>{escape(place.title)}</title>")
     for number, text in enumerate(place.lines):
         y = place.y + TITLE_HEIGHT + 12 + number * LINE_HEIGHT
         parts.append(

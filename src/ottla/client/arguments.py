@@ -1,0 +1,45 @@
+"""Calls about several things take them one by one or as a list.
+
+`admin.delete_topics("a", "b")`, `admin.delete_topics(["a", "b"])` and `admin.delete_topics("a")`
+mean what they say; `flatten` turns the arguments of all such calls into one list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from ottla.client.errors import InvalidConfig
+
+T = TypeVar("T")
+
+
+def flatten(
+    arguments: Iterable[T | Iterable[T]], kind: type[T] | tuple[type[T], ...], what: str
+) -> list[T]:
+    """Return the items among the arguments, those within lists included.
+
+    Args:
+        arguments: Items, and iterables of items, in any mixture.
+        kind: The types that an item has. An argument of one of them is an item even if it is
+            iterable itself, as a string or a TopicPartition is.
+        what: The items' name in the error message: "topic names".
+
+    Raises:
+        InvalidConfig: An argument is neither an item nor an iterable of items.
+    """
+    found: list[T] = []
+    for argument in arguments:
+        if isinstance(argument, kind):
+            found.append(argument)
+            continue
+        if isinstance(argument, bytes) or not isinstance(argument, Iterable):
+            raise _refusal(argument, what)
+        for item in argument:
+            if not isinstance(item, kind):
+                raise _refusal(item, what)
+            found.append(item)
+    return found
+
+
+def _refusal(given: object, what: str) -> InvalidConfig:
+    return InvalidConfig(f"Expected {what}, one by one or as a list, not {given!r}.")

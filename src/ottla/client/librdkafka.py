@@ -1,0 +1,89 @@
+"""Property names of librdkafka, which confluent-kafka takes as dotted dictionaries.
+
+Most of librdkafka's properties have Kafka's names. `ALIASES` has those that librdkafka itself
+documents as another name of a Kafka property. `REMEDIES` has those that exist only in librdkafka;
+`remedy` returns the sentence that says what to use instead."""
+
+from __future__ import annotations
+
+ALIASES = {
+    "compression.codec": "compression.type",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "message.send.max.retries": "retries",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "metadata.broker.list": "bootstrap.servers",
+    "queue.buffering.max.ms": "linger.ms",
+    "request.required.acks": "acks",
+    "sasl.mechanisms": "sasl.mechanism",
+}
+
+_LOGGING = "Ottla logs with Python's logging, under the logger 'ottla'"
+_FUTURE = "the future that send returns has a record's outcome"
+_RAISED = "errors are raised by the call that they concern"
+_VERSIONS = "Ottla always asks the broker for its API versions"
+_BUFFER = "set buffer.memory, in bytes"
+_READ_AHEAD = "set fetch.max.bytes, which also bounds the bytes read ahead"
+_PEM_FILE = "write the PEM text to a file and set {}"
+
+REMEDIES = {
+    "api.version.fallback.ms": _VERSIONS,
+    "api.version.request": _VERSIONS,
+    "api.version.request.timeout.ms": _VERSIONS,
+    "auto.commit.enable": "set enable.auto.commit",
+    "batch.num.messages": "set batch.size, in bytes",
+    "broker.version.fallback": _VERSIONS,
+    "consume.callback.max.messages": "set max.poll.records",
+    "debug": _LOGGING,
+    "default.topic.config": "set the topic's properties beside the others",
+    "delivery.report.only.error": _FUTURE,
+    "dr.cb": _FUTURE,
+    "dr.msg.cb": _FUTURE,
+    "enable.auto.offset.store": (
+        "set enable.auto.commit=false and commit the offsets of the records that you have "
+        "processed with commit()"
+    ),
+    "enable.partition.eof": "compare position() with end_offsets()",
+    "enable.ssl.certificate.verification": (
+        "set ssl.ca.location to the authority that signed the brokers' certificates"
+    ),
+    "error.cb": _RAISED,
+    "fetch.error.backoff.ms": "set retry.backoff.ms",
+    "log.cb": _LOGGING,
+    "log.level": _LOGGING,
+    "logger": _LOGGING,
+    "message.max.bytes": "set max.request.size",
+    "on.commit": "pass a callback to commit_async()",
+    "on.delivery": _FUTURE,
+    "queue.buffering.max.kbytes": _BUFFER,
+    "queue.buffering.max.messages": _BUFFER,
+    "queued.max.messages.kbytes": _READ_AHEAD,
+    "queued.min.messages": _READ_AHEAD,
+    "receive.message.max.bytes": "set fetch.max.bytes",
+    "security.providers": "set the ssl and sasl properties",
+    "socket.timeout.ms": "set request.timeout.ms",
+    "ssl.ca.pem": _PEM_FILE.format("ssl.ca.location"),
+    "ssl.certificate.pem": _PEM_FILE.format("ssl.certificate.location"),
+    "ssl.key.pem": _PEM_FILE.format("ssl.key.location"),
+    "statistics.interval.ms": "Ottla has no statistics callback, so leave it out",
+    "stats.cb": "Ottla has no statistics callback, so leave it out",
+    "throttle.cb": "Ottla waits as long as the broker asks, so leave it out",
+    "topic.metadata.refresh.interval.ms": "set metadata.max.age.ms",
+}  # fmt: skip
+
+
+def remedy(name: str, written: str) -> str | None:
+    """Return what to do instead of setting a property that only librdkafka has.
+
+    Args:
+        name: The property, with dots.
+        written: The property as the user wrote it.
+
+    Returns:
+        One sentence, or None if librdkafka has no such property of its own.
+    """
+    instead = REMEDIES.get(name)
+    if instead is None:
+        return None
+    return f"{written} is a property of librdkafka that Ottla does not have: {instead}."
