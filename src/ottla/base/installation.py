@@ -26,7 +26,7 @@ _SOURCE_TREE = Path(__file__).parents[3]
 
 @dataclass(frozen=True)
 class Installation:
-    """What is known of an installation of Ottla."""
+    """Facts about an installation of Ottla."""
 
     python: str
     """Path of the Python interpreter."""

@@ -254,9 +254,9 @@ class Broker:
 
     @property
     def data_owner(self) -> str:
-        """Name of the data directories that this process has locked, as they are known since the
-        machine was booted; '' if that cannot be told. While this process runs, no other that had
-        the same name does."""
+        """Identity of the data directories that this process has locked, unique on this machine
+        since its boot; '' if the boot ID is unknown. Two processes with the same identity never run
+        at the same time."""
         boot_id = self.fs.boot_id()
         return f"{boot_id}/{self.node_id}/{self._lock.identity}" if boot_id else ""
 

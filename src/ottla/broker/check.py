@@ -1,4 +1,4 @@
-"""What `ottla broker --check` looks at: everything that could refuse a start, without starting.
+"""Checks of `ottla broker --check`: everything that could refuse a start, without starting.
 
 Nothing on disk is changed, ZooKeeper is not contacted, and ports are released at once. A running
 broker holds its port and its data directories, so checking its configuration reports both."""

@@ -81,7 +81,7 @@ _MAY_BE_ADDED = frozenset({
     ErrorCode.TRANSACTION_ABORTABLE,
     ErrorCode.CONCURRENT_TRANSACTIONS,
 })  # fmt: skip
-"""What the verification of a partition answers that may still be added to the transaction."""
+"""Results of a verification after which the partition may still be added to the transaction."""
 QUESTION_TIMEOUT_S = 30.0
 _FIRST_TO_VERIFY = 4
 _FIRST_TO_ADD = 5

@@ -1,4 +1,4 @@
-"""What ends a tool that runs until somebody has seen enough: Ctrl-C, SIGTERM, a closed pipe."""
+"""Events that end a tool which runs until it is stopped: Ctrl-C, SIGTERM, a closed pipe."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Launch:
-    """What a broker is started with."""
+    """The configuration that a broker is started with."""
 
     properties: dict[str, str]
     warnings: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a tool shows while it waits for its first broker.
+"""The line that a tool shows while it waits for its first broker.
 
 A client logs a warning when it cannot reach one. A tool that gives up ends with the same reason in
 one line, so a terminal shows the warning only until then, and other outputs do not show it at all.

@@ -165,8 +165,10 @@ def _started(master: str, log: str | None, *, is_short: bool) -> SparkSession:
 
 def _reason(path: Path, error: Exception) -> str:
     lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
-    told = [line for line in lines if line and "WARN" not in line and not line.startswith("Using")]
-    return (told[-1] if told else str(error).splitlines()[0])[:400]
+    relevant = [
+        line for line in lines if line and "WARN" not in line and not line.startswith("Using")
+    ]
+    return (relevant[-1] if relevant else str(error).splitlines()[0])[:400]
 
 
 @contextlib.contextmanager

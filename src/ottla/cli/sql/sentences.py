@@ -1,4 +1,4 @@
-"""What is wrong with a statement, as one sentence that names the object and the remedy."""
+"""Errors of statements, as one sentence that names the object and the remedy."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class _Place:
     y: float = 0.0
     """Of the top."""
     bottom: float = 0.0
-    """Of the whole layer."""
+    """Lower edge of the whole layer."""
 
     @property
     def width(self) -> float:
