@@ -33,8 +33,9 @@ def stop_all(cluster: ClusterOfProcesses) -> float:
 
 
 def marks(cluster: ClusterOfProcesses) -> list[Path]:
-    """Those of clean shutdowns."""
-    return [*cluster.directory.glob("broker-*/.kafka_cleanshutdown")]
+    """Return the files that mark a clean shutdown of the cluster's brokers."""
+    files = [each.data_dir / ".kafka_cleanshutdown" for each in cluster.brokers.values()]
+    return [file for file in files if file.exists()]
 
 
 def test_brokers_that_all_stop_at_once_do_not_wait_for_each_other(
