@@ -550,6 +550,9 @@ class AsyncAdmin:
         """Abort a hanging transaction, which its coordinator no longer knows.
 
         The abort marker bypasses the coordinator: use it for hanging transactions only.
+
+        Args:
+            transaction: Partition, producer ID and epoch of the transaction.
         """
         await transactions.abort_transaction(self._cluster, transaction)
 
