@@ -157,7 +157,6 @@ class Connector:
     """Those that stand before the worker's, by property: {"value.converter": "StringConverter"}."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises ValueError, a sentence, for settings that exclude each other."""
         self.settings = settings
 
 

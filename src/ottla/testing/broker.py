@@ -65,7 +65,6 @@ class BrokerProcess:
         strict: bool = False,
         log_level: str = "INFO",
     ) -> None:
-        """`strict`: an answer with a field that no version of its API has is an error."""
         self._home = Path(tempfile.mkdtemp(prefix="ottla-broker-"))
         self.data_dir = Path(data_dir) if data_dir is not None else self._home / "data"
         self.log_file = self._home / "broker.log"

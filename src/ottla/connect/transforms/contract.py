@@ -34,7 +34,6 @@ class Transform(ABC):
     """Whether `apply` does to a record of columns what it does to each record (see `columns`)."""
 
     def __init__(self, settings: Settings, part: str = VALUE) -> None:
-        """Raises ValueError, a sentence, for settings that exclude each other."""
         self.settings = settings
         self.part = part
 
@@ -101,4 +100,9 @@ class Predicate(ABC):
         self.settings = settings
 
     @abstractmethod
-    def test(self, record: Record) -> bool: ...
+    def test(self, record: Record) -> bool:
+        """Return whether the transform applies to a record.
+
+        Args:
+            record: The record.
+        """
