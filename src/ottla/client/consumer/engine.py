@@ -70,7 +70,7 @@ class ConsumerEngine:
     ) -> None:
         self.config = ConsumerConfig.of(bootstrap, profile, properties)
         self.attention = False
-        """Something other than records waits for the user to poll. Read by the user's thread."""
+        """Whether the loop must act before more records are returned. The user's thread reads it."""
         self._first_topics = None if topics is None else self._wanted_topics(topics)
         self._first_listener = listener
         self._subscription = Subscription()
