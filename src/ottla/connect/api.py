@@ -56,7 +56,7 @@ class Guarantee(Enum):
 class RetriableError(Exception):
     """A failure that may pass, such as a lost connection. The worker retries the operation.
 
-    It retries for `errors.retry.timeout`, and stops the task afterwards.
+    It retries for `errors.retry.timeout`, and fails the task afterwards.
     """
 
 
@@ -145,7 +145,7 @@ class SinkTask(ABC):
             records: The records.
 
         Raises:
-            RetriableError: The failure may pass; the worker starts the batch again.
+            RetriableError: The failure may pass; the worker calls the method again.
         """
 
     def put_columns(self, columns: Columns) -> None:

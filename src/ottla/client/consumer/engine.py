@@ -70,7 +70,7 @@ class ConsumerEngine:
     ) -> None:
         self.config = ConsumerConfig.of(bootstrap, profile, properties)
         self.attention = False
-        """Whether the loop must act before more records are returned. The user's thread reads it."""
+        """Whether the loop must act before more records are returned."""
         self._first_topics = None if topics is None else self._wanted_topics(topics)
         self._first_listener = listener
         self._subscription = Subscription()
