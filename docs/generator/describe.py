@@ -21,7 +21,13 @@ _LONG = 24
 one."""
 
 
-def described(name: str, thing: Any, module: str, hidden: Sequence[str] = ()) -> Iterator[str]:
+def described(
+    name: str,
+    thing: Any,
+    module: str,
+    hidden: Sequence[str] = (),
+    shown: Sequence[type] = (),
+) -> Iterator[str]:
     """Yield the section of one public name.
 
     Args:
@@ -29,6 +35,8 @@ def described(name: str, thing: Any, module: str, hidden: Sequence[str] = ()) ->
         thing: The object behind it.
         module: The module that the object is defined in, for constants.
         hidden: Members that only Ottla itself calls.
+        shown: Classes that have a section on the same page; their members are not repeated in the
+            sections of their subclasses.
     """
     yield f"### {name}\n"
     if not inspect.isclass(thing):
@@ -40,8 +48,9 @@ def described(name: str, thing: Any, module: str, hidden: Sequence[str] = ()) ->
         yield from signature(name, thing)
     yield from markdown(words_of(thing, name, module))
     yield from markdown(getattr(vars(thing).get("__init__"), "__doc__", None) or "")
-    yield from _attributes(thing)
-    for each, member in members(thing, hidden):
+    yield from _inherited(thing, shown)
+    yield from _attributes(thing, hidden, shown)
+    for each, member in members(thing, hidden, shown):
         yield f"#### {name}.{each}\n"
         if isinstance(member, property):
             yield "*Property.*\n"
@@ -59,12 +68,34 @@ def words_of(thing: Any, name: str, module: str) -> str:
     return _strings_after(module).get(name, "")
 
 
-def members(thing: type, hidden: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield public methods and properties in the order of the code, inherited ones last."""
+def entries(
+    name: str,
+    thing: Any,
+    module: str,
+    hidden: Sequence[str] = (),
+    shown: Sequence[type] = (),
+) -> Iterator[tuple[str, str]]:
+    """Yield a public name, its members and its fields with their docstrings.
+
+    A docstring that is missing is ''. The arguments are those of `described`.
+    """
+    yield name, words_of(thing, name, module)
+    if inspect.isclass(thing):
+        for each, member in members(thing, hidden, shown):
+            yield f"{name}.{each}", inspect.getdoc(member) or ""
+        for each, words in attributes(thing, hidden, shown).items():
+            yield f"{name}.{each}", words
+
+
+def members(
+    thing: type, hidden: Sequence[str] = (), shown: Sequence[type] = ()
+) -> Iterator[tuple[str, Any]]:
+    """Yield public methods and properties in the order of the code, inherited ones last.
+
+    Members of a base class in `shown` are left out unless the class overrides them.
+    """
     seen = set()
-    for base in thing.__mro__:
-        if not base.__module__.startswith("ottla"):
-            continue
+    for base in _bases(thing, shown):
         for name, member in vars(base).items():
             if name in seen or name.startswith("_") or name in hidden:
                 continue
@@ -75,22 +106,51 @@ def members(thing: type, hidden: Sequence[str] = ()) -> Iterator[tuple[str, Any]
                 yield name, member
 
 
-def _attributes(thing: type) -> Iterator[str]:
+def attributes(
+    thing: type, hidden: Sequence[str] = (), shown: Sequence[type] = ()
+) -> dict[str, str]:
+    """Return the docstrings of annotated fields, and of other attributes that have one.
+
+    Fields of an enumeration and of a base class in `shown` are left out.
+    """
+    if issubclass(thing, enum.Enum):
+        return {}
+    found: dict[str, str] = {}
+    for base in reversed(_bases(thing, shown)):
+        found |= dict.fromkeys(inspect.get_annotations(base), "")
+        found |= _strings_after(base.__module__, base.__qualname__)
+    return {
+        name: words
+        for name, words in found.items()
+        if not name.startswith("_") and name not in hidden
+    }
+
+
+def _bases(thing: type, shown: Sequence[type]) -> list[type]:
+    """Return a class and its bases in Ottla, up to those with a section of their own."""
+    ours = (each for each in thing.__mro__ if each.__module__.startswith("ottla"))
+    elsewhere = {base for each in thing.__mro__[1:] if each in shown for base in each.__mro__}
+    return [each for each in ours if each not in elsewhere]
+
+
+def _inherited(thing: type, shown: Sequence[type]) -> Iterator[str]:
+    """Yield links to the sections of the base classes."""
+    found = [each for each in thing.__mro__[1:] if each in shown]
+    if found:
+        links = ", ".join(f"[{each.__name__}](#{each.__name__.lower()})" for each in found)
+        yield f"Inherits the members of {links}.\n"
+
+
+def _attributes(thing: type, hidden: Sequence[str], shown: Sequence[type]) -> Iterator[str]:
     """Yield attributes that have a docstring, and the members of an enumeration."""
     if issubclass(thing, enum.Enum):
         yield from (f"- `{each.name}`" for each in thing)
         yield ""
         return
-    found = [
-        (name, words)
-        for base in reversed(thing.__mro__)
-        if base.__module__.startswith("ottla")
-        for name, words in _strings_after(base.__module__, base.__qualname__).items()
-        if not name.startswith("_")
-    ]
+    found = {name: words for name, words in attributes(thing, hidden, shown).items() if words}
     if found:
         yield "**Attributes**\n"
-        for name, words in dict(found).items():
+        for name, words in found.items():
             yield f"- `{name}`: {' '.join(' '.join(markdown(words)).split())}"
         yield ""
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from generator import connect_rest
-from generator.describe import described, members, words_of
+from generator.describe import described
+from generator.describe import entries as entries_of
 from generator.docstrings import summary
 
 
@@ -33,6 +34,8 @@ class Page(NamedTuple):
 HIDDEN: dict[str, tuple[str, ...]] = {
     "Aggregate": ("needs_number", "type_of", "takes"),
     "App": ("sinks",),
+    "AsyncConsumer": ("attention", "take_now"),
+    "AsyncProducer": ("abort_if_possible", "find_topic", "table_encoder"),
     "Definition": ("knows", "problems", "settings"),
     "ListStore": ("written_ms", "kept"),
     "MapStore": ("written_ms", "kept"),
@@ -57,9 +60,9 @@ guides [Producers](../producer.md) and [Consumers](../consumer.md) show how to u
         Chapter("Tables", "Topics as Arrow tables, without a Python object per record; see "
                 "[Use Arrow](../howto/arrow.md).", ("read_table", "read_batches")),
         Chapter("Records and offsets", "Values that clients take and return.",
-                ("TopicPartition", "Record", "RecordFuture", "RecordMetadata", "TableFuture",
-                 "TableMetadata", "OffsetAndMetadata", "OffsetAndTimestamp", "GroupMetadata",
-                 "NewTopic")),
+                ("TopicPartition", "Record", "Records", "RecordFuture", "RecordMetadata",
+                 "TableFuture", "TableMetadata", "OffsetAndMetadata", "OffsetAndTimestamp",
+                 "GroupMetadata", "NewTopic")),
         Chapter("Subscriptions and partitioners", "Objects that change which partitions a "
                 "consumer reads and a producer writes.",
                 ("SubscriptionPattern", "RebalanceListener", "PriorityPartitioner",
@@ -185,10 +188,11 @@ PACKAGES = {
 def page_of(page: Page) -> str:
     """Return the reference of a package as Markdown."""
     lines = [f"# {page.title}\n", page.about, ""]
+    shown = _classes(page)
     for chapter in page.chapters:
         lines += [f"\n## {chapter.title}\n", chapter.about, ""]
         for name, thing, module in things(page, chapter):
-            lines += described(name, thing, module, HIDDEN.get(name, ()))
+            lines += described(name, thing, module, HIDDEN.get(name, ()), shown)
     if page is CLIENT:
         lines += [
             "\n## Errors\n",
@@ -215,26 +219,39 @@ def _module_of(thing: Any, name: str, package: Any) -> str:
     return str(type(thing).__module__ if package.__name__ == "ottla.streams" else package.__name__)
 
 
-def undocumented(page: Page) -> Iterator[str]:
-    """Yield the public names of a page, and their members, that have no docstring."""
+def entries(page: Page) -> Iterator[tuple[str, str]]:
+    """Yield every name, member and field of a page with its docstring, '' if it has none."""
+    shown = _classes(page)
     for chapter in page.chapters:
         for name, thing, module in things(page, chapter):
-            if not words_of(thing, name, module).strip():
-                yield name
-            if inspect.isclass(thing):
-                for each, member in members(thing, HIDDEN.get(name, ())):
-                    if not inspect.getdoc(member):
-                        yield f"{name}.{each}"
+            yield from entries_of(name, thing, module, HIDDEN.get(name, ()), shown)
+    if page is CLIENT:
+        for name, error in _client_errors():
+            yield name, error.__doc__ or ""
+
+
+def _classes(page: Page) -> list[type]:
+    return [
+        thing
+        for chapter in page.chapters
+        for _, thing, _ in things(page, chapter)
+        if inspect.isclass(thing)
+    ]
 
 
 def _errors() -> Iterator[str]:
+    for name, error in _client_errors():
+        base = error.__bases__[0].__name__
+        yield f"| `{name}` | `{base}` | {summary(error.__doc__ or '')} |"
+
+
+def _client_errors() -> Iterator[tuple[str, type[Exception]]]:
     import ottla
 
     for name in sorted(ottla.__all__):
         thing = getattr(ottla, name)
         if inspect.isclass(thing) and issubclass(thing, Exception):
-            base = thing.__bases__[0].__name__
-            yield f"| `{name}` | `{base}` | {summary(thing.__doc__ or '')} |"
+            yield name, thing
 
 
 PAGES: dict[str, Callable[[], str]] = {

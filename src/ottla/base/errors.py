@@ -186,7 +186,7 @@ RETRIABLE = frozenset(
 
 
 class KafkaError(Exception):
-    """A failure with the code that Kafka clients expect for it."""
+    """A failure with Kafka's error code, in `code`."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
@@ -195,10 +195,11 @@ class KafkaError(Exception):
 
     @property
     def retriable(self) -> bool:
+        """Whether the same operation may succeed later."""
         return self.code in RETRIABLE
 
 
 class UserError(Exception):
-    """A failure that a person can mend: one sentence that says what, where, and what to do."""
+    """A mistake in a call or a configuration; the message says how to correct it."""
 
     exit_code = 1

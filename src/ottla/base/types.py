@@ -12,8 +12,12 @@ copied to the wire on every request, and only rarely shown to a person."""
 
 
 class TopicPartition(NamedTuple):
+    """A partition of a topic, as a named tuple."""
+
     topic: str
+    """Name of the topic."""
     partition: int
+    """Number of the partition, from 0."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

@@ -27,11 +27,11 @@ __all__ = [
 
 
 class InvalidConfig(UserError, ValueError):
-    """A property that does not exist, or a value that it does not take."""
+    """A property does not exist, or its value is invalid."""
 
 
 class BrokersUnreachable(KafkaTimeout):
-    """None of the named brokers could be reached in time."""
+    """No broker of the bootstrap list could be reached in time."""
 
     default_code = ErrorCode.BROKER_NOT_AVAILABLE
 
@@ -45,23 +45,29 @@ class ClientClosed(ClientError):
 
 
 class AuthorizationFailed(ClientError):
+    """The client's principal is not authorized for the operation."""
+
     default_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 class UnknownTopic(ClientError):
+    """The topic or the partition does not exist."""
+
     default_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class RecordTooLarge(ClientError):
+    """The record exceeds `max.request.size`, or the topic's `max.message.bytes`."""
+
     default_code = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class SerializationFailed(ClientError):
-    """A serialiser raised; its exception is the cause."""
+    """A serializer raised; its exception is the cause."""
 
 
 class DeserializationFailed(ClientError):
-    """A deserialiser raised; its exception is the cause. `offset` is the record's."""
+    """A deserializer raised; its exception is the cause, and `offset` is the record's offset."""
 
     def __init__(self, message: str, *, topic: str, partition: int, offset: int) -> None:
         super().__init__(message, topic=topic, partition=partition)
@@ -69,34 +75,36 @@ class DeserializationFailed(ClientError):
 
 
 class OffsetOutOfRange(ClientError):
+    """The log does not contain the offset, and `auto.offset.reset` is `none`."""
+
     default_code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class NoOffsetForPartition(OffsetOutOfRange):
-    """Nothing was committed, and `auto.offset.reset` is none."""
+    """No offset is committed, and `auto.offset.reset` is `none`."""
 
 
 class CommitFailed(ClientError):
-    """The group has moved on: these partitions belong to another member now."""
+    """The group has rebalanced, and the partitions belong to another member."""
 
     default_code = ErrorCode.REBALANCE_IN_PROGRESS
 
 
 class ProducerFenced(ClientError):
-    """Another producer has taken over this one's transactional id."""
+    """A newer producer uses the same transactional ID. Close this one."""
 
     default_code = ErrorCode.PRODUCER_FENCED
     fatal = True
 
 
 class TransactionAborted(ClientError):
-    """The transaction must be aborted; the producer can go on with the next one."""
+    """The transaction must be aborted. The producer can begin another one."""
 
     default_code = ErrorCode.TRANSACTION_ABORTABLE
 
 
 class TransactionFailed(ClientError):
-    """The coordinator refuses this producer for good: close it."""
+    """The coordinator rejects this producer permanently. Close it."""
 
     default_code = ErrorCode.INVALID_TXN_STATE
     fatal = True

@@ -47,28 +47,37 @@ Offsets = list[tuple[Json, Json]]
 
 
 class Guarantee(Enum):
+    """Delivery guarantee of a connector."""
+
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
 
 
 class RetriableError(Exception):
-    """It may pass by itself."""
+    """A failure that may pass, such as a lost connection. The worker retries the operation.
+
+    It retries for `errors.retry.timeout`, and fails the task afterwards.
+    """
 
 
 @dataclass(frozen=True)
 class Polled:
-    """Records, and the offsets after them: those of the partitions that moved. Many records may
-    come as columns instead, which are several times as fast; those are behind the others."""
+    """Records that a source task returns, and the source offsets after them."""
 
     records: Sequence[Record] = ()
+    """The records, in order."""
     offsets: Offsets = field(default_factory=list)
+    """New offsets of the source partitions that advanced."""
     columns: Sequence[ColumnBatch] = ()
+    """Records in columns, which are several times as fast. They follow `records`."""
 
     def __bool__(self) -> bool:
         return bool(self.records) or bool(self.columns) or bool(self.offsets)
 
 
 class SourceTask(ABC):
+    """Base class of the tasks that read from a source."""
+
     @abstractmethod
     def start(self, offsets: Offsets) -> None:
         """Begin to read.
@@ -86,7 +95,13 @@ class SourceTask(ABC):
         """
 
     def commit(self, offsets: Offsets) -> None:
-        """Take note that all records before these offsets are stored in their topics."""
+        """Handle that all records before these offsets are stored in their topics.
+
+        Override it if the source can release them, for example acknowledge messages.
+
+        Args:
+            offsets: Committed source offsets.
+        """
         return
 
     def stop(self) -> None:
@@ -95,14 +110,16 @@ class SourceTask(ABC):
 
 
 class SinkTask(ABC):
+    """Base class of the tasks that write to a target."""
+
     takes_columns: ClassVar[bool] = False
-    """Whether `put_columns` is worth a try."""
+    """Whether the worker should call `put_columns`."""
     epoch: int = 0
-    """How often this task was started, in any worker. Set before `start`."""
+    """Number of times that the task was started, in any worker. It is set before `start`."""
     is_takeover: bool = False
-    """Another worker had it last."""
+    """Whether another worker ran the task last."""
     reporter: Callable[[Record, Exception], None] | None = None
-    """Set before `start`, by whoever runs the task."""
+    """Function that handles rejected records. The worker sets it before `start`."""
 
     @abstractmethod
     def start(self, directory: Path) -> None:
@@ -114,15 +131,33 @@ class SinkTask(ABC):
 
     @abstractmethod
     def begin(self, batch: int) -> None:
-        """Begin a batch. An interrupted batch begins again with the same number and records."""
+        """Begin a batch. An interrupted batch begins again with the same number and records.
+
+        Args:
+            batch: Number of the batch.
+        """
 
     @abstractmethod
     def put(self, records: Sequence[Record]) -> None:
-        """Write records of the current batch."""
+        """Write records of the current batch.
+
+        Args:
+            records: The records.
+
+        Raises:
+            RetriableError: The failure may pass; the worker calls the method again.
+        """
 
     def put_columns(self, columns: Columns) -> None:
-        """As `put`, for many records of one topic at once. Raises NotInColumns, before anything is
-        done, for what must come one by one: they are handed to `put` then."""
+        """Write many records of one topic, in columns.
+
+        Args:
+            columns: The records.
+
+        Raises:
+            NotInColumns: The records must be written one by one; they are passed to `put`. Raise it
+                before anything is written.
+        """
         raise NotInColumns("records are taken one by one")
 
     @abstractmethod
@@ -139,6 +174,10 @@ class SinkTask(ABC):
         With `errors.tolerance=all` the record is skipped, and goes to the dead letter queue if
         there is one.
 
+        Args:
+            record: The rejected record.
+            error: Reason for the rejection.
+
         Raises:
             Exception: Errors are not tolerated.
         """
@@ -148,40 +187,75 @@ class SinkTask(ABC):
 
 
 class Connector:
-    """One configured connector. `settings` are the values of its definition."""
+    """Base class of connectors: one configured instance.
+
+    Args:
+        settings: Values of the properties in `definition`.
+
+    Raises:
+        ValueError: Settings exclude each other.
+    """
 
     definition: ClassVar[Definition] = Definition()
+    """Properties of the connector."""
     version: ClassVar[str] = ""
+    """Version that the worker reports."""
     guarantee: ClassVar[Guarantee] = Guarantee.AT_LEAST_ONCE
+    """Delivery guarantee that the connector provides."""
     converters: ClassVar[Mapping[str, str]] = {}
-    """Those that stand before the worker's, by property: {"value.converter": "StringConverter"}."""
+    """Converters that take precedence over the worker's, by property."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises ValueError, a sentence, for settings that exclude each other."""
         self.settings = settings
 
 
 class SourceConnector(Connector):
+    """Base class of connectors that write records to topics."""
+
     guarantee = Guarantee.EXACTLY_ONCE
 
     def task_settings(self, max_tasks: int) -> list[Settings]:
-        """Return the settings of each task, at most `max_tasks` of them."""
+        """Return the settings of each task.
+
+        Args:
+            max_tasks: Maximum number of tasks (`tasks.max`).
+        """
         return [self.settings]
 
     @abstractmethod
     def make_task(self, settings: Settings) -> SourceTask:
-        """Return a new task with one of the settings that `task_settings` returned."""
+        """Return a new task.
+
+        Args:
+            settings: One of the settings that `task_settings` returned.
+        """
 
     def check_offset(self, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
-        """Raises ValueError, a sentence, for what cannot be an offset of this connector."""
+        """Check an offset that an administrator sets.
+
+        Args:
+            partition: Source partition.
+            offset: Source offset.
+
+        Raises:
+            ValueError: It is not an offset of this connector.
+        """
         return
 
 
 class SinkConnector(Connector):
+    """Base class of connectors that read records from topics."""
+
     shares_partitions: ClassVar[bool] = False
-    """Whether several tasks may write at once, each the partitions that are its own. Their batches
-    are numbered each by itself, and each has a directory."""
+    """Whether several tasks may write at once, each with its own partitions.
+
+    The batches of each task are numbered separately, and each task has its own directory.
+    """
 
     @abstractmethod
     def make_task(self, settings: Settings) -> SinkTask:
-        """Return a new task."""
+        """Return a new task.
+
+        Args:
+            settings: Settings of the connector.
+        """

@@ -25,7 +25,7 @@ MANY_RECORDS = 1_000
 
 
 class NotInColumns(Exception):
-    """Records that must go one by one."""
+    """Records that cannot be processed in columns. The worker processes them one by one."""
 
 
 @cache
@@ -163,21 +163,35 @@ def check_not_null(value: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """`record` has Columns for values; its partition, offset and timestamp_ms are Columns of
-    integers, or None. It has no headers."""
+    """Records of one topic in columns, without headers."""
 
     record: Record
+    """Record whose fields hold columns. Partition, offset and timestamp are integers or None."""
     rows: int
+    """Number of records."""
 
     def value(self) -> Any:
-        """As an Arrow array."""
+        """Return the values as an Arrow array.
+
+        Raises:
+            NotInColumns: The values do not fit their schema as columns.
+        """
         return self.array(self.record.value_schema, self.record.value)
 
     def key(self) -> Any:
+        """Return the keys as an Arrow array.
+
+        Raises:
+            NotInColumns: The keys do not fit their schema as columns.
+        """
         return self.array(self.record.key_schema, self.record.key)
 
     def fields(self) -> dict[str, Any]:
-        """Of a value that is a struct: an array for each. Raises NotInColumns."""
+        """Return an Arrow array for each field of the values, which must be structs.
+
+        Raises:
+            NotInColumns: The values have no fields, or other fields than their schema.
+        """
         schema, value = self.record.value_schema, self.record.value
         is_struct = schema is None or schema.type is Type.STRUCT
         if not is_struct or not isinstance(value, Mapping):
@@ -189,7 +203,15 @@ class Columns:
         return {each.name: self.array(each.schema, value[each.name]) for each in schema.fields}
 
     def array(self, schema: Schema | None, value: Any) -> Any:
-        """Of a Column, a dict of them, or what is the same for all. Raises NotInColumns."""
+        """Return values as an Arrow array.
+
+        Args:
+            schema: Schema of the values, or None.
+            value: A column, a dict of columns, or one value for all records.
+
+        Raises:
+            NotInColumns: The values do not fit the schema as columns.
+        """
         import pyarrow as pa
 
         if isinstance(value, Column):
@@ -217,7 +239,9 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class ColumnBatch:
-    """Columns, and the way back to the records that they are."""
+    """Records in columns, with a function that returns them one by one."""
 
     columns: Columns
+    """The columns."""
     records: Callable[[], Sequence[Record]]
+    """Function that returns the same records one by one."""

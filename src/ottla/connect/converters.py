@@ -39,9 +39,15 @@ ENCODINGS = ("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "utf
 
 
 class Converter(ABC):
-    """`is_key` tells whether it converts keys, as converters are told in Kafka."""
+    """Base class of converters between records and the bytes in a topic.
+
+    Args:
+        settings: Values of the properties in `definition`.
+        is_key: Whether it converts keys.
+    """
 
     definition: ClassVar[Definition] = Definition()
+    """Properties of the converter."""
 
     def __init__(self, settings: Settings, *, is_key: bool = False) -> None:
         self.settings = settings
@@ -49,20 +55,50 @@ class Converter(ABC):
 
     @abstractmethod
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The bytes of a value. Raises DataError."""
+        """Return a value as bytes.
+
+        Args:
+            topic: Topic of the record.
+            schema: Schema of the value, or None.
+            value: The value.
+
+        Raises:
+            DataError: The value cannot be converted.
+        """
 
     @abstractmethod
     def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """The schema and value in bytes. Raises DataError."""
+        """Return the schema and the value in bytes.
+
+        Args:
+            topic: Topic of the record.
+            data: The bytes, or None.
+
+        Raises:
+            DataError: The bytes cannot be converted.
+        """
 
     def from_columns(self, schema: Schema | None, value: Any, columns: Columns) -> Any:
-        """`from_connect` for the values of a batch, as an array of bytes. Any exception means that
-        they must go one by one."""
+        """Return the values of a batch as an array of bytes.
+
+        Any exception makes the worker convert the values one by one.
+
+        Args:
+            schema: Schema of the values, or None.
+            value: The values.
+            columns: The batch that they belong to.
+        """
         raise NotInColumns(f"{type(self).__name__} writes one value at a time")
 
     def to_columns(self, topic: str, data: Any) -> tuple[Schema | None, Any]:
-        """`to_connect` for an array of bytes; what is null there is null. Any exception means that
-        they must go one by one."""
+        """Return the schema and the values in an array of bytes. Nulls stay null.
+
+        Any exception makes the worker convert the values one by one.
+
+        Args:
+            topic: Topic of the records.
+            data: Arrow array of bytes.
+        """
         raise NotInColumns(f"{type(self).__name__} reads one value at a time")
 
 

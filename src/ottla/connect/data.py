@@ -27,11 +27,11 @@ _MS = datetime.timedelta(milliseconds=1)
 
 
 class DataError(Exception):
-    """A record that cannot be what it should be, as one sentence. It fails alone."""
+    """A record that cannot be converted or transformed. Only this record fails."""
 
 
 class Type(Enum):
-    """Kafka's names of them in JSON."""
+    """Type of a schema, named as in Kafka Connect's JSON."""
 
     INT8 = "int8"
     INT16 = "int16"
@@ -52,28 +52,49 @@ INTEGER_BITS = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 
 @dataclass(frozen=True, slots=True)
 class Field:
+    """A field of a struct schema."""
+
     name: str
+    """Name of the field."""
     schema: Schema
+    """Schema of the field's values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
+    """Schema of keys, values or fields, as in Kafka Connect."""
+
     type: Type
+    """Type of the values."""
     optional: bool = False
+    """Whether values may be null."""
     name: str | None = None
+    """Name of the schema, such as that of a logical type."""
     version: int | None = None
+    """Version of the schema."""
     doc: str | None = None
+    """Description of the schema."""
     parameters: Mapping[str, str] = field(default_factory=dict)
+    """Parameters of a logical type, such as the scale of a decimal."""
     default: Any = None
+    """Value that stands for a missing one."""
     fields: tuple[Field, ...] = ()
+    """Fields of a struct."""
     key_schema: Schema | None = None
+    """Schema of a map's keys."""
     value_schema: Schema | None = None
-    """Of a map's values or an array's items."""
+    """Schema of a map's values or an array's items."""
 
     def field(self, name: str) -> Field | None:
+        """Return a field of a struct, or None if there is none.
+
+        Args:
+            name: Name of the field.
+        """
         return next((each for each in self.fields if each.name == name), None)
 
     def as_optional(self) -> Schema:
+        """Return the same schema for values that may be null."""
         return self if self.optional else replace(self, optional=True)
 
 
@@ -103,40 +124,68 @@ def struct_schema(
 
 @dataclass(frozen=True, slots=True)
 class Header:
+    """A header of a record."""
+
     key: str
+    """Name of the header."""
     schema: Schema | None
+    """Schema of the value, or None."""
     value: Any
+    """Value of the header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One message on its way. `partition` None: by the key. `timestamp_ms` None: now.
-
-    `offset` is where it was in its topic, if it comes from one; `origin` the topic, partition and
-    offset that it came from, whatever transforms have made of them."""
+    """A record between a topic and another system."""
 
     topic: str
+    """Topic of the record."""
     value: Any = None
+    """Value of the record; a struct is a dict."""
     value_schema: Schema | None = None
+    """Schema of the value, or None for any value that JSON can express."""
     key: Any = None
+    """Key of the record."""
     key_schema: Schema | None = None
+    """Schema of the key, or None."""
     partition: int | None = None
+    """Partition of the record; None lets the key choose."""
     offset: int | None = None
+    """Offset in its topic, for records that were read from one."""
     timestamp_ms: int | None = None
+    """Milliseconds since the epoch; None takes the current time."""
     headers: tuple[Header, ...] = ()
+    """Headers of the record."""
     origin: tuple[str, int, int] | None = None
+    """Topic, partition and offset that a sink record was read from, unchanged by transforms."""
 
     def with_(self, **changes: Any) -> Record:
+        """Return a copy of the record with other fields.
+
+        Args:
+            changes: New values of the fields, by name.
+        """
         return replace(self, **changes)
 
     def with_value(self, schema: Schema | None, value: Any) -> Record:
-        """As `with_`, several times as fast: transforms do it for each record."""
+        """Return a copy of the record with another value. It is faster than `with_`.
+
+        Args:
+            schema: Schema of the value.
+            value: The value.
+        """
         return Record(
             self.topic, value, schema, self.key, self.key_schema, self.partition, self.offset,
             self.timestamp_ms, self.headers, self.origin,
         )  # fmt: skip
 
     def with_key(self, schema: Schema | None, key: Any) -> Record:
+        """Return a copy of the record with another key. It is faster than `with_`.
+
+        Args:
+            schema: Schema of the key.
+            key: The key.
+        """
         return Record(
             self.topic, self.value, self.value_schema, key, schema, self.partition, self.offset,
             self.timestamp_ms, self.headers, self.origin,
@@ -145,11 +194,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class FailedRecord(Record):
-    """Something that a source could not make a record of, as it was read, and why."""
+    """Data that a source could not convert to a record, with the reason."""
 
     error: str = ""
+    """Reason for the failure."""
     source: str = ""
-    """What read it."""
+    """Component that read the data."""
 
 
 # ------------------------------------------------------------------------------- logical values

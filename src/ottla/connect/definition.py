@@ -25,11 +25,30 @@ def key(
     validator: Validator | None = None,
     importance: Importance = Importance.MEDIUM,
 ) -> ConfigKey:
+    """Define a property of a plugin.
+
+    Args:
+        name: Name of the property.
+        type_: Type of its values.
+        default: Value to use if the property is not set.
+        doc: Description, one sentence.
+        validator: Check of the values, such as `AtLeast(1)`.
+        importance: Importance that tools show.
+
+    Example:
+        key("batch.size", ConfigType.INT, 100, "Number of rows to write at once.", AtLeast(1))
+    """
     return ConfigKey(name, type_, default, doc, validator, importance)
 
 
 class Definition:
-    """The properties of one plugin."""
+    """Properties of a plugin. Definitions can be added; the second one takes precedence.
+
+    Args:
+        keys: The properties.
+        required: Names of the properties that must be set.
+        prefixes: Prefixes of properties that are passed on without a check.
+    """
 
     def __init__(
         self,

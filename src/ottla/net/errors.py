@@ -6,6 +6,11 @@ from ottla.base.errors import ErrorCode, KafkaError
 
 
 class ClientError(KafkaError):
+    """Base class of the failures that clients report; `topic` and `partition` are set where known.
+
+    `fatal` means that the client cannot recover and must be closed.
+    """
+
     default_code = ErrorCode.UNKNOWN_SERVER_ERROR
     fatal = False
 
@@ -23,23 +28,25 @@ class ClientError(KafkaError):
 
 
 class KafkaTimeout(ClientError, TimeoutError):
+    """The operation did not finish in time. It may still take effect."""
+
     default_code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class ConnectionLost(ClientError, ConnectionError):
-    """The connection ended before the answer came: whether the request was carried out is open."""
+    """The connection closed before the response arrived. The request may have taken effect."""
 
     default_code = ErrorCode.NETWORK_EXCEPTION
 
 
 class UnsupportedVersion(ClientError):
-    """The broker has no version of an API that can express the request."""
+    """The broker does not support a version of the API that can express the request."""
 
     default_code = ErrorCode.UNSUPPORTED_VERSION
 
 
 class AuthenticationFailed(ClientError):
-    """One side did not believe the other: a password, or a certificate."""
+    """The broker rejected the client's credentials, or the client the broker's certificate."""
 
     default_code = ErrorCode.SASL_AUTHENTICATION_FAILED
     fatal = True

@@ -60,9 +60,20 @@ LAST_JAVA_WITH_VFORK = 23
 
 
 def session(master: str | None = None, *, app_name: str = "ottla", **settings: Any) -> SparkSession:
-    """The session, made or found, in which `format("ottla")` is there. `settings` are Spark's, with
-    two underscores for a dot where a name has single ones: spark__sql__shuffle__partitions=8; or
-    give them as a mapping: `session(**{"spark.sql.shuffle.partitions": 8})`."""
+    """Return a Spark session that has `format("ottla")`, creating it if needed.
+
+    Args:
+        master: Spark master. None takes `SPARK_MASTER`, the one of `spark-submit`, or `local[*]`.
+        app_name: Name of the Spark application.
+        settings: Settings of Spark, with two underscores for a dot.
+
+    Raises:
+        UserError: Spark is not installed.
+
+    Example:
+        spark = session("local[2]", spark__sql__shuffle__partitions=8)
+        spark = session(**{"spark.sql.shuffle.partitions": 8})
+    """
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -143,7 +154,11 @@ exec {python} "$@"
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("ottla")` known in a session, unless Spark has found it by itself."""
+    """Register `format("ottla")` in a session, unless Spark has found it already.
+
+    Args:
+        spark: The session.
+    """
     from ottla.spark.source import FORMAT, OttlaDataSource
 
     if not spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(FORMAT):

@@ -53,8 +53,32 @@ def table(
     metadata: bool = False,
     **options: Any,
 ) -> DataFrame:
-    """`options` are those of the source, dots written as two underscores:
-    `table("orders", startingOffsets="latest", kafka__isolation__level="read_committed")`."""
+    """Read a topic as a DataFrame of columns.
+
+    A null value (a tombstone) is a row of nulls.
+
+    Args:
+        topic: Topic to read.
+        bootstrap: Broker addresses; `localhost:9092` by default.
+        profile: Path of a properties file for the connection.
+        spark: Spark session; `session()` by default.
+        streaming: Return a streaming DataFrame.
+        value_format: `json` makes the fields of objects the columns; `string` and `raw` make one
+            column `value` of text or bytes. `auto` chooses from the newest values.
+        schema: Schema of JSON values, as DDL or a StructType. None infers it from the newest
+            values of each partition.
+        mode: Handling of a value that does not parse: `fail` the query, `drop` the row, or
+            write its record to the topic `dead_letter` with `dead-letter`, at least once.
+        dead_letter: Topic for values that do not parse.
+        metadata: Add the columns _key, _topic, _partition, _offset and _timestamp.
+        options: Options of the source, with two underscores for a dot.
+
+    Raises:
+        InvalidConfig: An argument is invalid.
+
+    Example:
+        orders = table("orders", startingOffsets="latest", kafka__isolation__level="read_committed")
+    """
     _check(value_format, mode, dead_letter)
     if spark is None:
         from ottla.spark.spark_session import session

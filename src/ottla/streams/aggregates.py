@@ -12,8 +12,12 @@ from ottla.streams.plan.shapes import family, is_integer
 
 @dataclass(frozen=True)
 class Aggregate:
+    """An aggregate of a column, for `Grouped.aggregate`. Null values are skipped."""
+
     function: str
+    """Name of the function, as in SQL."""
     column: str | None
+    """Column of the value, or None for the value itself."""
 
     def __str__(self) -> str:
         return f"{self.function}({self.column or ''})"
@@ -42,31 +46,63 @@ class Aggregate:
 
 
 def count(column: str | None = None) -> Aggregate:
-    """Records, or those that have the column."""
+    """Count the records, or those in which a column is not null.
+
+    Args:
+        column: Column of the value; None counts all records.
+    """
     return Aggregate("count", column)
 
 
 def sum(column: str | None = None) -> Aggregate:
+    """Sum a column.
+
+    Args:
+        column: Column of the value; None takes the value itself.
+    """
     return Aggregate("sum", column)
 
 
 def min(column: str | None = None) -> Aggregate:
+    """Return the smallest value of a column.
+
+    Args:
+        column: Column of the value; None takes the value itself.
+    """
     return Aggregate("min", column)
 
 
 def max(column: str | None = None) -> Aggregate:
+    """Return the largest value of a column.
+
+    Args:
+        column: Column of the value; None takes the value itself.
+    """
     return Aggregate("max", column)
 
 
 def mean(column: str | None = None) -> Aggregate:
+    """Compute the mean of a column.
+
+    Args:
+        column: Column of the value; None takes the value itself.
+    """
     return Aggregate("mean", column)
 
 
 def collect_list(column: str | None = None) -> Aggregate:
-    """All values, in no order that can be relied on."""
+    """Collect all values of a column, in no defined order.
+
+    Args:
+        column: Column of the value; None takes the value itself.
+    """
     return Aggregate("collect_list", column)
 
 
 def collect_set(column: str | None = None) -> Aggregate:
-    """All different values."""
+    """Collect the distinct values of a column, in no defined order.
+
+    Args:
+        column: Column of the value; None takes the value itself.
+    """
     return Aggregate("collect_set", column)

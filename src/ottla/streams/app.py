@@ -36,12 +36,29 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class App:
-    """`state_dir` holds checkpoints; `client` has more properties of the connection
-    (`security.protocol` and so on); `master` and `spark` are for the Spark session. `failures`: a
-    record for which a Python function raises stops the application, or goes to the topic of a
-    `DeadLetter` and is left out; functions with state stop it in any case.
-    `max_records_per_batch` bounds a micro-batch, of each topic (None: all there is).
-    `operator_metrics` counts the rows that come out of every operator."""
+    """Stream processing application: a name, a cluster and a topology.
+
+        app = st.App("billing", "localhost:9092")
+        orders = app.stream("orders", value=st.Json("item string, amount double"))
+        orders.filter(lambda order: order.amount > 100).to("large-orders")
+        app.run()
+
+    Args:
+        name: Name of the application, and prefix of its internal topics and groups.
+        bootstrap: Broker addresses.
+        state_dir: Directory for checkpoints.
+        client: Further properties of the connection, such as `security.protocol`.
+        master: Spark master, such as `local[4]`.
+        spark: Settings of the Spark session.
+        failures: `"stop"` stops the application when a Python function raises; a `DeadLetter`
+            writes the record to its topic and continues. Stateful functions always stop it.
+        max_records_per_batch: Maximum number of records of each topic in a micro-batch. None
+            takes all that are available.
+        operator_metrics: Count the rows that leave each operator.
+
+    Raises:
+        TopologyError: The name or another argument is invalid.
+    """
 
     def __init__(
         self,
@@ -110,10 +127,21 @@ class App:
         start: str = "earliest",
         bad_records: str | DeadLetter = "stop",
     ) -> Stream:
-        """A topic's records. `time` is where event time comes from, if not from the records'
-        timestamps: a function to a timestamp or ms. `start` is where a new application begins.
-        `bad_records` that cannot be parsed stop the application, are dropped, or go to the topic
-        of a `DeadLetter`."""
+        """Read a topic as a stream.
+
+        Args:
+            topic: Topic to read.
+            value: Serde of the values.
+            key: Serde of the keys.
+            time: Function over records that returns the event time, as a timestamp or in
+                milliseconds. None takes the timestamps of the records.
+            start: Where a new application begins, `"earliest"` or `"latest"`.
+            bad_records: `"stop"` stops the application when a record cannot be parsed, `"drop"`
+                drops the record, and a `DeadLetter` writes it to its topic.
+
+        Raises:
+            TopologyError: An argument is invalid.
+        """
         source = _source(topic, key, value, time, start, bad_records, is_table=False)
         if isinstance(bad_records, DeadLetter):
             bad = BadRecords(Bytes.shape, Bytes.shape, source)
@@ -124,48 +152,113 @@ class App:
     def table(
         self, topic: str, *, value: Serde, key: Serde = String, bad_records: str = "stop"
     ) -> Table:
-        """A topic as a changelog: the latest value of each key; null deletes."""
+        """Read a topic as a table: the latest value of each key. A null value deletes the key.
+
+        Args:
+            topic: Topic to read.
+            value: Serde of the values.
+            key: Serde of the keys.
+            bad_records: `"stop"` stops the application when a record cannot be parsed, `"drop"`
+                drops the record.
+
+        Raises:
+            TopologyError: An argument is invalid.
+        """
         source = _source(topic, key, value, None, "earliest", bad_records, is_table=True)
         return Table(self, source)
 
     def global_table(
         self, topic: str, *, value: Serde, key: Serde = String, bad_records: str = "stop"
     ) -> GlobalTable:
-        """A topic as a table that records can look into by any key: `stream.join(table, on=…)`."""
+        """Read a topic as a table that streams can join by any key, not only their own.
+
+        Args:
+            topic: Topic to read.
+            value: Serde of the values.
+            key: Serde of the keys.
+            bad_records: `"stop"` stops the application when a record cannot be parsed, `"drop"`
+                drops the record.
+
+        Raises:
+            TopologyError: An argument is invalid.
+
+        Example:
+            customers = app.global_table("customers", value=st.Json("name string"))
+            orders.join(customers, on=lambda order: order.customer_id)
+        """
         return GlobalTable(_source(topic, key, value, None, "earliest", bad_records, is_table=True))
 
     def from_df(self, rows: DataFrame, *, key: str = "key", time: str = "timestamp") -> Stream:
-        """A streaming DataFrame as a stream: `key` and `time` name its columns, and all others are
-        the value; one that is called value, if it is the only one, is the value itself."""
+        """Return a streaming DataFrame as a stream.
+
+        All columns other than the key and the time form the value. A single one named `value` is
+        the value itself.
+
+        Args:
+            rows: The streaming DataFrame.
+            key: Column of the key.
+            time: Column of the event time.
+        """
         from ottla.streams.mixing import source_of
 
         return Stream(self, source_of(rows, key, time))
 
     def explain(self) -> str:
-        """What is done, and by what: columns, Python, state."""
+        """Return the topology as text, with the engine that runs each operator.
+
+        An operator runs as Spark columns, in Python, or with state.
+
+        Raises:
+            TopologyError: The application writes no topic.
+        """
         return explain(self._checked())
 
     def topology(self) -> str:
-        """What is done, without by what: another one is refused over an old checkpoint."""
+        """Return the topology as text, without the engines.
+
+        The application does not start from a checkpoint with another topology.
+
+        Raises:
+            TopologyError: The application writes no topic.
+        """
         return topology(self._checked())
 
     def picture(self) -> str:
-        """The topology as a picture: an SVG document."""
+        """Return the topology as an SVG document.
+
+        Raises:
+            TopologyError: The application writes no topic.
+        """
         return picture(self._checked())
 
     def _repr_svg_(self) -> str | None:
         return self.picture() if self._sinks else None
 
     def start(self, *, http: str | None = None) -> Running:
-        """Start, and return at once."""
+        """Start the application in the background.
+
+        Args:
+            http: Address for the application's HTTP interface, such as `localhost:7070`.
+
+        Returns:
+            The running application.
+
+        Raises:
+            TopologyError: The application writes no topic.
+        """
         from ottla.streams.run import start
 
         return start(self, http=http)
 
     def run(self, *, http: str | None = None) -> None:
-        """Start, and run until it is stopped (Ctrl-C, SIGTERM) or fails, which ends the program
-        with a sentence. Queries that lose a broker or an executor are started again. `http` is an
-        address (`localhost:7070`) to answer questions on: see `ottla.streams.rest`."""
+        """Run the application until it is stopped by Ctrl-C or SIGTERM, or fails.
+
+        A failure ends the program with a message. Queries that lose a broker or an executor are
+        restarted.
+
+        Args:
+            http: Address for the application's HTTP interface, such as `localhost:7070`.
+        """
         from ottla.streams import launch
 
         launched = launch.current()
@@ -186,8 +279,16 @@ class App:
             raise SystemExit(error.exit_code) from None
 
     def store(self, topic: str) -> Store:
-        """The table that is written to a topic, to look things up in, while the application runs
-        and when it does not."""
+        """Return the table that the application writes to a topic, for look-ups.
+
+        It can be used whether or not the application is running.
+
+        Args:
+            topic: Topic that the application writes.
+
+        Raises:
+            UserError: The application does not write the topic.
+        """
         from ottla.streams.store import open_store
 
         if topic not in self._stores:
@@ -195,14 +296,16 @@ class App:
         return self._stores[topic]
 
     def close_stores(self) -> None:
-        """Files and connections of the stores; they open again when they are asked."""
+        """Close the files and connections of all stores. They open again on the next look-up."""
         while self._stores:
             self._stores.popitem()[1].close()
 
     def reset(self) -> None:
-        """Forget everything: checkpoints, state, stores, the offsets of its groups, internal
-        topics. The next run begins where a new application would. Topics that it writes stay as
-        they are; old records of those that it reads again (`through`) are passed over."""
+        """Delete checkpoints, state, stores, committed offsets and internal topics.
+
+        The next run starts as a new application. Topics that the application writes are kept; old
+        records of those that it reads again (`through`) are skipped.
+        """
         from ottla.streams.reset import reset
 
         reset(self)
@@ -225,7 +328,14 @@ class App:
 
 
 def from_df(app: App, rows: DataFrame, *, key: str = "key", time: str = "timestamp") -> Stream:
-    """A streaming DataFrame as a stream: see `App.from_df`."""
+    """Return a streaming DataFrame as a stream of an application.
+
+    Args:
+        app: The application.
+        rows: The streaming DataFrame.
+        key: Column of the key.
+        time: Column of the event time.
+    """
     return app.from_df(rows, key=key, time=time)
 
 

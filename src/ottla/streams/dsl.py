@@ -61,7 +61,7 @@ _LABEL = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 class Stream:
-    """Records of a topic, or what operators made of them."""
+    """A stream of records: a topic, or the result of an operator."""
 
     def __init__(self, app: App, node: Node) -> None:
         self._app = app
@@ -69,6 +69,7 @@ class Stream:
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """Names of the columns of the value."""
         return self._node.value.names
 
     def __repr__(self) -> str:
@@ -77,11 +78,22 @@ class Stream:
     # ----------------------------------------------------------------------------- one to one
 
     def filter(self, predicate: Over) -> Stream:
-        """Keep records for which it is true; null is not."""
+        """Keep the records for which a predicate is true. Null counts as false.
+
+        Args:
+            predicate: Function over records that returns a boolean.
+
+        Example:
+            orders.filter(lambda order: order.amount > 100)
+        """
         return self._filtered("filter", predicate, negated=False)
 
     def filter_not(self, predicate: Over) -> Stream:
-        """Keep records for which it is not true."""
+        """Keep the records for which a predicate is not true.
+
+        Args:
+            predicate: Function over records that returns a boolean.
+        """
         return self._filtered("filter_not", predicate, negated=True)
 
     def _filtered(self, operator: str, predicate: Over, *, negated: bool) -> Stream:
@@ -94,7 +106,19 @@ class Stream:
         return self._with(Filter(node.key, node.value, node, function, negated))
 
     def branch(self, **predicates: Over) -> dict[str, Stream]:
-        """Each record to the first whose predicate is true; to `otherwise` if none is."""
+        """Split the stream: each record goes to the first branch whose predicate is true.
+
+        Args:
+            predicates: Predicate of each branch, by name.
+
+        Returns:
+            The branches by name, and `otherwise` for records that match none.
+
+        Example:
+            branches = orders.branch(large=lambda order: order.amount > 100)
+            branches["large"].to("large-orders")
+            branches["otherwise"].to("small-orders")
+        """
         if not predicates or "otherwise" in predicates:
             raise refused("branch", "name the branches: branch(big=…, small=…); otherwise is ours")
         rest, branches = self, {}
@@ -104,7 +128,17 @@ class Stream:
         return {**branches, "otherwise": rest}
 
     def map_values(self, function: Over, schema: str | None = None) -> Stream:
-        """A new value for each record: a dict makes a record, anything else a plain value."""
+        """Replace the value of each record.
+
+        Args:
+            function: Function over records. A dict becomes a record with columns, any other
+                result a plain value.
+            schema: Schema of the result, such as `"item string, amount double"`. Needed for
+                functions that run in Python.
+
+        Example:
+            orders.map_values(lambda order: {"item": order.item, "cents": order.amount * 100})
+        """
         node = self._node
         made = trace("map_values", function, node.key, node.value)
         shape = shape_of("map_values", made, schema)
@@ -113,21 +147,38 @@ class Stream:
     def map(
         self, function: Over, schema: str | None = None, *, key_schema: str | None = None
     ) -> Stream:
-        """A new key and a new value for each record: the function returns (key, value)."""
+        """Replace the key and the value of each record.
+
+        Args:
+            function: Function over records that returns `(key, value)`.
+            schema: Schema of the value. Needed for functions that run in Python.
+            key_schema: Schema of the key. Needed for functions that run in Python.
+        """
         node = self._node
         made = trace("map", function, node.key, node.value)
         key, value = pair_shapes("map", made, schema, key_schema)
         return self._with(Map(key, value, node, made))
 
     def flat_map(self, function: Over, *, schema: str, key_schema: str) -> Stream:
-        """As many records for each as the list has that it returns, of (key, value)."""
+        """Replace each record by any number of records.
+
+        Args:
+            function: Function over records that returns a list of `(key, value)`.
+            schema: Schema of the values.
+            key_schema: Schema of the keys.
+        """
         node = self._node
         made = in_python("flat_map", function, "a list of pairs")
         key, value = pair_shapes("flat_map", made, schema, key_schema)
         return self._with(FlatMap(key, value, node, made))
 
     def flat_map_values(self, function: Over, schema: str | None = None) -> Stream:
-        """As many records for each as the list has that it returns."""
+        """Replace each record by any number of records with the same key.
+
+        Args:
+            function: Function over records that returns a list of values.
+            schema: Schema of the values. Needed for functions that run in Python.
+        """
         node = self._node
         made = trace("flat_map_values", function, node.key, node.value)
         if isinstance(made, InPython):
@@ -140,14 +191,29 @@ class Stream:
         return self._with(FlatMapValues(node.key, shape, node, made))
 
     def select_key(self, function: Over, schema: str | None = None) -> Stream:
-        """A new key for each record."""
+        """Replace the key of each record.
+
+        Args:
+            function: Function over records that returns the key.
+            schema: Schema of the key. Needed for functions that run in Python.
+
+        Example:
+            orders.select_key(lambda order: order.customer_id)
+        """
         node = self._node
         made = trace("select_key", function, node.key, node.value)
         shape = shape_of("select_key", made, schema)
         return self._with(SelectKey(shape, node.value, node, made))
 
     def merge(self, other: Stream) -> Stream:
-        """Records of both, in no particular order between them."""
+        """Combine two streams with the same schema. The order between them is not defined.
+
+        Args:
+            other: The other stream.
+
+        Raises:
+            TopologyError: Keys or values of the streams have different schemas.
+        """
         mine, theirs = self._node, other._node
         for what, left, right in (
             ("keys", mine.key, theirs.key),
@@ -160,15 +226,25 @@ class Stream:
         return self._with(merged)
 
     def peek(self, function: Over) -> Stream:
-        """Call it for each record, for what it does: to count, to log. It runs where the records
-        are, and again for records of a batch that is run again."""
+        """Call a function for each record, for example to log it, and pass the record on.
+
+        It runs in Spark's executors, and again for the records of a batch that is retried.
+
+        Args:
+            function: Function over records; its result is ignored.
+        """
         node = self._node
         made = in_python("peek", function, "called for what it does")
         return self._with(Peek(node.key, node.value, node, made))
 
     def repartition(self, partitions: int) -> Stream:
-        """Spread by key over so many tasks: what follows runs on as many cores. Order within a key
-        stays as it is. To have the records in a topic, use through."""
+        """Distribute the records by key over a number of tasks, to use as many cores.
+
+        The order within a key is kept. To write the records to a topic, use `through`.
+
+        Args:
+            partitions: Number of tasks.
+        """
         if type(partitions) is not int or partitions < 1:
             raise refused("repartition", f"partitions={partitions!r}: a number from 1 up")
         node = self._node
@@ -177,8 +253,14 @@ class Stream:
     def transform(
         self, function: Over, schema: str | None = None, *, key_schema: str | None = None
     ) -> Stream:
-        """DataFrame code in the middle: the function gets a DataFrame with the columns key, value
-        and timestamp, and returns one. `schema` and `key_schema` if it changes their types."""
+        """Apply a function of DataFrames to the stream.
+
+        Args:
+            function: Function that takes a DataFrame with the columns key, value and timestamp, and
+                returns one.
+            schema: Schema of the values, if the function changes it.
+            key_schema: Schema of the keys, if the function changes it.
+        """
         node = self._node
         made = in_python("transform", function, "a function over DataFrames", arities=(1,))
         key = node.key if key_schema is None else parse_schema(key_schema)
@@ -187,8 +269,10 @@ class Stream:
 
     @property
     def df(self) -> Any:
-        """This stream as Spark's streaming DataFrame, with the columns key, value and timestamp, in
-        the active session: for queries of your own."""
+        """Streaming DataFrame of the stream, for your own queries in the active Spark session.
+
+        It has the columns key, value and timestamp.
+        """
         from ottla.streams.mixing import frame_of
 
         return frame_of(self._app, self._node)
@@ -196,15 +280,30 @@ class Stream:
     # ---------------------------------------------------------------------------- with state
 
     def group_by(self, function: Over, schema: str | None = None) -> Grouped:
-        """Group records by a new key. Records with a null key are dropped, as in Kafka Streams."""
+        """Group records by a new key. Records with a null key are dropped, as in Kafka Streams.
+
+        Args:
+            function: Function over records that returns the key.
+            schema: Schema of the key. Needed for functions that run in Python.
+        """
         return Grouped(self._app, self.select_key(function, schema)._node)
 
     def group_by_key(self) -> Grouped:
+        """Group records by their key. Records with a null key are dropped, as in Kafka Streams."""
         return Grouped(self._app, self._node)
 
     def deduplicate(self, function: Over, *, within: Duration) -> Stream:
-        """The first record of each outcome of the function (an order's id, say); others that come
-        within that time of it are dropped. Those later than it are dropped, too."""
+        """Keep the first record of each identifier and drop its repetitions.
+
+        Records that are later than `within` are dropped, too.
+
+        Args:
+            function: Function over records that returns the identifier. It must run as columns.
+            within: Event time during which a repetition is recognized.
+
+        Example:
+            orders.deduplicate(lambda order: order.id, within="1 hour")
+        """
         node = self._node
         refuse_second_state("deduplicate", node)
         made = trace("deduplicate", function, node.key, node.value)
@@ -226,9 +325,17 @@ class Stream:
         key_schema: str | None = None,
         clock: Duration | None = None,
     ) -> Stream:
-        """Your own: a subclass of `st.Processor`, or a function that makes one. `schema` is that of
-        the values it forwards; `key_schema` of their keys, if they are not the stream's. `clock` is
-        how often one with `on_wall_clock` is to look at the clock ("1 second")."""
+        """Process the stream with a processor of your own.
+
+        Args:
+            processor: Subclass of `st.Processor`, or a function that returns an instance.
+            schema: Schema of the values that it forwards.
+            key_schema: Schema of the keys that it forwards, if it differs from the stream's.
+            clock: Interval at which `on_wall_clock` timers are checked; 1 second by default.
+
+        Raises:
+            TopologyError: The processor is invalid.
+        """
         node = self._node
         refuse_second_state("process", node)
         made: object = processor() if callable(processor) else processor
@@ -261,9 +368,26 @@ class Stream:
         on: Over | None = None,
         schema: str | None = None,
     ) -> Stream:
-        """Records with the same key. With a stream: whose times are `within` each other; with a
-        table: with what it holds; with a global table: `on` any key that is made of the record.
-        `function(left, right)` makes the value; without one it has the columns of both."""
+        """Join records with the same key.
+
+        Args:
+            other: A stream, joined by time as well; a table, joined with its current value; or a
+                global table, joined with any key.
+            function: Function of the left and the right value that returns the new value. None
+                combines the columns of both.
+            how: `"inner"` or `"left"`, and `"outer"` for two streams.
+            within: Maximum difference of the timestamps. Streams only, and needed there.
+            grace: How late records may be. Streams only.
+            on: Function over records that returns the key to look up. Global tables only.
+            schema: Schema of the new value. Needed for functions that run in Python.
+
+        Raises:
+            TopologyError: The two cannot be joined.
+
+        Example:
+            orders.join(payments, within="5 minutes")
+            orders.join(customers, lambda order, customer: {"name": customer.name})
+        """
         if isinstance(other, Table | GlobalTable):
             return self._join_table(other, function, how, within, on, schema)
         if not isinstance(other, Stream):
@@ -310,18 +434,37 @@ class Stream:
     # --------------------------------------------------------------------------------- ends
 
     def to(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> None:
-        """Write to a topic: text and bytes as they are, everything else as JSON. A windowed key has
-        its window in it, in Kafka Streams' format, unless `key` says how to write it."""
+        """Write the stream to a topic.
+
+        Text and bytes are written as they are, everything else as JSON. A windowed key includes
+        its window in the format of Kafka Streams, unless `key` is given.
+
+        Args:
+            topic: Topic to write to.
+            key: Serde of the keys.
+            value: Serde of the values.
+
+        Raises:
+            TopologyError: The application reads or writes the topic already.
+        """
         self._app._add(sink(self._node, topic, key, value))
 
     def print(self, label: str) -> None:
-        """To standard output of whoever runs the application: `[label]: key, value`."""
+        """Print each record to standard output as `[label]: key, value`.
+
+        Args:
+            label: Label that precedes the records.
+        """
         if not _LABEL.fullmatch(label):
             raise refused("print", f"label {label!r}: letters, digits, dots, dashes, please")
         self._app._add(printed(self._node, label))
 
     def through(self, topic: str) -> Stream:
-        """Write to a topic and go on from there: what follows is a query of its own."""
+        """Write the stream to a topic and continue from it in a separate query.
+
+        Args:
+            topic: Topic to write and read.
+        """
         node = self._node
         refuse_untyped("through", node.key, node.value)
         key, value = natural(node.key), natural(node.value)

@@ -14,7 +14,7 @@ _HERE = str(Path(__file__).parent)
 
 
 class TopologyError(UserError):
-    """A topology that cannot work, refused where it is built."""
+    """An operator or argument that the topology does not support, raised when it is added."""
 
 
 def refused(operator: str, why: str) -> TopologyError:

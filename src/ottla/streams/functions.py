@@ -9,14 +9,22 @@ from ottla.streams.plan.shapes import family
 
 
 def is_null(value: Any) -> Any:
-    """Whether a value is missing."""
+    """Return whether a value is null.
+
+    Args:
+        value: A column or a plain value.
+    """
     if isinstance(value, Expression):
         return Call("boolean", "isnull", (value,))
     return value is None
 
 
 def coalesce(*values: Any) -> Any:
-    """The first value that is not missing."""
+    """Return the first value that is not null, or null.
+
+    Args:
+        values: Columns or plain values of the same type.
+    """
     if not any(isinstance(each, Expression) for each in values):
         return next((each for each in values if each is not None), None)
     given = tuple(map(constant, values))

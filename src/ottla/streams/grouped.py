@@ -41,7 +41,7 @@ _OWN = ((builtins.min, "min"), (builtins.max, "max"))
 
 
 class Grouped:
-    """Records by key, to be aggregated. Those without key or value are left out."""
+    """Records grouped by key, for aggregation. Records without key or value are skipped."""
 
     def __init__(
         self,
@@ -56,8 +56,19 @@ class Grouped:
         self._late = late
 
     def windowed(self, window: Window, *, late: str | DeadLetter = "drop") -> Grouped:
-        """Per window, too. `late` records, whose windows are closed, are dropped, or go to the
-        topic of a `DeadLetter` in the same transaction as the windows."""
+        """Aggregate by window as well.
+
+        Args:
+            window: `st.tumbling`, `st.hopping`, `st.sliding` or `st.session`.
+            late: `"drop"` drops records that arrive after their window has closed; a `DeadLetter`
+                writes them to its topic in the same transaction as the windows.
+
+        Raises:
+            TopologyError: The records have a window already.
+
+        Example:
+            orders.group_by_key().windowed(st.tumbling("1 minute")).count()
+        """
         if self._window is not None:
             raise refused("windowed", f"there is a window already: {self._window}")
         if not isinstance(window, Window):
@@ -74,24 +85,47 @@ class Grouped:
         return self.aggregate(count=count())
 
     def sum(self, column: str | None = None) -> Table:
-        """Sum a column, or the values themselves if `column` is None, for each key."""
+        """Sum a column for each key.
+
+        Args:
+            column: Column of the value; None takes the value itself.
+        """
         return self.aggregate(sum=Aggregate("sum", column))
 
     def min(self, column: str | None = None) -> Table:
-        """Keep the smallest value of a column, or of the values themselves, for each key."""
+        """Keep the smallest value of a column for each key.
+
+        Args:
+            column: Column of the value; None takes the value itself.
+        """
         return self.aggregate(min=Aggregate("min", column))
 
     def max(self, column: str | None = None) -> Table:
-        """Keep the largest value of a column, or of the values themselves, for each key."""
+        """Keep the largest value of a column for each key.
+
+        Args:
+            column: Column of the value; None takes the value itself.
+        """
         return self.aggregate(max=Aggregate("max", column))
 
     def mean(self, column: str | None = None) -> Table:
-        """Compute the mean of a column, or of the values themselves, for each key."""
+        """Compute the mean of a column for each key.
+
+        Args:
+            column: Column of the value; None takes the value itself.
+        """
         return self.aggregate(mean=Aggregate("mean", column))
 
     def reduce(self, function: Callable[[Any, Any], Any]) -> Table:
-        """One value of all: function(aggregate, value), beginning with the first value. None
-        deletes the key."""
+        """Combine the values of each key, starting with the first one.
+
+        Args:
+            function: Function of the aggregate and the value that returns the new aggregate. None
+                deletes the key.
+
+        Example:
+            amounts.group_by_key().reduce(lambda total, amount: total + amount)
+        """
         node = self._node
         refuse_second_state("reduce", node)
         made = trace_pair("reduce", function, node.value, node.value)
@@ -138,12 +172,25 @@ class Grouped:
         finish: Callable[[Any], Any] | None = None,
         **aggregates: Aggregate,
     ) -> Table:
-        """A column for each: aggregate(total=st.sum("amount"), n=st.count()).
+        """Aggregate the values of each key, with named aggregates or with functions.
 
-        Or with functions: aggregate(initial, add, schema=…), where `initial()` makes the first
-        aggregate and `add(aggregate, value)`, or `add(aggregate, key, value)`, the next; None
-        deletes the key. `schema` says what is given out: the aggregate, or what `finish` makes of
-        it. Sessions need `merge(one, other)`. The aggregate is any object that can be pickled."""
+        Args:
+            initial: Function without arguments that returns the first aggregate. It may be any
+                object that can be pickled.
+            add: Function of (aggregate, value) or (aggregate, key, value) that returns the next
+                aggregate. None deletes the key.
+            schema: Schema of the result. Needed with functions.
+            merge: Function of two aggregates that returns one. Needed for session windows.
+            finish: Function of the aggregate that returns the result. None emits the aggregate.
+            aggregates: Columns of the result, in place of functions.
+
+        Raises:
+            TopologyError: An argument is missing, or both ways are used.
+
+        Example:
+            orders.group_by_key().aggregate(total=st.sum("amount"), n=st.count())
+            orders.group_by_key().aggregate(int, lambda n, order: n + 1, schema="bigint")
+        """
         refuse_second_state("aggregate", self._node)
         if initial is None and add is None:
             return self._aggregated(aggregates)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class GroupedTable:
-    """Rows of a table by another key, to be aggregated. Rows whose key is null are left out."""
+    """Rows of a table grouped by another key, for aggregation. Rows with a null key are skipped."""
 
     def __init__(
         self, app: App, node: Node, function: Callable[..., Any], schema: str | None
@@ -44,11 +44,17 @@ class GroupedTable:
         refuse_untyped("group_by", self._key)
 
     def count(self) -> Table:
+        """Count the rows of each group."""
         from ottla.streams.aggregates import count
 
         return self._named("count", count(), lambda total, key, value: [total[0] - 1])
 
     def sum(self, column: str | None = None) -> Table:
+        """Sum a column for each group.
+
+        Args:
+            column: Column of the value; None takes the value itself.
+        """
         from ottla.streams.aggregates import sum as total_of
 
         def subtract(total: Any, key: Any, value: Any) -> Any:
@@ -66,8 +72,21 @@ class GroupedTable:
         schema: str,
         finish: Callable[[Any], Any] | None = None,
     ) -> Table:
-        """`add` and `subtract` take (aggregate, value) or (aggregate, key, value), where the key is
-        that of the group; `schema` says what is given out. None deletes the key."""
+        """Aggregate the rows of each group with functions that add and subtract a row.
+
+        A change of a row subtracts its old value and adds the new one. Both functions take
+        (aggregate, value) or (aggregate, key, value), with the key of the group.
+
+        Args:
+            initial: Function without arguments that returns the first aggregate.
+            add: Function that returns the aggregate with a row. None deletes the key.
+            subtract: Function that returns the aggregate without a row. None deletes the key.
+            schema: Schema of the result.
+            finish: Function of the aggregate that returns the result. None emits the aggregate.
+
+        Example:
+            grouped.aggregate(int, lambda n, row: n + 1, lambda n, row: n - 1, schema="bigint")
+        """
         if not callable(initial):
             raise refused(
                 "aggregate", "give functions: aggregate(initial, add, subtract, schema=…)"

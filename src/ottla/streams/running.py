@@ -76,18 +76,29 @@ class Running:
             self._queries.append(_Query(sink, self._starter(self._app, sink, self.spark)))
 
     def status(self) -> list[QueryStatus]:
+        """Return the state, progress and failures of each query."""
         return [_status(query, self._app.operator_metrics) for query in self._queries]
 
     def _repr_html_(self) -> str:
         return queries_html(self.status(), caption=f"Application {self._app.name}")
 
     def process_all_available(self) -> None:
-        """Wait until all that is in the topics now has been processed and written."""
+        """Wait until all records that are in the topics now are processed and written."""
         for query in self._queries:
             self._told(query.sink, query.spark.processAllAvailable)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Wait until a query fails, which raises, or all have stopped: then true."""
+        """Wait until all queries have stopped.
+
+        Args:
+            timeout_s: Seconds to wait. None waits without limit.
+
+        Returns:
+            True if all queries have stopped, False after the timeout.
+
+        Raises:
+            QueryFailed: A query has failed.
+        """
         waited_s = 0.0
         while timeout_s is None or waited_s < timeout_s:
             for query in self._queries:
@@ -100,7 +111,7 @@ class Running:
         return False
 
     def stop(self) -> None:
-        """What is done stays done; a batch under way is run again by the next start."""
+        """Stop all queries. The next start runs a batch that was interrupted again."""
         if self.server is not None:
             self.server.close()
             self.server = None

@@ -21,16 +21,24 @@ from ottla.streams.plan.shapes import Shape, parse_record, plain
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """For `bad_records`: they go to this topic as they are, with headers that say why and whence
-    (`ottla.error.reason`, `ottla.source.topic`, `.partition`, `.offset`)."""
+    """Topic for records that cannot be processed, with headers for the cause and the origin.
+
+    The headers are `ottla.error.reason`, `ottla.source.topic`, `ottla.source.partition` and
+    `ottla.source.offset`.
+    """
 
     topic: str
+    """Name of the topic."""
 
 
 @dataclass(frozen=True)
 class Serde:
+    """Encoding of keys or values in a topic."""
+
     name: str
+    """Name of the encoding."""
     shape: Shape
+    """Columns and types of the decoded values."""
 
     def __str__(self) -> str:
         return self.name
@@ -44,7 +52,7 @@ class PlainSerde(Serde):
 
 
 class Json(Serde):
-    """JSON objects with these columns. Other fields are ignored, and missing ones are null.
+    """Serde for JSON objects with these columns. Other fields are ignored, missing ones are null.
 
     Args:
         schema: The columns, as `"id string, amount double"`. Only `to` can do without.
@@ -55,8 +63,11 @@ class Json(Serde):
 
 
 String = PlainSerde("string", plain("string"))
+"""Serde for UTF-8 text, a `str` in functions."""
 Bytes = PlainSerde("bytes", plain("binary"))
+"""Serde that keeps bytes unchanged."""
 Long = PlainSerde("long", plain("bigint"))
+"""Serde for integers of 8 bytes, big-endian, as Kafka's LongSerializer writes them."""
 
 _ENCODES = {"string": String, "binary": Bytes}
 

@@ -59,11 +59,16 @@ _TOPIC_ID = "topic id"
 
 @dataclass(frozen=True)
 class Entry:
+    """An entry of a store."""
+
     key: Any
+    """Key of the entry, without its window."""
     value: Any
+    """Decoded value."""
     timestamp_ms: int
+    """Timestamp of the record that wrote the entry, in milliseconds since the epoch."""
     window_ms: tuple[int, int] | None = None
-    """Start and end; a session ends with its last record."""
+    """Start and end of the window, or None. A session ends with its last record."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,10 @@ def find_sink(app: App, name: str) -> Sink:
 
 
 class Store:
-    """For many threads."""
+    """A table that an application writes, for look-ups. Any number of threads may share it.
+
+    Every look-up first reads what the application has committed since the last one.
+    """
 
     def __init__(
         self,
@@ -130,18 +138,35 @@ class Store:
 
     @property
     def is_windowed(self) -> bool:
+        """Whether the keys have windows."""
         return self._windows is not None
 
     # ------------------------------------------------------------------------------- asking
 
     def get(self, key: Any, at: Time | None = None) -> Any:
-        """The value of a key, or None. Of a windowed table: of the window that begins `at`, or of
-        the key's last one."""
+        """Return the value of a key, or None.
+
+        Args:
+            key: The key.
+            at: Start of the window, in a windowed table: a datetime, or milliseconds since the
+                epoch. None takes the latest window of the key.
+
+        Raises:
+            UserError: The key cannot be encoded, or the table has no windows.
+        """
         entry = self.entry(key, at)
         return None if entry is None else entry.value
 
     def entry(self, key: Any, at: Time | None = None) -> Entry | None:
-        """The same, with its window and time."""
+        """Return the entry of a key with its window and timestamp, or None.
+
+        Args:
+            key: The key.
+            at: Start of the window; see `get`.
+
+        Raises:
+            UserError: The key cannot be encoded, or the table has no windows.
+        """
         self.refresh()
         wanted = self._key(key)
         if at is None:
@@ -156,7 +181,16 @@ class Store:
     def windows(
         self, key: Any, since: Time | None = None, until: Time | None = None
     ) -> list[Entry]:
-        """The windows of a key that begin between two times, both included, in order."""
+        """Return the windows of a key in the order of their start.
+
+        Args:
+            key: The key.
+            since: Earliest start, included. None has no limit.
+            until: Latest start, included. None has no limit.
+
+        Raises:
+            UserError: The key cannot be encoded, or the table has no windows.
+        """
         self._refuse_windows_if_none("windows()")
         self.refresh()
         bounds = [None if each is None else milliseconds(each) for each in (since, until)]
@@ -165,13 +199,22 @@ class Store:
     def range(
         self, first: Any = None, last: Any = None, *, reverse: bool = False
     ) -> Iterator[Entry]:
-        """All from a key to another, both included, in the order of the keys' bytes; without
-        them, all there are."""
+        """Return an iterator over the entries of a range of keys, in the order of the keys' bytes.
+
+        Args:
+            first: First key, included. None has no limit.
+            last: Last key, included. None has no limit.
+            reverse: Begin with the last key.
+
+        Raises:
+            UserError: A key cannot be encoded.
+        """
         self.refresh()
         bounds = [None if each is None else self._key(each) for each in (first, last)]
         return map(self._entry, self._file.range(*bounds, is_reverse=reverse))
 
     def all(self) -> Iterator[Entry]:
+        """Return an iterator over all entries, in the order of the keys' bytes."""
         return self.range()
 
     def __len__(self) -> int:
@@ -208,7 +251,11 @@ class Store:
     # ---------------------------------------------------------------------------- following
 
     def refresh(self) -> None:
-        """Read what was committed since."""
+        """Read what the application has committed since the last look-up.
+
+        Raises:
+            UserError: The records could not be read in time.
+        """
         with self._lock:
             if self._consumer is None:
                 self._open()
@@ -277,6 +324,7 @@ class Store:
         self._file.forget_before(now_ms - self._windows.kept_ms)
 
     def close(self) -> None:
+        """Close the file and the connection of the store."""
         with self._lock:
             if self._consumer is not None:
                 self._consumer.close()

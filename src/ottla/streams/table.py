@@ -45,7 +45,7 @@ Over = Callable[..., Any]
 
 
 class Table:
-    """The latest value of each key."""
+    """A table: the latest value of each key."""
 
     def __init__(self, app: App, node: Node) -> None:
         self._app = app
@@ -54,6 +54,7 @@ class Table:
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """Names of the columns of the value."""
         return self._node.value.names
 
     def __repr__(self) -> str:
@@ -62,11 +63,19 @@ class Table:
     # ------------------------------------------------------------------------------ one to one
 
     def filter(self, predicate: Over) -> Table:
-        """Keep keys whose value passes: others are deleted, with a record without value."""
+        """Keep the keys for which a predicate is true. Other keys are deleted with a tombstone.
+
+        Args:
+            predicate: Function over records that returns a boolean.
+        """
         return self._filtered("filter", predicate, negated=False)
 
     def filter_not(self, predicate: Over) -> Table:
-        """Keep keys whose value does not pass."""
+        """Keep the keys for which a predicate is not true.
+
+        Args:
+            predicate: Function over records that returns a boolean.
+        """
         return self._filtered("filter_not", predicate, negated=True)
 
     def _filtered(self, operator: str, predicate: Over, *, negated: bool) -> Table:
@@ -79,7 +88,12 @@ class Table:
         return Table(self._app, self._app._as_configured(made))
 
     def map_values(self, function: Over, schema: str | None = None) -> Table:
-        """A new value for each key; deleted keys stay deleted."""
+        """Replace the value of each key. Deleted keys stay deleted.
+
+        Args:
+            function: Function over records that returns the value.
+            schema: Schema of the result. Needed for functions that run in Python.
+        """
         node = self._node
         refuse_late_elsewhere("map_values", node)
         made = trace("map_values", function, node.key, node.value)
@@ -90,9 +104,15 @@ class Table:
     # ------------------------------------------------------------------------------ with state
 
     def suppress(self, *, time_limit: Duration | None = None) -> Table:
-        """Nothing of a window until it closes, then its outcome, once. Or, with a `time_limit`, at
-        most one change of a key in so much event time: the first waits for that long, and what
-        changes meanwhile takes its place."""
+        """Emit only the final result of each window, or limit the rate of changes.
+
+        Args:
+            time_limit: Event time in which each key changes at most once: a change waits for that
+                long, and later ones replace it. None waits until the window closes.
+
+        Raises:
+            TopologyError: The table has no window and no `time_limit` is given.
+        """
         if time_limit is not None:
             if isinstance(self._node, Suppressed):
                 raise refused("suppress", "there is one already")
@@ -104,7 +124,12 @@ class Table:
         return Table(self._app, Suppressed(node.key, node.value, node))
 
     def group_by(self, function: Over, schema: str | None = None) -> GroupedTable:
-        """Group rows by another key, through a repartition topic between two queries."""
+        """Group rows by another key, through a repartition topic between two queries.
+
+        Args:
+            function: Function over records that returns the key.
+            schema: Schema of the key. Needed for functions that run in Python.
+        """
         from ottla.streams.grouped_table import GroupedTable
 
         return GroupedTable(self._app, self._node, function, schema)
@@ -118,9 +143,20 @@ class Table:
         on: Over | None = None,
         schema: str | None = None,
     ) -> Table:
-        """A table that changes with both. By key; or `on` a foreign key, made of this table's
-        values, which is the other's key. `function(left, right)` makes the value; without one it
-        has the columns of both."""
+        """Join two tables; the result changes with both.
+
+        Args:
+            other: The other table.
+            function: Function of the left and the right value that returns the new value. None
+                combines the columns of both.
+            how: `"inner"`, `"left"` or `"outer"`; with `on`, `"inner"` or `"left"`.
+            on: Function of this table's records that returns the foreign key: a key of the other
+                table. None joins by key.
+            schema: Schema of the new value. Needed for functions that run in Python.
+
+        Raises:
+            TopologyError: The two cannot be joined.
+        """
         if not isinstance(other, Table):
             raise refused("join", "a table joins a table; a stream joins it by stream.join(table)")
         mine, theirs = self._node, other._node
@@ -137,19 +173,37 @@ class Table:
     # ------------------------------------------------------------------------------------ ends
 
     def to_stream(self) -> Stream:
-        """The table's changes, as events."""
+        """Return the changes of the table as a stream."""
         from ottla.streams.dsl import Stream
 
         refuse_late_elsewhere("to_stream", self._node)
         return Stream(self._app, self._node)
 
     def to(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> None:
-        """Write the table's changes to a topic: see `Stream.to`."""
+        """Write the changes of the table to a topic.
+
+        Text and bytes are written as they are, everything else as JSON. A windowed key includes
+        its window in the format of Kafka Streams, unless `key` is given.
+
+        Args:
+            topic: Topic to write to.
+            key: Serde of the keys.
+            value: Serde of the values.
+
+        Raises:
+            TopologyError: The application reads or writes the topic already.
+        """
         self._app._add(sink(self._node, topic, key, value))
 
     def through(self, topic: str) -> Table:
-        """Write to a topic and go on from there: what follows is a query of its own. A windowed
-        key goes without its window: make it part of the key first, by to_stream().map."""
+        """Write the table to a topic and continue from it in a separate query.
+
+        The window of a windowed key is not written: make it part of the key first, with
+        `to_stream().map`.
+
+        Args:
+            topic: Topic to write and read.
+        """
         node = self._node
         refuse_untyped("through", node.key, node.value)
         key, value = natural(node.key), natural(node.value)
@@ -158,7 +212,7 @@ class Table:
 
 
 class GlobalTable:
-    """A table that every record of a stream can look into, by any key."""
+    """A table that streams can join by any key."""
 
     def __init__(self, source: Source) -> None:
         self._node = replace(source, is_table=True)

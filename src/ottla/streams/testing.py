@@ -47,18 +47,34 @@ Time = datetime | str | int
 
 @dataclass(frozen=True)
 class Record:
-    """As a consumer would see it; JSON is parsed. `window_ms` are the numbers at the end of a
-    windowed key: its start, or a session's end and start."""
+    """A record that the topology wrote, with JSON parsed."""
 
     key: Any
+    """Decoded key, without its window."""
     value: Any
+    """Decoded value."""
     timestamp_ms: int
+    """Timestamp of the record, in milliseconds since the epoch."""
     window_ms: tuple[int, ...] = ()
+    """Numbers at the end of a windowed key: its start, or the end and start of a session."""
     headers: tuple[tuple[str, bytes], ...] = ()
+    """Headers of the record."""
 
 
 class TopologyDriver:
-    """Use it as a context manager: it holds queries and a directory."""
+    """Driver that runs a topology on given records, without a broker.
+
+        with TopologyDriver(app, spark) as driver:
+            driver.send("orders", {"item": "tea", "amount": 12.5}, key="1", at=5_000)
+            assert driver.read("totals") == [...]
+
+    The records that were sent since the last `process` or `read` form one micro-batch. Stream time
+    advances between micro-batches, so a test decides which records are late.
+
+    Args:
+        app: The application.
+        spark: The Spark session to run it in.
+    """
 
     def __init__(self, app: App, spark: SparkSession) -> None:
         self._app = app
@@ -83,7 +99,17 @@ class TopologyDriver:
         self.close()
 
     def send(self, topic: str, value: Any, *, key: Any = None, at: Time = 0) -> None:
-        """One record, encoded as the source says; bytes are taken as they are."""
+        """Add a record to the next micro-batch.
+
+        Args:
+            topic: Topic that the topology reads.
+            value: Value, encoded with the serde of the source. Bytes are not encoded.
+            key: Key, encoded likewise.
+            at: Timestamp: a datetime, ISO 8601, or milliseconds since the epoch.
+
+        Raises:
+            TopologyError: The topology does not read the topic.
+        """
         source = self._sources.get(topic)
         if source is None:
             raise TopologyError(f"No stream reads {topic!r}; topics: {listed(self._sources)}")
@@ -95,12 +121,17 @@ class TopologyDriver:
         self._waiting.setdefault(topic, []).append(row)
 
     def advance_wall_clock(self, by: Duration) -> None:
-        """By so much; whoever goes by it sees that when what was sent is processed next. It stands
-        still otherwise, and begins at the time of the day."""
+        """Advance the wall clock. Timers that expire run with the next micro-batch.
+
+        The clock starts at the current time and changes only through this method.
+
+        Args:
+            by: Duration.
+        """
         self._wall_clock_ms += duration_ms(by, name="by")
 
     def process(self) -> None:
-        """Run what was sent as one micro-batch, through all queries."""
+        """Run the records that were sent as one micro-batch, through all queries."""
         if not self._queries:
             self._queries = [self._start(sink) for sink in self._sinks]
         self._process_first(len(self._queries))
@@ -123,7 +154,14 @@ class TopologyDriver:
             self._process(sink, query)
 
     def read(self, topic: str) -> list[Record]:
-        """What was written to a topic since it was read last, after processing what was sent."""
+        """Process what was sent, and return the records written to a topic since the last read.
+
+        Args:
+            topic: Topic that the topology writes.
+
+        Raises:
+            TopologyError: The topology does not write the topic.
+        """
         if topic not in self._written:
             raise TopologyError(f"Nothing writes {topic!r}; topics: {listed(self._written)}")
         self.process()
@@ -131,6 +169,7 @@ class TopologyDriver:
         return found
 
     def close(self) -> None:
+        """Stop the queries and delete their files."""
         for query in self._queries:
             query.stop()
         shutil.rmtree(self._home, ignore_errors=True)

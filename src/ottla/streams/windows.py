@@ -20,16 +20,20 @@ from ottla.streams.errors import TopologyError
 
 @dataclass(frozen=True)
 class Window:
-    """`every_ms` is the size for tumbling windows; None for sessions, whose gap `size_ms` is, and
-    for sliding windows, whose difference it is."""
+    """Windows in event time, as `tumbling`, `hopping`, `sliding` and `session` return them."""
 
     size_ms: int
+    """Size of a window, gap of a session, or difference of a sliding window, in milliseconds."""
     every_ms: int | None
+    """Interval between the starts of windows; None for sessions and sliding windows."""
     grace_ms: int
+    """Time after the end of a window in which it accepts records, in milliseconds."""
     is_sliding: bool = False
+    """Whether these are sliding windows."""
 
     @property
     def is_session(self) -> bool:
+        """Whether these are session windows."""
         return self.every_ms is None and not self.is_sliding
 
     def __str__(self) -> str:
@@ -46,11 +50,27 @@ class Window:
 
 
 def tumbling(size: Duration, *, grace: Duration = "0 seconds") -> Window:
+    """Define windows of a fixed size that follow each other without overlap.
+
+    Args:
+        size: Size of a window, such as `"5 minutes"`.
+        grace: How late a record may be.
+    """
     size_ms = duration_ms(size, name="size", least_ms=1)
     return Window(size_ms, size_ms, duration_ms(grace, name="grace"))
 
 
 def hopping(size: Duration, *, every: Duration, grace: Duration = "0 seconds") -> Window:
+    """Define windows of a fixed size that overlap, so that a record is in several.
+
+    Args:
+        size: Size of a window.
+        every: Interval between the starts of windows, at most `size`.
+        grace: How late a record may be.
+
+    Raises:
+        TopologyError: `every` is longer than `size`.
+    """
     size_ms = duration_ms(size, name="size", least_ms=1)
     every_ms = duration_ms(every, name="every", least_ms=1)
     if every_ms > size_ms:
@@ -62,11 +82,23 @@ def hopping(size: Duration, *, every: Duration, grace: Duration = "0 seconds") -
 
 
 def sliding(difference: Duration, *, grace: Duration = "0 seconds") -> Window:
+    """Define a window for each distinct set of records that lie within a time of each other.
+
+    Args:
+        difference: Maximum difference of the timestamps, both ends included.
+        grace: How late a record may be.
+    """
     difference_ms = duration_ms(difference, name="difference", least_ms=1)
     grace_ms = duration_ms(grace, name="grace")
     return Window(difference_ms, None, grace_ms, is_sliding=True)
 
 
 def session(gap: Duration, *, grace: Duration = "0 seconds") -> Window:
+    """Define windows that end when no record arrives for a time.
+
+    Args:
+        gap: Time without records that ends a session.
+        grace: How late a record may be.
+    """
     gap_ms = duration_ms(gap, name="gap", least_ms=1)
     return Window(gap_ms, None, duration_ms(grace, name="grace"))

@@ -50,11 +50,22 @@ _SOURCE = str(Path(__file__).parents[2])
 
 
 class BrokerFailed(AssertionError):
-    """The broker ended, or did not get ready or end in time; the message has its last words."""
+    """The broker ended, or did not start, answer or stop in time.
+
+    The message ends with the last lines of its log.
+    """
 
 
 class BrokerProcess:
-    """A broker as a process. As a context manager it starts, and is stopped and removed."""
+    """A broker in a process of its own. As a context manager it starts and removes the broker.
+
+    Args:
+        data_dir: Directory of the log; a temporary one by default.
+        overrides: Broker properties.
+        port: Port to listen on; 0 takes a free one.
+        strict: Fail on a response with a field that its API version does not have.
+        log_level: Level of the broker's log.
+    """
 
     def __init__(
         self,
@@ -65,7 +76,6 @@ class BrokerProcess:
         strict: bool = False,
         log_level: str = "INFO",
     ) -> None:
-        """`strict`: an answer with a field that no version of its API has is an error."""
         self._home = Path(tempfile.mkdtemp(prefix="ottla-broker-"))
         self.data_dir = Path(data_dir) if data_dir is not None else self._home / "data"
         self.log_file = self._home / "broker.log"
@@ -79,7 +89,14 @@ class BrokerProcess:
     # ------------------------------------------------------------------------- start and stop
 
     def start(self, *, wait: bool = True) -> Self:
-        """Start it, on the port it had before if it ran already."""
+        """Start the broker, on its previous port if it ran before.
+
+        Args:
+            wait: Wait until the broker is ready.
+
+        Raises:
+            BrokerFailed: The broker did not become ready.
+        """
         assert not self.is_running, "the broker runs already"
         self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
@@ -99,27 +116,53 @@ class BrokerProcess:
         return [sys.executable, *program, "broker", *options]
 
     def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until the broker accepts connections.
+
+        Args:
+            timeout_s: Seconds to wait.
+
+        Raises:
+            BrokerFailed: The broker ended, or did not become ready in time.
+        """
         self.wait_for_log(_READY, timeout_s)
         listening = _LISTENING.search(self.log())
         assert listening is not None, "a broker that is ready listens"
         self.port = int(listening[1])
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM, and wait. Returns the exit code."""
+        """Stop the broker with SIGTERM and return its exit code.
+
+        Args:
+            timeout_s: Seconds to wait.
+
+        Raises:
+            BrokerFailed: The broker did not stop in time.
+        """
         return self._end(signal.SIGTERM, timeout_s)
 
     def kill(self) -> int:
-        """SIGKILL: no chance to write anything down."""
+        """Kill the broker with SIGKILL, as in a crash, and return its exit code."""
         return self._end(signal.SIGKILL, STOP_TIMEOUT_S)
 
     def restart(self, *, kill: bool = False) -> Self:
-        """Stop, or kill, and start again with the same data, port and overrides."""
+        """Stop the broker and start it with the same data, port and properties.
+
+        Args:
+            kill: Kill the broker in place of stopping it.
+        """
         if self.is_running:
             self.kill() if kill else self.stop()
         return self.start()
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Wait for it to end by itself. Returns the exit code."""
+        """Wait until the broker ends by itself, and return its exit code.
+
+        Args:
+            timeout_s: Seconds to wait.
+
+        Raises:
+            BrokerFailed: The broker did not end in time.
+        """
         assert self._process is not None, "the broker was started"
         try:
             return self._process.wait(timeout_s)
@@ -127,7 +170,7 @@ class BrokerProcess:
             raise self._failed(f"did not end in {timeout_s} s") from None
 
     def close(self) -> None:
-        """Stop it if it runs, and remove what it left."""
+        """Stop the broker if it runs, and delete its temporary files."""
         try:
             if self.is_running:
                 self.stop()
@@ -152,6 +195,11 @@ class BrokerProcess:
         self.close()
 
     def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the broker.
+
+        Args:
+            number: The signal.
+        """
         assert self._process is not None, "the broker was started"
         self._process.send_signal(number)
 
@@ -163,20 +211,22 @@ class BrokerProcess:
 
     @property
     def is_running(self) -> bool:
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
+        """ID of the process."""
         assert self._process is not None, "the broker was started"
         return self._process.pid
 
     @property
     def bootstrap(self) -> str:
-        """For a client's `bootstrap.servers`."""
+        """Address for a client's `bootstrap.servers`."""
         return f"{HOST}:{self.port}"
 
     def log(self) -> str:
-        """What it has logged since it was last started."""
+        """Return the log since the last start."""
         with self.log_file.open("rb") as file:
             file.seek(self._log_start)
             return file.read().decode("utf-8", "replace")
@@ -184,7 +234,18 @@ class BrokerProcess:
     def wait_for_log(
         self, pattern: str | re.Pattern[str], timeout_s: float = START_TIMEOUT_S
     ) -> re.Match[str]:
-        """Wait until the log of this run has the pattern."""
+        """Wait until the log since the last start matches a pattern.
+
+        Args:
+            pattern: Regular expression.
+            timeout_s: Seconds to wait.
+
+        Returns:
+            The match.
+
+        Raises:
+            BrokerFailed: The broker ended, or did not log the pattern in time.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             is_running = self.is_running  # asked first: what it said last counts
@@ -208,7 +269,13 @@ def _environment() -> dict[str, str]:
 
 
 class EmbeddedBroker:
-    """A broker on the running event loop: `async with EmbeddedBroker() as embedded: …`."""
+    """A broker on the running event loop: `async with EmbeddedBroker() as embedded: …`.
+
+    Args:
+        data_dir: Directory of the log; a temporary one by default.
+        overrides: Broker properties.
+        fs: File system, for example one that fails.
+    """
 
     def __init__(
         self,
@@ -225,10 +292,12 @@ class EmbeddedBroker:
 
     @property
     def port(self) -> int:
+        """Port that the broker listens on."""
         return next(iter(self.broker.ports.values()))
 
     @property
     def bootstrap(self) -> str:
+        """Address for a client's `bootstrap.servers`."""
         return f"{HOST}:{self.port}"
 
     async def __aenter__(self) -> Self:

@@ -37,9 +37,15 @@ FOR_TESTS: Mapping[str, str] = {
 
 
 class BrokerThread:
-    """As a context manager it starts, and is stopped and removed.
+    """A broker in a thread of this process. As a context manager it starts and removes the broker.
 
-    `with BrokerThread() as broker: Producer({"bootstrap.servers": broker.bootstrap})`"""
+        with BrokerThread() as broker:
+            producer = Producer(broker.bootstrap)
+
+    Args:
+        data_dir: Directory of the log; a temporary one by default.
+        overrides: Broker properties, by Kafka's names.
+    """
 
     def __init__(
         self,
@@ -47,7 +53,6 @@ class BrokerThread:
         *,
         overrides: Mapping[str, object] | None = None,
     ) -> None:
-        """`overrides`: broker properties, by Kafka's names."""
         self._temporary = None if data_dir is not None else tempfile.mkdtemp(prefix="ottla-broker-")
         self.data_dir = Path(data_dir if data_dir is not None else f"{self._temporary}/data")
         self._properties = {**FOR_TESTS, **_as_strings(overrides or {})}
@@ -59,7 +64,11 @@ class BrokerThread:
     # ------------------------------------------------------------------------- start and stop
 
     def start(self) -> Self:
-        """Start it, on the port it had before if it ran already. Raises BrokerFailed."""
+        """Start the broker, on its previous port if it ran before.
+
+        Raises:
+            BrokerFailed: The broker did not start.
+        """
         assert not self.is_running, "the broker runs already"
         self._loop = _new_loop()
         self._thread = threading.Thread(
@@ -86,7 +95,7 @@ class BrokerThread:
         return await embedded.__aenter__()
 
     def stop(self) -> None:
-        """A clean stop: clients lose their connections, the data stays until `close`."""
+        """Stop the broker. Clients lose their connections; the data is kept until `close`."""
         embedded, self._embedded = self._embedded, None
         assert embedded is not None, "the broker runs"
         try:
@@ -95,13 +104,13 @@ class BrokerThread:
             self._end_thread()
 
     def restart(self) -> Self:
-        """Stop it if it runs, and start again with the same data, port and overrides."""
+        """Stop the broker if it runs, and start it with the same data, port and properties."""
         if self.is_running:
             self.stop()
         return self.start()
 
     def close(self) -> None:
-        """Stop it if it runs, and remove what it left."""
+        """Stop the broker if it runs, and delete its temporary files."""
         try:
             if self.is_running:
                 self.stop()
@@ -135,25 +144,27 @@ class BrokerThread:
 
     @property
     def is_running(self) -> bool:
+        """Whether the broker is running."""
         return self._embedded is not None
 
     @property
     def port(self) -> int:
+        """Port that the broker listens on."""
         return self._port
 
     @property
     def bootstrap(self) -> str:
-        """For a client's `bootstrap.servers`."""
+        """Address for a client's `bootstrap.servers`."""
         return f"{HOST}:{self._port}"
 
     @property
     def broker(self) -> Broker:
-        """The broker itself. It belongs to its thread: touch it within `run` or `call` only."""
+        """The broker object, for use inside `run` and `call` only: it belongs to its thread."""
         assert self._embedded is not None, "the broker runs"
         return self._embedded.broker
 
     def topics(self) -> list[str]:
-        """Their names, the internal ones too."""
+        """Return the names of all topics, internal ones included."""
         return self.call(lambda: sorted(self.broker.image.topics))
 
     def create_topic(
@@ -163,7 +174,19 @@ class BrokerThread:
         *,
         configs: Mapping[str, object] | None = None,
     ) -> str:
-        """Returns the name when the topic can be produced to. Raises KafkaError."""
+        """Create a topic and wait until it accepts records.
+
+        Args:
+            name: Name of the topic.
+            partitions: Number of partitions.
+            configs: Configuration of the topic.
+
+        Returns:
+            The name.
+
+        Raises:
+            KafkaError: The topic could not be created.
+        """
         new = NewTopic(name, partitions, 1, configs=tuple(_as_strings(configs or {}).items()))
         (decision,) = self.run(self.broker.controller.create_topics([new]))
         if decision.error is not None:
@@ -171,7 +194,14 @@ class BrokerThread:
         return name
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the broker's event loop and wait for it."""
+        """Run a coroutine on the broker's event loop and return its result.
+
+        Args:
+            coroutine: The coroutine.
+
+        Raises:
+            BrokerFailed: The coroutine did not finish in time.
+        """
         assert self._loop is not None, "the broker runs"
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
@@ -181,7 +211,14 @@ class BrokerThread:
             raise BrokerFailed(f"the broker gave no answer in {TIMEOUT_S} s") from None
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call a function in the broker's thread."""
+        """Call a function in the broker's thread and return its result.
+
+        Args:
+            function: Function without arguments.
+
+        Raises:
+            BrokerFailed: The function did not return in time.
+        """
 
         async def called() -> T:
             return function()

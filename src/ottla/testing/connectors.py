@@ -57,7 +57,17 @@ def configured(connector: type[Connector] | str, properties: Mapping[str, str]) 
 
 
 class SourceKit:
-    """All tasks of a source, polled in turn."""
+    """Runner for the tasks of a source connector, without a worker.
+
+    Args:
+        connector: Class of the connector, or its name.
+        properties: Configuration of the connector.
+        max_tasks: Maximum number of tasks (`tasks.max`).
+        offsets: Source offsets to start from.
+
+    Raises:
+        UserError: The configuration is invalid.
+    """
 
     def __init__(
         self,
@@ -72,7 +82,7 @@ class SourceKit:
         self._connector = self.config.connector
         self._max_tasks = max_tasks
         self.offsets: Offsets = list(offsets or [])
-        """Committed: a task that is started again begins there."""
+        """Committed source offsets; a restarted task continues from them."""
         self._polled: Offsets = list(self.offsets)
         self._left: list[Record] = []
         self._tasks: list[SourceTask] = []
@@ -86,7 +96,11 @@ class SourceKit:
             task.start([(dict(partition), dict(offset)) for partition, offset in self.offsets])
 
     def poll(self, *, commit: bool = True) -> list[Record]:
-        """What each task gives next; committed as a worker does, unless told otherwise."""
+        """Poll each task once and return the records.
+
+        Args:
+            commit: Commit the offsets, as a worker does.
+        """
         found: list[Record] = []
         for task in self._tasks:
             polled = task.poll(POLL_S)
@@ -101,8 +115,18 @@ class SourceKit:
         return found
 
     def take(self, count: int, timeout_s: float = PATIENCE_S) -> list[Record]:
-        """The next records, exactly so many. Polls commit as a whole, so what a poll gave beyond
-        them is kept for the next `take`, and is gone after a crash."""
+        """Return exactly the next `count` records.
+
+        Polls commit as a whole: further records of the last poll are kept for the next `take`, and
+        are lost after a crash.
+
+        Args:
+            count: Number of records.
+            timeout_s: Seconds to wait.
+
+        Raises:
+            AssertionError: Fewer records arrived in time.
+        """
         until = time.monotonic() + timeout_s
         while len(self._left) < count:
             self._left += self.poll()
@@ -111,29 +135,47 @@ class SourceKit:
         return taken
 
     def rows(self, records: Sequence[Record]) -> list[Row]:
-        """As they go into topics: transformed and converted. Raises DataError."""
+        """Transform and convert records as they would be written to topics.
+
+        Args:
+            records: Records of `poll` or `take`.
+
+        Raises:
+            DataError: A record cannot be converted.
+        """
         done = [self.config.chain.apply(record) for record in records]
         return [self.config.conversion.to_row(each) for each in done if each is not None]
 
     def restart(self) -> None:
-        """As an orderly worker does."""
+        """Stop the tasks and start new ones, as a worker does in an orderly restart."""
         self.stop()
         self._start()
 
     def crash(self) -> None:
-        """Begin again from what was committed, without `stop`."""
+        """Start new tasks from the committed offsets, without stopping the old ones."""
         self._left = []
         self._polled = list(self.offsets)
         self._tasks = []
         self._start()
 
     def stop(self) -> None:
+        """Stop all tasks."""
         for task in self._tasks:
             task.stop()
 
 
 class SinkKit:
-    """One task of a sink. Batches are numbered as a worker does."""
+    """Runner for one task of a sink connector, without a worker.
+
+    Args:
+        connector: Class of the connector, or its name.
+        properties: Configuration of the connector.
+        tolerates: Collect rejected records in `reported` in place of failing.
+        directory: Directory for the task's state; a temporary one by default.
+
+    Raises:
+        UserError: The configuration is invalid.
+    """
 
     def __init__(
         self,
@@ -153,10 +195,10 @@ class SinkKit:
         self._directory = directory
         self._tolerates = tolerates
         self.reported: list[tuple[Record, Exception]] = []
-        """What the task said it cannot place."""
+        """Records that the task rejected, with their errors."""
         self._starts = 0
         self.batch = -1
-        """Of the last batch that was begun."""
+        """Number of the last batch that was begun."""
         self.task = self._start()
 
     def _start(self) -> SinkTask:
@@ -169,14 +211,22 @@ class SinkKit:
         return task
 
     def put(self, *records: Record | Any) -> None:
-        """A whole batch; plain values become records of the topic t."""
+        """Write a complete batch.
+
+        Args:
+            records: Records, or plain values, which become records of topic `t`.
+        """
         self.batch += 1
         self._run(self.batch, self._made(records), None)
 
     def interrupt(self, *records: Record | Any, after: int) -> None:
-        """A batch that is interrupted by a crash after so many of its steps (0: before `begin`; 1:
-        after it; then one for each record, and the last before `end` is through), and then comes
-        again, as a whole."""
+        """Crash in the middle of a batch, and deliver the batch again.
+
+        Args:
+            records: Records, or plain values, which become records of topic `t`.
+            after: Number of steps before the crash: 0 is before `begin`, 1 after it, then one for
+                each record.
+        """
         self.batch += 1
         made = self._made(records)
         self._run(self.batch, made, after)
@@ -184,21 +234,26 @@ class SinkKit:
         self._run(self.batch, made, None)
 
     def repeat(self, *records: Record | Any) -> None:
-        """The last batch once more: the worker died before it could note that it was done."""
+        """Deliver the last batch again, as after a crash before its completion was stored.
+
+        Args:
+            records: Records of the last batch.
+        """
         self.crash()
         self._run(self.batch, self._made(records), None)
 
     def crash(self) -> None:
-        """Begin again with another task, without `stop`. What the old one held open is let go, as
-        when a process ends, if nothing else refers to it."""
+        """Start a new task without stopping the old one."""
         del self.task
         self.task = self._start()
 
     def restart(self) -> None:
+        """Stop the task and start a new one."""
         self.task.stop()
         self.task = self._start()
 
     def stop(self) -> None:
+        """Stop the task."""
         self.task.stop()
 
     def _made(self, records: Sequence[Any]) -> list[Record]:
@@ -226,8 +281,18 @@ class SinkKit:
 
 
 def check_source(make: Callable[[Offsets], SourceKit], count: int) -> list[Record]:
-    """Restarts after each poll give the same records as no restart at all: neither one more nor
-    one less. Returns them."""
+    """Check that a source returns each record exactly once, with a crash after each poll.
+
+    Args:
+        make: Function that returns a kit which starts from the given offsets.
+        count: Number of records to read.
+
+    Returns:
+        The records.
+
+    Raises:
+        AssertionError: A crash adds, loses or changes records.
+    """
     whole = make([]).take(count)
     assert not any(isinstance(each, FailedRecord) for each in whole), "some could not be read"
     kit, found = make([]), list[Record]()
@@ -246,8 +311,19 @@ def check_source(make: Callable[[Offsets], SourceKit], count: int) -> list[Recor
 def check_sink(
     make: Callable[[Path], SinkKit], batches: Sequence[Sequence[Any]], read: Callable[[], Any]
 ) -> Any:
-    """Whatever `read` finds in the target is the same, wherever a batch was interrupted. `make` is
-    given a new folder, and must begin with an empty target each time. Returns what was found."""
+    """Check that a sink writes each record exactly once, wherever a batch is interrupted.
+
+    Args:
+        make: Function that returns a kit with the given directory and an empty target.
+        batches: Batches to write.
+        read: Function that returns the contents of the target.
+
+    Returns:
+        The contents.
+
+    Raises:
+        AssertionError: An interruption changes the contents.
+    """
     results = []
     longest = max(map(len, batches))
     for after in (None, *range(longest + 3), "repeat"):

@@ -54,7 +54,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture
 def ottla_broker(request: pytest.FixtureRequest) -> Iterator[BrokerThread]:
-    """A broker for this test alone."""
+    """Provide a broker for a single test.
+
+    Args:
+        request: The request of pytest, for the properties in `@pytest.mark.ottla`.
+    """
     from ottla.testing.broker_thread import BrokerThread
 
     with BrokerThread(overrides=_marked_overrides(request.node)) as broker:
@@ -63,7 +67,7 @@ def ottla_broker(request: pytest.FixtureRequest) -> Iterator[BrokerThread]:
 
 @pytest.fixture(scope="session")
 def ottla_session_broker() -> Iterator[BrokerThread]:
-    """A broker for the whole run: tests keep apart by the names of their topics and groups."""
+    """Provide one broker for all tests, which use different topics and groups."""
     from ottla.testing.broker_thread import BrokerThread
 
     with BrokerThread() as broker:
@@ -72,8 +76,11 @@ def ottla_session_broker() -> Iterator[BrokerThread]:
 
 @pytest.fixture
 def ottla_broker_factory() -> Iterator[Callable[..., BrokerThread]]:
-    """Start a broker: `ottla_broker_factory(overrides={...})`, or with a `data_dir` of the test's
-    own. All are stopped when the test ends."""
+    """Provide a function that starts brokers: `ottla_broker_factory(overrides={...})`.
+
+    Its argument `data_dir` keeps the data in a directory of the test. All brokers are stopped when
+    the test ends.
+    """
     from ottla.testing.broker_thread import BrokerThread
 
     with ExitStack() as brokers:

@@ -29,7 +29,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 class ConfigType(IntEnum):
-    """Kafka's types with their codes in a DescribeConfigs answer."""
+    """Type of a property's values, with Kafka's codes."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -44,6 +44,8 @@ class ConfigType(IntEnum):
 
 
 class Importance(Enum):
+    """Importance of a property."""
+
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"

@@ -24,41 +24,68 @@ class Validator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A number within both bounds; `also` lets one number outside them pass."""
+    """Validator for numbers within bounds."""
 
     minimum: float
+    """Smallest value."""
     maximum: float
+    """Largest value."""
     also: float | None = None
+    """A single value outside the bounds that is valid, too."""
 
     def accepts(self, value: Value) -> bool:
+        """Return whether a value is valid.
+
+        Args:
+            value: Value of the property.
+        """
         assert isinstance(value, int | float)
         return self.minimum <= value <= self.maximum or value == self.also
 
     @property
     def allowed(self) -> str:
+        """Description of valid values, which completes "the value …"."""
         exception = "" if self.also is None else f" or equal to {self.also}"
         return f"must be between {self.minimum} and {self.maximum}{exception}"
 
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
+    """Validator for numbers with a lower bound."""
+
     minimum: float
+    """Smallest value."""
 
     def accepts(self, value: Value) -> bool:
+        """Return whether a value is valid.
+
+        Args:
+            value: Value of the property.
+        """
         assert isinstance(value, int | float)
         return value >= self.minimum
 
     @property
     def allowed(self) -> str:
+        """Description of valid values, which completes "the value …"."""
         return f"must be at least {self.minimum}"
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
+    """Validator for text that is one of several choices."""
+
     choices: tuple[str, ...]
+    """Valid values."""
     ignore_case: bool = False
+    """Whether case is ignored."""
 
     def accepts(self, value: Value) -> bool:
+        """Return whether a value is valid.
+
+        Args:
+            value: Value of the property.
+        """
         assert isinstance(value, str)
         if self.ignore_case:
             return value.lower() in [choice.lower() for choice in self.choices]
@@ -66,6 +93,7 @@ class OneOf:
 
     @property
     def allowed(self) -> str:
+        """Description of valid values, which completes "the value …"."""
         return f"must be one of {', '.join(self.choices)}"
 
 
@@ -87,14 +115,20 @@ class EachOneOf:
 
 @dataclass(frozen=True, slots=True)
 class NonEmpty:
-    """A string or list that holds something."""
+    """Validator for strings and lists that must not be empty."""
 
     def accepts(self, value: Value) -> bool:
+        """Return whether a value is valid.
+
+        Args:
+            value: Value of the property.
+        """
         assert isinstance(value, str | list)
         return bool(value) and (isinstance(value, str) or all(value))
 
     @property
     def allowed(self) -> str:
+        """Description of valid values, which completes "the value …"."""
         return "must not be empty"
 
 

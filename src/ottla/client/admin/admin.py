@@ -68,7 +68,21 @@ T = TypeVar("T")
 
 
 class AsyncAdmin:
-    """`async with AsyncAdmin("localhost:9092") as admin: await admin.list_topics()`."""
+    """Client that administers a cluster: topics, groups, configuration, quotas and transactions.
+
+        async with AsyncAdmin("localhost:9092") as admin:
+            print(await admin.list_topics())
+
+    Args:
+        bootstrap: Broker addresses, such as `"host1:9092,host2:9092"`, a list of them, or a
+            mapping of properties.
+        profile: Properties to use unless they are given here: the path of a properties file, or
+            a mapping.
+        properties: Kafka's admin properties, with underscores for dots.
+
+    Raises:
+        InvalidConfig: A property does not exist or has an invalid value.
+    """
 
     def __init__(
         self,
@@ -550,6 +564,9 @@ class AsyncAdmin:
         """Abort a hanging transaction, which its coordinator no longer knows.
 
         The abort marker bypasses the coordinator: use it for hanging transactions only.
+
+        Args:
+            transaction: Partition, producer ID and epoch of the transaction.
         """
         await transactions.abort_transaction(self._cluster, transaction)
 
@@ -673,8 +690,22 @@ def _blocking(
 
 
 class Admin:
-    """`with Admin("localhost:9092") as admin: admin.list_topics()`. Each method is AsyncAdmin's
-    of that name, and waits for the result."""
+    """Client that administers a cluster: topics, groups, configuration, quotas and transactions.
+
+        with Admin("localhost:9092") as admin:
+            print(admin.list_topics())
+
+    Args:
+        bootstrap: Broker addresses, such as `"host1:9092,host2:9092"`, a list of them, or a
+            mapping of properties.
+        profile: Properties to use unless they are given here: the path of a properties file, or
+            a mapping.
+        properties: Kafka's admin properties, with underscores for dots.
+
+    Raises:
+        InvalidConfig: A property does not exist or has an invalid value.
+        BrokersUnreachable: No broker answered in time.
+    """
 
     def __init__(
         self,

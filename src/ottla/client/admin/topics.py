@@ -33,12 +33,18 @@ PARTITIONS_PER_PAGE = 2_000
 
 @dataclass(frozen=True)
 class NewTopic:
+    """Topic to create with `Admin.create_topics`."""
+
     name: str
+    """Name of the topic."""
     partitions: int = BROKER_DEFAULT
+    """Number of partitions; -1 takes the broker's `num.partitions`."""
     replication_factor: int = BROKER_DEFAULT
+    """Number of replicas; -1 takes the broker's `default.replication.factor`."""
     configs: Mapping[str, str] = field(default_factory=dict)
+    """Configuration of the topic, such as `{"retention.ms": "60000"}`."""
     replica_assignment: Sequence[Sequence[int]] = ()
-    """The brokers of each partition, the preferred leader first; instead of the two numbers."""
+    """Broker IDs of each partition, the preferred leader first, in place of the two numbers."""
 
 
 class CreatedTopic(NamedTuple):

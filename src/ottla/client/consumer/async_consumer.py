@@ -34,20 +34,60 @@ DEFAULT_POLL_S = 1.0
 
 
 class AsyncConsumer(ConsumerEngine):
-    """Reads topics, alone or as a member of a group.
+    """Client that reads topics, alone or as a member of a consumer group.
 
         async with AsyncConsumer("localhost:9092", group_id="billing") as consumer:
             consumer.subscribe("orders")
             async for record in consumer:
                 ...
 
-    Not to be used by several tasks at once."""
+    A record counts as consumed when the next one is requested. If the `with` block raises,
+    Ctrl-C included, the offset of the current record is not committed. A consumer must not be used
+    by several tasks at once.
+
+    Args:
+        bootstrap: Broker addresses, such as `"host1:9092,host2:9092"`, a list of them, or a
+            mapping of properties.
+        profile: Properties to use unless they are given here: the path of a properties file, or
+            a mapping.
+        topics: Topics to subscribe to; see `subscribe`.
+        listener: Listener for rebalances; see `RebalanceListener`.
+        key_deserializer: Function from bytes to a key, or `"json"`, `"string"` or `"bytes"`.
+            None, the default, returns bytes.
+        value_deserializer: The same for values.
+        properties: Kafka's consumer properties, with underscores for dots:
+            `auto_offset_reset="earliest"`.
+
+    Raises:
+        InvalidConfig: A property does not exist or has an invalid value, or `topics` are given
+            without a `group_id`.
+
+    """
 
     async def poll(
         self, timeout_s: float | None = DEFAULT_POLL_S, max_records: int | None = None
     ) -> Records:
-        """The next records, as soon as there are any; none after the timeout (None: wait for
-        ever). Those of the last poll count as consumed."""
+        """Return the next records as soon as there are any.
+
+        The records of the previous poll count as consumed. Rebalances happen inside this call.
+
+        Args:
+            timeout_s: Seconds to wait for records. None waits without limit.
+            max_records: Maximum number of records; `max.poll.records` by default.
+
+        Returns:
+            The records, or an empty list after the timeout.
+
+        Raises:
+            UnknownTopic: A subscribed topic does not exist.
+            DeserializationFailed: A deserializer raised. Seek past the record to continue.
+            NoOffsetForPartition: No offset is committed, and `auto.offset.reset` is `none`.
+            ClientClosed: The consumer is closed.
+
+        Example:
+            for record in await consumer.poll(timeout_s=5):
+                print(record.topic, record.offset, record.value)
+        """
         records = await self._poll(timeout_s, max_records)
         self._buffer.is_delivered = True
         return Records(records)
@@ -66,10 +106,27 @@ class AsyncConsumer(ConsumerEngine):
         value: str | None = None,
         schema: pyarrow.Schema | None = None,
     ) -> pyarrow.Table:
-        """What has been fetched, as an Arrow table, as soon as there is anything; a table without
-        rows after the timeout. At most `max_records`, and about `max_bytes` of what was fetched
-        (`fetch.max.bytes`). See `consumer.table` for the columns, and for values that are JSON.
-        Key and value are bytes: deserialisers are not called."""
+        """Return fetched records as an Arrow table, as soon as there are any.
+
+        Deserializers are not called: the columns `key` and `value` hold bytes. Needs the `arrow`
+        extra.
+
+        Args:
+            timeout_s: Seconds to wait for records. None waits without limit.
+            max_records: Maximum number of rows. None takes all fetched records up to `max_bytes`.
+            max_bytes: Approximate size of the fetched data to take; `fetch.max.bytes` by default.
+            columns: Columns to return, from topic, partition, offset, timestamp, timestamp_type,
+                key, value and headers. None returns all.
+            value: `"json"` to parse values; their fields become columns in place of `value`.
+            schema: Arrow schema for the fields of JSON values. None infers it for each table.
+
+        Returns:
+            The table; it has no rows after the timeout.
+
+        Raises:
+            DeserializationFailed: A value is not valid JSON, or does not match the schema.
+            ValueError: `max_records` or `max_bytes` is less than 1.
+        """
         from ottla.client.consumer.table import TableReader
 
         reader = TableReader(columns, value, schema)
@@ -85,8 +142,15 @@ class AsyncConsumer(ConsumerEngine):
         value: str | None = None,
         schema: pyarrow.Schema | None = None,
     ) -> AsyncIterator[pyarrow.RecordBatch]:
-        """All records, for ever, as Arrow record batches. What was yielded counts as consumed when
-        the next is asked for."""
+        """Yield all records, without end, as Arrow record batches.
+
+        A batch counts as consumed when the next one is requested. Needs the `arrow` extra.
+
+        Args:
+            columns: Columns to return; see `poll_table`.
+            value: `"json"` to parse values; see `poll_table`.
+            schema: Arrow schema for the fields of JSON values.
+        """
         from ottla.client.consumer.table import TableReader
 
         take = self._taking_batches(TableReader(columns, value, schema), None, 1)
@@ -120,8 +184,21 @@ class AsyncConsumer(ConsumerEngine):
     async def commit(
         self, offsets: Offsets | None = None, *, wait: bool = True, timeout_s: float | None = None
     ) -> None:
-        """Commit these offsets, or the positions: all that was handed out counts as consumed.
-        Raises CommitFailed if the group has moved on. Not waiting, a failure is only logged."""
+        """Commit offsets to the group.
+
+        Args:
+            offsets: Offset of the next record to read for each partition. None commits the
+                positions: all records that were returned count as consumed.
+            wait: Wait for the coordinator. If False, failures are only logged.
+            timeout_s: Seconds to wait; `default.api.timeout.ms` by default.
+
+        Raises:
+            CommitFailed: The group has rebalanced and the partitions belong to another member.
+            KafkaTimeout: The coordinator did not answer in time.
+
+        Example:
+            await consumer.commit({TopicPartition("orders", 0): record.offset + 1})
+        """
         self._check_open()
         self._buffer.settle()
         group = self._need_group()
@@ -140,7 +217,14 @@ class AsyncConsumer(ConsumerEngine):
         callback: Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], Any]
         | None = None,
     ) -> None:
-        """Commit in the background; `callback(offsets, error)` is told how it went."""
+        """Commit offsets in the background.
+
+        Args:
+            offsets: Offset of the next record to read for each partition. None commits the
+                positions.
+            callback: Function of the offsets and the error, or None in its place, to call when the
+                commit has ended.
+        """
         self._check_open()
         self._buffer.settle()
         self._need_group()
@@ -148,10 +232,15 @@ class AsyncConsumer(ConsumerEngine):
         self._spawn(self._commit_quietly(wanted, None, callback))
 
     async def position(self, tp: TopicPartition, *, timeout_s: float | None = None) -> int:
-        """Return the offset of the next record that will be handed out.
+        """Return the offset of the next record that `poll` will return.
+
+        Args:
+            tp: An assigned partition.
+            timeout_s: Seconds to wait for a position that is not known yet;
+                `default.api.timeout.ms` by default.
 
         Raises:
-            KafkaTimeout: It was not known within `timeout_s`; the message says why.
+            KafkaTimeout: The position was not known in time; the message has the cause.
         """
         tp = TopicPartition(*tp)
         state = self._subscription.state(tp)
@@ -172,7 +261,15 @@ class AsyncConsumer(ConsumerEngine):
             await self._wait(min(deadline, self._loop.time() + 0.05))
 
     def seek(self, tp: TopicPartition | tuple[str, int], offset: int | OffsetAndMetadata) -> None:
-        """Go on from this offset."""
+        """Continue reading a partition from an offset.
+
+        Args:
+            tp: An assigned partition.
+            offset: Offset of the next record to read.
+
+        Raises:
+            ValueError: The offset is negative.
+        """
         if isinstance(offset, OffsetAndMetadata):
             number, epoch = offset.offset, offset.leader_epoch
         else:
@@ -185,14 +282,33 @@ class AsyncConsumer(ConsumerEngine):
         self._moved([state.tp])
 
     def seek_to_beginning(self, *partitions: Partitions) -> None:
-        """Of these, or of all that are assigned."""
+        """Continue reading from the log start offset.
+
+        Args:
+            partitions: Assigned partitions; all of them by default.
+        """
         self._seek_to(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: Partitions) -> None:
+        """Continue reading with the records that are written from now on.
+
+        Args:
+            partitions: Assigned partitions; all of them by default.
+        """
         self._seek_to(partitions, LATEST)
 
     def seek_to_timestamp(self, timestamp: Timestamp, *partitions: Partitions) -> None:
-        """To the first record at or after this time; where there is none, to the end."""
+        """Continue reading from the first record at or after a time.
+
+        If there is no such record, reading continues at the end.
+
+        Args:
+            timestamp: Milliseconds since the epoch, or a datetime; local time if it has no zone.
+            partitions: Assigned partitions; all of them by default.
+
+        Raises:
+            ValueError: The timestamp is negative.
+        """
         self._seek_to(partitions, _milliseconds(timestamp))
 
     def _seek_to(self, partitions: Sequence[Partitions], timestamp: int) -> None:
@@ -209,10 +325,21 @@ class AsyncConsumer(ConsumerEngine):
         self._assignment_changed()
 
     def pause(self, *partitions: Partitions) -> None:
-        """Hand out nothing of these until they are resumed."""
+        """Return no records of these partitions until `resume`.
+
+        The consumer stays a member of the group, so polling must go on.
+
+        Args:
+            partitions: Assigned partitions.
+        """
         self._set_paused(partitions, True)
 
     def resume(self, *partitions: Partitions) -> None:
+        """Return records of paused partitions again.
+
+        Args:
+            partitions: Assigned partitions.
+        """
         self._set_paused(partitions, False)
 
     def _set_paused(self, partitions: Sequence[Partitions], is_paused: bool) -> None:
@@ -223,19 +350,42 @@ class AsyncConsumer(ConsumerEngine):
         self._assignment_changed()
 
     def paused(self) -> set[TopicPartition]:
+        """Return the paused partitions."""
         return self._subscription.paused
 
     async def committed(
         self, *partitions: Partitions, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for these, or for all that are assigned; None: nothing."""
+        """Return the offsets that the group has committed.
+
+        Args:
+            partitions: Partitions to look up; all assigned ones by default.
+            timeout_s: Seconds to wait; `default.api.timeout.ms` by default.
+
+        Returns:
+            The committed offset of each partition, or None where there is none.
+
+        Raises:
+            KafkaTimeout: The coordinator did not answer in time.
+        """
         self._check_open()
         wanted = _flat(partitions) or sorted(self.assignment())
         found = await self._need_group().fetch(wanted, timeout_ms=self._timeout_ms(timeout_s))
         return {tp: found.get(tp) for tp in wanted}
 
     async def lag(self, tp: TopicPartition, *, timeout_s: float | None = None) -> int:
-        """How many offsets lie between the position and the end of what may be read."""
+        """Return the number of offsets between the position and the end of a partition.
+
+        The end is the high watermark, or the last stable offset with
+        `isolation.level=read_committed`.
+
+        Args:
+            tp: An assigned partition.
+            timeout_s: Seconds to wait; `default.api.timeout.ms` by default.
+
+        Raises:
+            KafkaTimeout: The position or the end was not known in time.
+        """
         position = await self.position(tp, timeout_s=timeout_s)
         state = self._subscription.state(TopicPartition(*tp))
         end = state.last_stable_offset if self.config.isolation else state.high_watermark
@@ -246,13 +396,31 @@ class AsyncConsumer(ConsumerEngine):
     async def beginning_offsets(
         self, *partitions: Partitions, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
+        """Return the log start offset of partitions.
+
+        Args:
+            partitions: Partitions to look up; all assigned ones by default.
+            timeout_s: Seconds to wait; `default.api.timeout.ms` by default.
+
+        Raises:
+            KafkaTimeout: The brokers did not answer in time.
+        """
         return await self._ends(partitions, EARLIEST, timeout_s)
 
     async def end_offsets(
         self, *partitions: Partitions, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Where the next records will be written; with read_committed, where the first open
-        transaction begins."""
+        """Return the high watermark of partitions: the offset after the last readable record.
+
+        With `isolation.level=read_committed` it is the last stable offset.
+
+        Args:
+            partitions: Partitions to look up; all assigned ones by default.
+            timeout_s: Seconds to wait; `default.api.timeout.ms` by default.
+
+        Raises:
+            KafkaTimeout: The brokers did not answer in time.
+        """
         return await self._ends(partitions, LATEST, timeout_s)
 
     async def _ends(
@@ -268,7 +436,18 @@ class AsyncConsumer(ConsumerEngine):
         *,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time; None where there is none."""
+        """Return the first record at or after a time in each partition.
+
+        Args:
+            timestamps: Time for each partition: milliseconds since the epoch, or a datetime.
+            timeout_s: Seconds to wait; `default.api.timeout.ms` by default.
+
+        Returns:
+            Offset and timestamp of the record, or None where there is no such record.
+
+        Raises:
+            KafkaTimeout: The brokers did not answer in time.
+        """
         wanted = {TopicPartition(*tp): _milliseconds(at) for tp, at in timestamps.items()}
         found = await self._look_up(wanted, timeout_s)
         return {tp: found[tp] if found[tp].offset >= 0 else None for tp in wanted}
@@ -282,7 +461,15 @@ class AsyncConsumer(ConsumerEngine):
     async def partitions_for(
         self, topic: str, *, timeout_s: float | None = None
     ) -> list[TopicPartition]:
-        """Raises UnknownTopic."""
+        """Return the partitions of a topic, ordered by number.
+
+        Args:
+            topic: Name of the topic.
+            timeout_s: Seconds to wait; `default.api.timeout.ms` by default.
+
+        Raises:
+            UnknownTopic: The topic does not exist.
+        """
         self._check_open()
         known = await self._cluster.topic(topic, timeout_ms=self._timeout_ms(timeout_s))
         return [TopicPartition(topic, number) for number in range(known.partition_count)]

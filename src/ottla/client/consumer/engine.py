@@ -70,7 +70,7 @@ class ConsumerEngine:
     ) -> None:
         self.config = ConsumerConfig.of(bootstrap, profile, properties)
         self.attention = False
-        """Something other than records waits for the user to poll. Read by the user's thread."""
+        """Whether the loop must act before more records are returned."""
         self._first_topics = None if topics is None else self._wanted_topics(topics)
         self._first_listener = listener
         self._subscription = Subscription()
@@ -142,8 +142,15 @@ class ConsumerEngine:
     async def close(
         self, timeout_s: float | None = DEFAULT_CLOSE_S, *, is_failed: bool = False
     ) -> None:
-        """Commits what was handed out (auto-commit), tells the listener, leaves the group.
-        `is_failed`: what was handed out last was not dealt with, and is not committed."""
+        """Commit the positions if `enable.auto.commit` is on, leave the group and disconnect.
+
+        The listener's `on_revoked` is called before the consumer leaves.
+
+        Args:
+            timeout_s: Seconds to wait for the commit.
+            is_failed: Do not commit the records that were returned last. The `with` statement sets
+                this when its block raises.
+        """
         if not self._is_started or self._is_closing:
             self._is_closing = self._is_closed = True
             return
@@ -184,10 +191,24 @@ class ConsumerEngine:
             self._buffer.clear()
 
     def subscribe(self, topics: Topics, *, listener: Any = None) -> None:
-        """Share these topics with the other members of the group. A compiled pattern, or a text
-        that begins with ^, stands for all topics that match, also those that come later; a
-        SubscriptionPattern leaves matching to the broker. The partitions arrive while polling.
-        `listener`: see RebalanceListener."""
+        """Join the consumer group and read its share of topics.
+
+        Partitions are assigned while the consumer polls. A new subscription replaces the previous
+        one.
+
+        Args:
+            topics: One name or several. A compiled pattern, or a text that begins with `^`, stands
+                for all matching topics, later ones included. The broker resolves a
+                `SubscriptionPattern`.
+            listener: Listener for rebalances; see `RebalanceListener`.
+
+        Raises:
+            InvalidConfig: The consumer has no `group_id`.
+
+        Example:
+            consumer.subscribe(["orders", "payments"])
+            consumer.subscribe("^orders-.*")
+        """
         self._check_open()
         wanted = self._wanted_topics(topics)
         if isinstance(wanted, SubscriptionPattern):
@@ -213,7 +234,14 @@ class ConsumerEngine:
         return wanted_topics(topics)
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
-        """Read exactly these partitions, whatever a group does."""
+        """Read exactly these partitions, without joining a group.
+
+        Args:
+            partitions: Partitions to read; they replace the previous assignment.
+
+        Example:
+            consumer.assign([TopicPartition("orders", 0)])
+        """
         self._check_open()
         self._buffer.settle()
         wanted = [TopicPartition(*each) for each in partitions]
@@ -224,7 +252,11 @@ class ConsumerEngine:
         self._assignment_changed()
 
     async def unsubscribe(self) -> None:
-        """Give everything back, and leave the group."""
+        """Give up all partitions and leave the group.
+
+        The positions are committed first if `enable.auto.commit` is on, and the listener's
+        `on_revoked` is called.
+        """
         self._check_open()
         change = await self._begin_unsubscribe()
         if change is not None:
@@ -248,9 +280,11 @@ class ConsumerEngine:
         self._subscription.unsubscribe()
 
     def subscription(self) -> set[str]:
+        """Return the names of the subscribed topics."""
         return set(self._subscription.topics)
 
     def assignment(self) -> set[TopicPartition]:
+        """Return the partitions that are assigned to this consumer."""
         return self._subscription.assignment
 
     def _join(self) -> None:
@@ -303,7 +337,10 @@ class ConsumerEngine:
         return taken
 
     def take_now(self, take: Callable[[], T]) -> T | None:
-        """What is at hand, if nothing else is to be done. May be called by the user's thread."""
+        """Return the result of `take`, or None if the loop must act first.
+
+        Any thread may call it.
+        """
         if self.attention or self._is_closing:
             return None
         self._buffer.settle()
@@ -422,7 +459,7 @@ class ConsumerEngine:
                 self._spawn(self._commit_quietly(positions, None))
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group: for a transaction that commits its offsets."""
+        """Return this consumer's identity in its group, for `Producer.send_offsets`."""
         self._need_group()
         if self._joining.member is not None:
             return self._joining.member.metadata

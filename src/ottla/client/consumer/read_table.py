@@ -44,7 +44,30 @@ def read_table(
     profile: Profile | None = None,
     **properties: Any,
 ) -> pyarrow.Table:
-    """All of it. See `poll_table` for the columns."""
+    """Read records of a topic into an Arrow table.
+
+    No group is involved and no offset is committed. Needs the `arrow` extra.
+
+    Args:
+        bootstrap: Broker addresses, such as `"host1:9092,host2:9092"`, a list of them, or a
+            mapping of properties.
+        topic: One topic or several.
+        start: First record: `"earliest"`, an offset, a datetime, or an offset for each partition.
+        end: Record to stop before: `"latest"`, an offset, a datetime, or an offset for each
+            partition.
+        columns: Columns to return; see `Consumer.poll_table`.
+        value: `"json"` to parse values; see `Consumer.poll_table`.
+        schema: Arrow schema for the fields of JSON values.
+        profile: Properties to use unless they are given here.
+        properties: Kafka's consumer properties, with underscores for dots.
+
+    Raises:
+        UnknownTopic: A topic does not exist.
+        DeserializationFailed: A value is not valid JSON, or does not match the schema.
+
+    Example:
+        orders = ottla.read_table("localhost:9092", "orders", value="json")
+    """
     from ottla.client.consumer.table import TableReader
 
     reader = TableReader(columns, value, schema)
@@ -63,7 +86,31 @@ def read_batches(
     profile: Profile | None = None,
     **properties: Any,
 ) -> Iterator[pyarrow.RecordBatch]:
-    """The same batch by batch, as they come: memory stays bounded."""
+    """Yield records of a topic as Arrow record batches, with bounded memory.
+
+    No group is involved and no offset is committed. Needs the `arrow` extra.
+
+    Args:
+        bootstrap: Broker addresses, such as `"host1:9092,host2:9092"`, a list of them, or a
+            mapping of properties.
+        topic: One topic or several.
+        start: First record: `"earliest"`, an offset, a datetime, or an offset for each partition.
+        end: Record to stop before: `"latest"`, an offset, a datetime, or an offset for each
+            partition.
+        columns: Columns to return; see `Consumer.poll_table`.
+        value: `"json"` to parse values; see `Consumer.poll_table`.
+        schema: Arrow schema for the fields of JSON values.
+        profile: Properties to use unless they are given here.
+        properties: Kafka's consumer properties, with underscores for dots.
+
+    Raises:
+        UnknownTopic: A topic does not exist.
+        DeserializationFailed: A value is not valid JSON, or does not match the schema.
+
+    Example:
+        for batch in ottla.read_batches("localhost:9092", "orders"):
+            print(batch.num_rows)
+    """
     from ottla.client.consumer.table import TableReader
 
     reader = TableReader(columns, value, schema)

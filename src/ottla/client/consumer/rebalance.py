@@ -23,19 +23,35 @@ from ottla.client.consumer.subscription import Subscription
 
 
 class RebalanceListener:
-    """Subclass it, or give any object with these methods. With the blocking consumer they run in
-    the thread that polls; with the asyncio one they may be coroutines. They may use the consumer:
-    commit, seek, position."""
+    """Callbacks for changes of a consumer's assignment.
+
+    Subclass it, or pass any object with these methods. With the blocking consumer they run in the
+    thread that polls; with the asyncio consumer they may be coroutines. They may commit, seek and
+    ask for positions.
+    """
 
     def on_assigned(self, partitions: Sequence[TopicPartition]) -> Any:
-        """Before the first fetch of these."""
+        """Handle partitions that were assigned, before the first fetch from them.
+
+        Args:
+            partitions: The new partitions.
+        """
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> Any:
-        """Before these go to others: the last moment to commit."""
+        """Handle partitions that will go to other members; offsets can still be committed.
+
+        Args:
+            partitions: The revoked partitions.
+        """
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> Any:
-        """These have gone to others already; committing would fail. Tells `on_revoked` unless it
-        is overridden."""
+        """Handle partitions that belong to other members already, so that commits would fail.
+
+        Calls `on_revoked` unless it is overridden.
+
+        Args:
+            partitions: The lost partitions.
+        """
         return self.on_revoked(partitions)
 
 

@@ -35,6 +35,34 @@ from ottla.client.serializers import Serializer
 
 
 class Producer:
+    """Client that writes records to topics.
+
+        with Producer("localhost:9092") as producer:
+            future = producer.send("orders", b"value", key=b"key")
+            print(future.result())  # RecordMetadata(topic, partition, offset, timestamp)
+
+    `send` adds a record to a batch and returns a future; the producer sends the batches in the
+    background. With a `transactional.id`, the producer fences the previous one that used it.
+    Any number of threads may share a producer. Callbacks of futures run in the producer's
+    own thread and must not block.
+
+    Args:
+        bootstrap: Broker addresses, such as `"host1:9092,host2:9092"`, a list of them, or a
+            mapping of properties.
+        profile: Properties to use unless they are given here: the path of a properties file, or
+            a mapping.
+        key_serializer: Function from a key to bytes, or `"json"`, `"string"` or `"bytes"`.
+            None, the default, takes bytes and text.
+        value_serializer: The same for values.
+        partitioner: A partitioner, the name of one, or a function of topic, key, value and
+            number of partitions that returns a partition.
+        properties: Kafka's producer properties, with underscores for dots: `linger_ms=5`.
+
+    Raises:
+        InvalidConfig: A property does not exist or has an invalid value.
+        BrokersUnreachable: No broker answered within `max.block.ms`.
+    """
+
     def __init__(
         self,
         bootstrap: Bootstrap | None = None,
@@ -45,7 +73,6 @@ class Producer:
         partitioner: Partitioner | PartitionFunction | str | None = None,
         **properties: Any,
     ) -> None:
-        """Reaches the cluster, or raises BrokersUnreachable after `max.block.ms`."""
         self._producer = AsyncProducer(
             bootstrap,
             profile=profile,
@@ -64,6 +91,7 @@ class Producer:
 
     @property
     def config(self) -> ProducerConfig:
+        """Configuration of the producer, with all defaults."""
         return self._producer.config
 
     def send(
@@ -77,7 +105,34 @@ class Producer:
         timestamp: int | None = None,
         priority: int | None = None,
     ) -> RecordFuture:
-        """Hand over a record. `timestamp` is in milliseconds since 1970; now, unless given."""
+        """Add a record to a batch and return a future for its acknowledgement.
+
+        The call waits only while the topic is unknown or `buffer.memory` is full, each for at most
+        `max.block.ms`. If it raises, the record was not added.
+
+        Args:
+            topic: Topic to write to.
+            value: Value for the serializer, or None for a tombstone.
+            key: Key for the serializer, or None. Equal keys go to the same partition.
+            headers: Pairs of a name and bytes, or a mapping.
+            partition: Partition to write to, instead of the one that the partitioner chooses.
+            timestamp: Milliseconds since the epoch; the current time by default.
+            priority: Priority for a `PriorityPartitioner`; 0 is the highest.
+
+        Returns:
+            A future that `result()` waits for. It may be ignored.
+
+        Raises:
+            UnknownTopic: The topic or the partition does not exist.
+            SerializationFailed: A serializer raised.
+            RecordTooLarge: The record exceeds `max.request.size`.
+            BufferFull: `buffer.memory` stayed full for `max.block.ms`.
+            ClientClosed: The producer is closed.
+
+        Example:
+            future = producer.send("orders", b"3 apples", key=b"alice", headers={"v": b"1"})
+            metadata = future.result(timeout_s=10)
+        """
         intake = self._intake
         while True:
             outcome = intake.offer(topic, value, key, headers, partition, timestamp, priority)
@@ -124,9 +179,37 @@ class Producer:
         timestamp: str | int | None = None,
         partition: str | int | None = None,
     ) -> TableFuture:
-        """Hand over the rows of an Arrow table as records; see `table` for what columns become.
-        Returns when all of them are in batches, which `buffer.memory` may delay. If a row cannot
-        be a record, what came before it is sent all the same. Needs the `arrow` extra."""
+        """Write the rows of an Arrow table as records.
+
+        The call returns when every row is in a batch, which `buffer.memory` may delay. If a row
+        cannot be encoded, the rows before it are sent nevertheless. Needs the `arrow` extra.
+
+        A column that is named alone is used as it is if it holds bytes or text, and encoded as JSON
+        otherwise. Several columns become a JSON object.
+
+        Args:
+            topic: Topic to write to.
+            table: Arrow table, or an object with the Arrow PyCapsule interface.
+            key: Column, or columns, of the key. None writes records without a key.
+            value: Column, or columns, of the value. None takes all columns that are not used
+                otherwise.
+            headers: Column of headers, a `list<struct<key, value>>` or a map.
+            timestamp: Column of timestamps, or one in milliseconds for all rows.
+            partition: Column of partitions, or one partition for all rows.
+
+        Returns:
+            A future for the acknowledgement of all rows.
+
+        Raises:
+            UnknownTopic: The topic or a partition does not exist.
+            SerializationFailed: A row cannot be encoded.
+            RecordTooLarge: A row exceeds `max.request.size`.
+            BufferFull: `buffer.memory` stayed full for `max.block.ms`.
+
+        Example:
+            table = pyarrow.table({"id": ["a", "b"], "amount": [1, 2]})
+            producer.send_table("orders", table, key="id").result()
+        """
         self._thread.run(self._producer.find_topic(NeedTopic(topic, None)))
         options = {"key": key, "value": value, "headers": headers, "timestamp": timestamp}
         encoder = self._producer.table_encoder(topic, table, partition=partition, **options)
@@ -140,9 +223,21 @@ class Producer:
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """`with producer.transaction(): …` commits at the end, or aborts if something is raised.
-        After TransactionAborted the block may be tried again; after an error that is `fatal` the
-        producer must be closed."""
+        """Begin a transaction for a block, and commit it at the end.
+
+        If the block raises, the transaction is aborted and the exception propagates.
+
+        Raises:
+            TransactionAborted: The commit failed and the transaction was aborted. The block may be
+                tried again.
+            ProducerFenced: A newer producer uses the transactional ID. Close this one.
+            UserError: The producer has no `transactional.id`.
+
+        Example:
+            with producer.transaction():
+                producer.send("orders", b"3 apples")
+                producer.send_offsets(consumer)
+        """
         self.begin_transaction()
         try:
             yield self
@@ -156,24 +251,53 @@ class Producer:
             raise
 
     def begin_transaction(self) -> None:
+        """Begin a transaction; records that are sent from now on belong to it.
+
+        Raises:
+            UserError: The producer has no `transactional.id`, or a transaction is open already.
+            TransactionAborted: The previous transaction must be aborted first.
+            ProducerFenced: A newer producer uses the transactional ID. Close this one.
+        """
         self._thread.run(self._producer.begin_transaction())
 
     def commit_transaction(self) -> None:
-        """Wait for all records to be acknowledged, and make them visible together. Raises
-        TransactionAborted if it must be aborted instead. After KafkaTimeout nobody knows: call it
-        again."""
+        """Wait until all records are acknowledged, and commit the transaction.
+
+        Consumers with `isolation.level=read_committed` see the records from then on.
+
+        Raises:
+            TransactionAborted: The transaction must be aborted instead.
+            KafkaTimeout: The outcome is unknown. Call the method again.
+            ProducerFenced: A newer producer uses the transactional ID. Close this one.
+        """
         self._thread.run(self._producer.commit_transaction())
 
     def abort_transaction(self) -> None:
-        """Drop what was not sent, and make sure that nobody sees the rest."""
+        """Abort the transaction and drop the records that were not sent.
+
+        Consumers with `isolation.level=read_committed` skip the records that were sent.
+
+        Raises:
+            KafkaTimeout: The outcome is unknown. Call the method again.
+            ProducerFenced: A newer producer uses the transactional ID. Close this one.
+        """
         self._thread.run(self._producer.abort_transaction())
 
     def send_offsets(
         self, offsets: Offsets | Any, group_metadata: GroupMember | str | Any = None
     ) -> None:
-        """Commit a group's offsets with the transaction: `send_offsets(consumer)` for where that
-        consumer is, or a mapping of partitions to offsets and the group's id or its consumer's
-        `group_metadata()`."""
+        """Commit a consumer group's offsets as part of the transaction.
+
+        Args:
+            offsets: The consumer, for its current positions, or a mapping of partitions to offsets.
+            group_metadata: Group ID, or the consumer's `group_metadata()`, which fences members
+                that have left the group. Not needed when `offsets` is a consumer.
+
+        Raises:
+            UserError: No transaction is open, or the group is missing.
+            TransactionAborted: The transaction must be aborted, for example because the consumer
+                has lost its partitions.
+        """
         consumer: Any = offsets
         if hasattr(consumer, "assignment"):
             group_metadata = group_metadata or consumer.group_metadata()
@@ -181,17 +305,38 @@ class Producer:
         self._thread.run(self._producer.send_offsets(offsets, group_metadata))
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Send everything that waits now, and wait until its fate is known; KafkaTimeout after
-        `timeout_s`. Failures are told by the records' futures."""
+        """Send all batches now, and wait until each record is acknowledged or has failed.
+
+        Args:
+            timeout_s: Seconds to wait. None waits without limit.
+
+        Raises:
+            KafkaTimeout: Records were still pending after `timeout_s`. Failures of records are
+                reported by their futures only.
+        """
         self._thread.run(self._producer.flush(timeout_s))
 
     def partitions_for(self, topic: str) -> list[PartitionMetadata]:
-        """The partitions of a topic, by their number."""
+        """Return the partitions of a topic, ordered by number.
+
+        Args:
+            topic: Name of the topic.
+
+        Raises:
+            UnknownTopic: The topic does not exist.
+            KafkaTimeout: The brokers did not answer within `max.block.ms`.
+        """
         return self._thread.run(self._producer.partitions_for(topic))
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Send what waits, for at most `timeout_s` (as long as it takes), and end. What could not
-        be sent fails with ClientClosed. A transaction that is open is aborted."""
+        """Send all batches and close the connections; abort an open transaction.
+
+        Records that could not be sent in time fail with ClientClosed.
+
+        Args:
+            timeout_s: Seconds to wait for acknowledgements. None waits until every record is
+                acknowledged or has failed.
+        """
         if self._thread.is_alive:
             try:
                 self._thread.run(self._producer.close(timeout_s))

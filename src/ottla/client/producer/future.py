@@ -20,15 +20,25 @@ logger = logging.getLogger(__name__)
 
 
 class RecordMetadata(NamedTuple):
-    """Topic, partition and offset of a written record. The offset is -1 with acks=0."""
+    """Position of a record that the broker acknowledged."""
 
     topic: str
+    """Topic of the record."""
     partition: int
+    """Partition of the record."""
     offset: int
+    """Offset of the record, or -1 with `acks=0`."""
     timestamp: int
+    """Milliseconds since the epoch: the record's, or the broker's for LogAppendTime topics."""
 
 
 class RecordFuture:
+    """Future for the acknowledgement of one record.
+
+    `result()` waits for it in a thread; in a coroutine, `await` the future itself. Failures that
+    are retriable are retried until `delivery.timeout.ms` before the future fails.
+    """
+
     __slots__ = ("_batch", "_index", "_timestamp")
 
     def __init__(self, batch: ProducerBatch, index: int, timestamp: int) -> None:
@@ -37,23 +47,54 @@ class RecordFuture:
         self._timestamp = timestamp
 
     def done(self) -> bool:
+        """Return whether the record is acknowledged or has failed."""
         return self._settle().is_done
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait for the record to be acknowledged. Raises what became of it instead, or KafkaTimeout
-        if that is not known in time (it may still be acknowledged later)."""
+        """Wait until the record is acknowledged.
+
+        Args:
+            timeout_s: Seconds to wait. None waits without limit.
+
+        Returns:
+            Topic, partition, offset and timestamp of the record.
+
+        Raises:
+            KafkaTimeout: The record was not acknowledged within `timeout_s`. It may still be
+                acknowledged later.
+            KafkaError: The record failed.
+        """
         self._wait(timeout_s)
         return self._outcome()
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
-        """Wait likewise; the failure, or None."""
+        """Wait until the record is acknowledged or has failed, and return the failure.
+
+        Args:
+            timeout_s: Seconds to wait. None waits without limit.
+
+        Returns:
+            The exception, or None if the record was acknowledged.
+
+        Raises:
+            KafkaTimeout: Neither happened within `timeout_s`.
+        """
         self._wait(timeout_s)
         batch = self._settle()
         return batch.error_of(self._index)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
-        """Call `callback(self)` when the fate is known, in the producer's own thread (at once if it
-        is known already). What it raises is logged."""
+        """Call a function when the record is acknowledged or has failed.
+
+        It runs in the producer's own thread, or at once if the record is done already. Exceptions
+        that it raises are logged.
+
+        Args:
+            callback: Function that takes the future.
+
+        Example:
+            future.add_done_callback(lambda done: print(done.exception() or done.result()))
+        """
         batch = self._settle()
         if not batch.add_callback(self._index, lambda: _call(callback, self)):
             _call(callback, self)

@@ -44,11 +44,19 @@ class Partitioner(Protocol):
         key_bytes: bytes | None,
         priority: int | None,
     ) -> int:
-        """`key` and `value` as they were given to `send`, `key_bytes` as it is sent."""
+        """Return the partition for a record.
+
+        Args:
+            topic: Metadata of the topic.
+            key: Key as given to `send`.
+            value: Value as given to `send`.
+            key_bytes: Serialized key.
+            priority: Priority as given to `send`.
+        """
 
 
 class RoundRobinPartitioner:
-    """Each record to the next partition, those without a leader passed over."""
+    """Partitioner that writes to one partition after another and skips those without a leader."""
 
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}
@@ -61,6 +69,15 @@ class RoundRobinPartitioner:
         key_bytes: bytes | None,
         priority: int | None,
     ) -> int:
+        """Return the partition for a record.
+
+        Args:
+            topic: Metadata of the topic.
+            key: Key as given to `send`.
+            value: Value as given to `send`.
+            key_bytes: Serialized key.
+            priority: Priority as given to `send`.
+        """
         turn = self._turns.get(topic.name, -1) + 1
         self._turns[topic.name] = turn
         choices = topic.available or range(topic.partition_count)
@@ -83,9 +100,18 @@ class FunctionPartitioner:
 
 
 class PriorityPartitioner:
-    """A record's priority (0 is the highest) chooses a range of partitions; within it the key
-    chooses, or the turn. A consumer that drains higher priorities first knows the ranges too
-    (`client/priority.py`). Records without a priority have the lowest."""
+    """Partitioner that reserves a range of partitions for each priority; 0 is the highest.
+
+    The key, or a round robin for records without one, chooses within the range. Records without a
+    priority have the lowest. A consumer with the same number of priorities reads higher ones first.
+
+    Args:
+        levels: Number of priorities; the partitions of a topic are divided among them.
+        ranges: Range of partitions for each priority, instead of `levels`.
+
+    Raises:
+        InvalidConfig: Both or none of `levels` and `ranges` are given.
+    """
 
     def __init__(self, levels: int | None = None, *, ranges: Sequence[range] | None = None) -> None:
         if (levels is None) == (ranges is None):
@@ -103,6 +129,18 @@ class PriorityPartitioner:
         key_bytes: bytes | None,
         priority: int | None,
     ) -> int:
+        """Return the partition for a record, from the range of its priority.
+
+        Args:
+            topic: Metadata of the topic.
+            key: Key as given to `send`.
+            value: Value as given to `send`.
+            key_bytes: Serialized key.
+            priority: Priority as given to `send`; None is the lowest.
+
+        Raises:
+            InvalidConfig: The priority does not exist.
+        """
         ranges = self._ranges_of(topic)
         if priority is None:
             priority = len(ranges) - 1

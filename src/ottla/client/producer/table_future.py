@@ -12,7 +12,7 @@ from ottla.client.producer.ending import all_ended, ends, when_ended
 
 
 class PartitionOffsets(NamedTuple):
-    """Where rows are in one partition. Others may have written in between."""
+    """Range of offsets that the rows have in one partition. Other records may lie in between."""
 
     first_offset: int
     last_offset: int
@@ -20,34 +20,70 @@ class PartitionOffsets(NamedTuple):
 
 
 class TableMetadata(NamedTuple):
+    """Positions of a table's rows that the brokers acknowledged."""
+
     topic: str
+    """Topic of the records."""
     record_count: int
+    """Number of records."""
     offsets: dict[int, PartitionOffsets]
-    """By partition. With acks=0 nobody knows: they are -1."""
+    """First and last offset in each partition; -1 with `acks=0`."""
 
 
 class TableFuture:
+    """Future for the acknowledgement of all rows of a table.
+
+    `result()` waits for it in a thread; in a coroutine, `await` the future itself.
+    """
+
     def __init__(self, topic: str, batches: list[ProducerBatch]) -> None:
         self.topic = topic
         self.record_count = sum(batch.count for batch in batches)
         self._batches = batches
 
     def done(self) -> bool:
+        """Return whether each row is acknowledged or has failed."""
         return all(batch.is_done for batch in ends(self._batches))
 
     def result(self, timeout_s: float | None = None) -> TableMetadata:
-        """Wait until the fate of every row is known. Raises the first failure in the table's order,
-        or KafkaTimeout."""
+        """Wait until each row is acknowledged or has failed.
+
+        Args:
+            timeout_s: Seconds to wait. None waits without limit.
+
+        Returns:
+            Number of records and their offsets in each partition.
+
+        Raises:
+            KafkaTimeout: Rows were still pending after `timeout_s`.
+            KafkaError: A row failed; this is the first failure in the order of the table.
+        """
         self._wait(timeout_s)
         return self._outcome()
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
+        """Wait until each row is acknowledged or has failed, and return the first failure.
+
+        Args:
+            timeout_s: Seconds to wait. None waits without limit.
+
+        Returns:
+            The first exception in the order of the table, or None if all rows were acknowledged.
+
+        Raises:
+            KafkaTimeout: Rows were still pending after `timeout_s`.
+        """
         self._wait(timeout_s)
         return self._error()
 
     def add_done_callback(self, callback: Callable[[TableFuture], object]) -> None:
-        """Call `callback(self)` when every row's fate is known, in the producer's own thread (at
-        once if it is known already)."""
+        """Call a function when each row is acknowledged or has failed.
+
+        It runs in the producer's own thread, or at once if all rows are done already.
+
+        Args:
+            callback: Function that takes the future.
+        """
         when_ended(self._batches, lambda: callback(self))
 
     def __await__(self) -> Generator[Any, None, TableMetadata]:

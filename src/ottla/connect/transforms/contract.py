@@ -27,20 +27,37 @@ NULL_DEFAULT = key(
 
 
 class Transform(ABC):
+    """Base class of transforms, which change or drop single records.
+
+    Args:
+        settings: Values of the properties in `definition`.
+        part: `"key"` or `"value"`, for classes with `has_parts`.
+
+    Raises:
+        ValueError: Settings exclude each other.
+    """
+
     definition: ClassVar[Definition] = Definition()
+    """Properties of the transform."""
     has_parts: ClassVar[bool] = False
-    """Whether it is named with $Key or $Value."""
+    """Whether the class is configured with the suffix `$Key` or `$Value`."""
     on_columns: bool = False
-    """Whether `apply` does to a record of columns what it does to each record (see `columns`)."""
+    """Whether `apply` also works on a record whose values are columns."""
 
     def __init__(self, settings: Settings, part: str = VALUE) -> None:
-        """Raises ValueError, a sentence, for settings that exclude each other."""
         self.settings = settings
         self.part = part
 
     @abstractmethod
     def apply(self, record: Record) -> Record | None:
-        """None: the record is dropped."""
+        """Return the changed record, or None to drop it.
+
+        Args:
+            record: The record.
+
+        Raises:
+            DataError: The record cannot be transformed.
+        """
 
 
 class PartTransform(Transform):
@@ -93,12 +110,24 @@ def _defaults(schema: Schema) -> dict[str, Any]:
 
 
 class Predicate(ABC):
+    """Base class of predicates, which select the records that a transform changes.
+
+    Args:
+        settings: Values of the properties in `definition`.
+    """
+
     definition: ClassVar[Definition] = Definition()
+    """Properties of the predicate."""
     on_columns: ClassVar[bool] = False
-    """Whether `test` tells of a record of columns what it tells of each record."""
+    """Whether `test` also works on a record whose values are columns."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
     @abstractmethod
-    def test(self, record: Record) -> bool: ...
+    def test(self, record: Record) -> bool:
+        """Return whether the transform applies to a record.
+
+        Args:
+            record: The record.
+        """

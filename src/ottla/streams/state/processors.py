@@ -49,17 +49,24 @@ class Record(NamedTuple):
     """A record that `process` receives."""
 
     key: Any
+    """Key of the record."""
     value: Any
+    """Value of the record."""
     timestamp_ms: int
+    """Event time of the record, in milliseconds since the epoch."""
     stream_time_ms: int
+    """Stream time: the greatest timestamp seen before this micro-batch."""
 
 
 class Timer(NamedTuple):
     """A timer that has expired, with the time that it was set to."""
 
     key: Any
+    """Key that the timer belongs to."""
     at_ms: int
+    """Time that the timer was set to, in milliseconds since the epoch."""
     stream_time_ms: int
+    """Stream time when the timer expired."""
 
 
 class Store(ABC):
@@ -111,24 +118,46 @@ class Context:
 
 
 class Processor:
-    """Subclass it: declare stores, and write `process`; `on_timer` if it schedules, and
-    `on_wall_clock` if it does so by the clock on the wall."""
+    """Base class for your own stateful operators.
+
+    Declare stores as class attributes and override `process`; override `on_timer` or
+    `on_wall_clock` to use timers. State and timers belong to the key of the current record.
+    """
 
     _context: Context
 
     def process(self, record: Record) -> None:
+        """Process a record. Every processor must override it.
+
+        Args:
+            record: The record, with its key and timestamp.
+        """
         raise TypeError(f"{type(self).__name__} has no process(self, record)")
 
     def on_timer(self, timer: Timer) -> None:
-        """Handle a timer of `schedule`. Override it to use timers."""
+        """Handle a timer of `schedule`. Override it to use timers.
+
+        Args:
+            timer: The timer that has expired.
+        """
         raise TypeError(f"{type(self).__name__} schedules, but has no on_timer(self, timer)")
 
     def on_wall_clock(self, timer: Timer) -> None:
-        """Handle a timer of `schedule_wall_clock`. Override it to use such timers."""
+        """Handle a timer of `schedule_wall_clock`. Override it to use such timers.
+
+        Args:
+            timer: The timer that has expired.
+        """
         raise AssertionError("set by a processor that has one")
 
     def forward(self, value: Any, *, key: Any = None, timestamp_ms: int | None = None) -> None:
-        """Emit a record, by default with the key and the timestamp of the current record."""
+        """Emit a record.
+
+        Args:
+            value: Value of the record.
+            key: Key of the record; the current key by default.
+            timestamp_ms: Event time of the record; that of the current record by default.
+        """
         context = self._context
         context.outputs.append(
             Output(
@@ -139,20 +168,30 @@ class Processor:
         )
 
     def schedule(self, at_ms: int) -> None:
-        """Call `on_timer` for this key once stream time is there. The same time twice is once."""
+        """Call `on_timer` for the current key when stream time reaches a time.
+
+        Scheduling the same time again has no effect.
+
+        Args:
+            at_ms: Stream time, in milliseconds since the epoch.
+        """
         timers = self._context.data.setdefault(TIMERS, [])
         if at_ms not in timers:
             insort(timers, int(at_ms))
 
     def cancel(self, at_ms: int) -> None:
-        """A timer that was set; none is no error."""
+        """Cancel a timer of the current key, if it is set.
+
+        Args:
+            at_ms: Time that was given to `schedule`.
+        """
         timers = self._context.data.get(TIMERS, [])
         if at_ms in timers:
             timers.remove(at_ms)
 
     @property
     def wall_clock_ms(self) -> int:
-        """Return the wall-clock time of this micro-batch, in milliseconds since the epoch."""
+        """Wall-clock time of this micro-batch, in milliseconds since the epoch."""
         if not has_wall_clock(type(self)):
             raise TypeError(
                 f"{type(self).__name__} asks for the clock on the wall, but has no "
@@ -161,8 +200,14 @@ class Processor:
         return self._context.wall_clock_ms
 
     def schedule_wall_clock(self, after: Duration) -> int:
-        """Call `on_wall_clock` for this key when so much time has passed; it is told which time
-        that is, as `cancel_wall_clock` must be."""
+        """Call `on_wall_clock` for the current key after a duration.
+
+        Args:
+            after: Duration on the wall clock.
+
+        Returns:
+            The time of the timer, for `cancel_wall_clock`.
+        """
         at_ms = self.wall_clock_ms + duration_ms(after, name="after", least_ms=1)
         timers = self._context.data.setdefault(WALL_CLOCK, [])
         if at_ms not in timers:
@@ -170,7 +215,11 @@ class Processor:
         return at_ms
 
     def cancel_wall_clock(self, at_ms: int) -> None:
-        """A timer that was set; none is no error."""
+        """Cancel a wall-clock timer of the current key, if it is set.
+
+        Args:
+            at_ms: Time that `schedule_wall_clock` returned.
+        """
         timers = self._context.data.get(WALL_CLOCK, [])
         if at_ms in timers:
             timers.remove(at_ms)

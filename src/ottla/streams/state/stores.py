@@ -9,7 +9,11 @@ from ottla.streams.state.processors import Context, Store
 
 
 class ValueStore(Store):
-    """One value."""
+    """Declaration of a store with one value for each key.
+
+    Args:
+        ttl: Stream time after which the value expires. None keeps it.
+    """
 
     def _view(self, context: Context) -> ValueOfKey:
         return ValueOfKey(self, context)
@@ -22,7 +26,11 @@ class ValueStore(Store):
 
 
 class ListStore(Store):
-    """Items, in the order in which they were added."""
+    """Declaration of a store with a list for each key, in the order of insertion.
+
+    Args:
+        ttl: Stream time after which an item expires. None keeps it.
+    """
 
     def _view(self, context: Context) -> ListOfKey:
         return ListOfKey(self, context)
@@ -35,7 +43,11 @@ class ListStore(Store):
 
 
 class MapStore(Store):
-    """Values by name."""
+    """Declaration of a store with a map for each key.
+
+    Args:
+        ttl: Stream time after which an entry expires. None keeps it.
+    """
 
     def _view(self, context: Context) -> MapOfKey:
         return MapOfKey(self, context)
@@ -61,21 +73,36 @@ class _OfKey:
         return self._store.kept(data, self._context.stream_time_ms - ttl_ms)
 
     def clear(self) -> None:
+        """Remove everything that the store holds for the current key."""
         self._context.data.pop(self._store.name, None)
 
 
 class ValueOfKey(_OfKey):
+    """The value that a `ValueStore` holds for the current key."""
+
     __slots__ = ()
 
     def get(self, missing: Any = None) -> Any:
+        """Return the value.
+
+        Args:
+            missing: Result if there is no value.
+        """
         data = self._there()
         return missing if data is None else data[0]
 
     def set(self, value: Any) -> None:
+        """Replace the value.
+
+        Args:
+            value: Any object that can be pickled.
+        """
         self._context.data[self._store.name] = [value, self._context.written_ms]
 
 
 class ListOfKey(_OfKey):
+    """The list that a `ListStore` holds for the current key. It supports iteration and `len`."""
+
     __slots__ = ()
 
     def __iter__(self) -> Iterator[Any]:
@@ -85,15 +112,26 @@ class ListOfKey(_OfKey):
         return len(self._there() or ())
 
     def append(self, item: Any) -> None:
+        """Add an item at the end.
+
+        Args:
+            item: Any object that can be pickled.
+        """
         items = self._context.data.setdefault(self._store.name, [])
         items.append([item, self._context.written_ms])
 
     def set(self, items: list[Any]) -> None:
-        """Instead of those there are."""
+        """Replace all items.
+
+        Args:
+            items: The new items.
+        """
         self._context.data[self._store.name] = [[each, self._context.written_ms] for each in items]
 
 
 class MapOfKey(_OfKey):
+    """The map that a `MapStore` holds for the current key. It is used like a dict."""
+
     __slots__ = ()
 
     def __getitem__(self, name: Any) -> Any:
@@ -116,8 +154,15 @@ class MapOfKey(_OfKey):
         return len(self._there() or ())
 
     def get(self, name: Any, missing: Any = None) -> Any:
+        """Return the value of a name.
+
+        Args:
+            name: Name in the map.
+            missing: Result if the map does not have the name.
+        """
         found = (self._there() or {}).get(name)
         return missing if found is None else found[0]
 
     def items(self) -> Iterator[tuple[Any, Any]]:
+        """Return an iterator over names and values."""
         return ((name, each[0]) for name, each in (self._there() or {}).items())
