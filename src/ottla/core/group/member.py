@@ -45,7 +45,7 @@ class Member:
         """A parked JoinGroup."""
         self.sync_token: Token | None = None
         self.is_new = False
-        """It has not been through a rebalance yet: it may be removed even while it waits."""
+        """Whether this is its first rebalance: it can expire even while its join is parked."""
 
     @classmethod
     def recorded(cls, member: MemberMetadata, protocol_name: str | None) -> Member:
@@ -66,7 +66,7 @@ class Member:
 
     @property
     def is_known_alive(self) -> bool:
-        """It waits for us, so no heartbeat is expected of it."""
+        """Whether a request of the member is parked, so that no heartbeats are expected."""
         if self.is_new:
             return False
         return self.join_token is not None or self.sync_token is not None
