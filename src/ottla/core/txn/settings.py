@@ -1,4 +1,4 @@
-"""What the decisions about transactions are configured with."""
+"""Settings of the transaction coordinator."""
 
 from __future__ import annotations
 
