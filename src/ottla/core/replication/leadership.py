@@ -4,13 +4,14 @@
     pending ISR     a change that this leader has sent to the store, with an unknown outcome so far
     maximal ISR     the union of both
 
-Rules (numbered as in docs/decisions on the cluster)
-2. The high watermark is the lowest log end offset in the *maximal* ISR: a broker that may be in the
+Rules
+1. The high watermark is the lowest log end offset in the *maximal* ISR: a broker that may be in the
    ISR from the controller's point of view must have every record that consumers have seen. acks=all
    is granted only while the *committed* ISR is large enough.
-3. A follower's fetch counts only in its current incarnation, and in this leader epoch.
-4. A follower joins the ISR only once it has everything below the high watermark *and* has reached
-   the start offset of this leader epoch: records it has beyond the high watermark may not be ours.
+2. A follower's fetch counts only in its current incarnation, and in this leader epoch.
+3. A follower joins the ISR only once it has everything below the high watermark *and* has reached
+   the start offset of this leader epoch: the high watermark of a new leader may lag behind records
+   that its predecessor has committed (KAFKA-7128).
 
 A follower is caught up while it fetches from the log end offset, or from the log end offset as of
 its previous fetch (KIP-16): continuous writes do not remove healthy followers from the ISR.
@@ -301,7 +302,7 @@ class Leadership:
         return now - known.caught_up_at <= max_lag_s
 
     def expanded(self, follower: int) -> dict[int, int] | None:
-        """Return the ISR with the follower if it qualifies (rule 4); None for no change."""
+        """Return the ISR with the follower if it qualifies (rule 3); None for no change."""
         known = self._followers.get(follower)
         if self._pending is not None or known is None or follower not in self._replicas:
             return None
