@@ -1,4 +1,4 @@
-"""How a request to a broker can fail before its answer is read."""
+"""Errors of requests that fail before their response has been read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ from ottla.base.errors import ErrorCode, KafkaError
 
 
 class ClientError(KafkaError):
+    """Base class of the errors with which a request to a broker can fail.
+
+    Args:
+        message: The description of the error.
+        code: The Kafka error code; by default, that of the class.
+        topic: The topic that the error concerns.
+        partition: The partition that the error concerns.
+    """
+
     default_code = ErrorCode.UNKNOWN_SERVER_ERROR
     fatal = False
 
@@ -23,11 +32,13 @@ class ClientError(KafkaError):
 
 
 class KafkaTimeout(ClientError, TimeoutError):
+    """The broker did not answer in time."""
+
     default_code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class ConnectionLost(ClientError, ConnectionError):
-    """The connection ended before the answer came: whether the request was carried out is open."""
+    """The connection ended before the response: the request may have been carried out or not."""
 
     default_code = ErrorCode.NETWORK_EXCEPTION
 
@@ -39,7 +50,7 @@ class UnsupportedVersion(ClientError):
 
 
 class AuthenticationFailed(ClientError):
-    """One side did not believe the other: a password, or a certificate."""
+    """One side did not accept the other's password or certificate."""
 
     default_code = ErrorCode.SASL_AUTHENTICATION_FAILED
     fatal = True
