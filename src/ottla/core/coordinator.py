@@ -86,10 +86,13 @@ class CancelTimer(NamedTuple):
 
 @dataclass(slots=True)
 class Decision:
+    """Effects of an event: records to write, responses to send, and timers to start or cancel."""
+
     records: list[Any] = field(default_factory=list)
     responses: list[SendResponse] = field(default_factory=list)
     timers: list[StartTimer | CancelTimer] = field(default_factory=list)
     if_failed: Event | None = None
+    """The event to decide next if the records cannot be written."""
     is_atomic: bool = True
     """Whether all records must be in one batch, so that a crash leaves all of them or none."""
     producer: Producer | None = None

@@ -71,6 +71,8 @@ class FetchPartition:
 
 @dataclass(slots=True)
 class FetchSession:
+    """An open fetch session: its partitions, and the epoch that the next request must have."""
+
     id: int
     epoch: int
     by_id: bool

@@ -32,6 +32,8 @@ NO_TIMESTAMP = -1
 
 
 class PreparedBatch(NamedTuple):
+    """A validated batch and its header."""
+
     batch: ReadableBuffer
     header: BatchHeader
 

@@ -44,6 +44,8 @@ class PartitionChange(NamedTuple):
 
 @dataclass(slots=True)
 class ImageDelta:
+    """The difference between two revisions of an image. Empty deltas are false."""
+
     revision: int
     topics_deleted: list[TopicImage] = field(default_factory=list)
     topics_created: list[TopicImage] = field(default_factory=list)
@@ -67,6 +69,8 @@ class ImageDelta:
 
 
 class ClusterImage:
+    """A broker's view of the cluster's metadata. It implements `ClusterView`."""
+
     def __init__(self) -> None:
         self.revision = 0
         self.cluster_id: str | None = None

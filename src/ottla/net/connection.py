@@ -69,6 +69,8 @@ class _Waiting(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
+    """A connection to a broker. Create it with `open`."""
+
     def __init__(self, name: str, client_id: str | None) -> None:
         self.name = name
         """Address as host:port, for messages."""
@@ -316,7 +318,7 @@ class Connection(asyncio.BufferedProtocol):
             waiting = self._waiting.popleft()
             if not waiting.answer.done():
                 waiting.answer.set_exception(self._closed_by)
-                waiting.answer.exception()  # retrieved, as its caller may be cancelled
+                waiting.answer.exception()  # no asyncio warning if its caller has been cancelled
 
     # --------------------------------------------------------------------- asyncio.BufferedProtocol
 

@@ -40,6 +40,8 @@ class ResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigRequest:
+    """Requested config changes of one resource."""
+
     resource_type: int
     resource_name: str
     alterations: Sequence[tuple[str, int, str | None]]
@@ -50,6 +52,8 @@ class ConfigRequest:
 
 @dataclass(frozen=True, slots=True)
 class ConfigDecision:
+    """The new configs of a resource, or the error that prevents the change."""
+
     resource_type: int
     resource_name: str
     configs: Mapping[str, str] | None = None

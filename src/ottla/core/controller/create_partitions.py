@@ -37,6 +37,8 @@ class MorePartitions:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsDecision:
+    """The partitions to add to a topic, or the error that prevents it."""
+
     name: str
     topic: TopicImage | None = None
     added: Sequence[PartitionState] = ()

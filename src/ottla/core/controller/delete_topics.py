@@ -21,12 +21,16 @@ from ottla.base.types import ZERO_UUID, format_uuid
 
 
 class TopicReference(NamedTuple):
+    """A topic, identified by name or by id."""
+
     name: str | None
     topic_id: bytes = ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteDecision:
+    """The topic to delete, or the error that prevents it."""
+
     name: str | None
     topic_id: bytes
     topic: TopicImage | None = None

@@ -26,6 +26,8 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionDecision:
+    """The new state of a partition, or the error that prevents the election."""
+
     partition: TopicPartition
     topic: TopicImage | None = None
     state: PartitionState | None = None

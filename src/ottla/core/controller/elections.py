@@ -33,6 +33,8 @@ from ottla.base.cluster import NO_LEADER, BrokerRegistration, PartitionState, To
 
 
 class LeadershipChange(NamedTuple):
+    """A change of a partition's leader, ISR or replicas."""
+
     topic: TopicImage
     partition: int
     state: PartitionState

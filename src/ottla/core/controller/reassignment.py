@@ -29,6 +29,8 @@ from ottla.core.controller.placement import check_manual_assignment
 
 
 class ReassignmentRequest(NamedTuple):
+    """A requested reassignment of one partition, or its cancellation."""
+
     partition: TopicPartition
     target: Sequence[int] | None
     """The new replicas, the preferred leader first; None cancels the current reassignment."""
@@ -36,6 +38,8 @@ class ReassignmentRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentDecision:
+    """The new state of a partition, or the error that prevents the reassignment."""
+
     partition: TopicPartition
     topic: TopicImage | None = None
     state: PartitionState | None = None

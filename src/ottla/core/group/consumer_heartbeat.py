@@ -212,7 +212,7 @@ def _find(plan: Plan, event: ConsumerHeartbeat, member_id: str, turn: Turn) -> C
     if known is None:
         return group.members.get(member_id) or ConsumerMember(member_id, NO_METADATA)
     if known.member_id == member_id and known.epoch != STATIC_LEAVE_EPOCH:
-        return known  # it has not heard the answer to its first request
+        return known  # it retries its first request, after a lost response
     if known.classic is None and known.epoch != STATIC_LEAVE_EPOCH:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,

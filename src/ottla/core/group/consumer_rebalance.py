@@ -140,7 +140,7 @@ class Plan:
         )
 
     def rename_member(self, old: ConsumerMember, new: ConsumerMember, turn: Turn) -> None:
-        """Replace a static member that returned under a new id; the target assignment is kept."""
+        """Replace a static member that returned under a new id; it keeps its assignments."""
         group_id = self.group.group_id
         self.drop_member(old.member_id, turn)
         target = self.group.targets.get(old.member_id, NOTHING)

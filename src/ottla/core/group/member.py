@@ -45,7 +45,8 @@ class Member:
         """A parked JoinGroup."""
         self.sync_token: Token | None = None
         self.is_new = False
-        """Whether this is its first rebalance: it can expire even while its join is parked."""
+        """Whether the member is in its first rebalance; its session can then expire even while its
+        JoinGroup is parked."""
 
     @classmethod
     def recorded(cls, member: MemberMetadata, protocol_name: str | None) -> Member:

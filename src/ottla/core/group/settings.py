@@ -11,13 +11,15 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
+    """The broker configs that the group coordinator uses."""
+
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 30 * MINUTE_MS
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2**31 - 1
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
-    """How long a new member may wait for its first rebalance. It sends no heartbeats until then, so
-    a client that has gone is noticed only after this time."""
+    """Session timeout of a new member until its first rebalance is complete. It sends no heartbeats
+    until then, so a client that has gone is noticed only after this time."""
     max_pending_joins: int = 10_000
     """Maximum number of member ids of a group that were issued and have not joined yet."""
     consumer_session_timeout_ms: int = 45_000

@@ -17,6 +17,8 @@ from typing import NamedTuple, Protocol
 
 
 class EpochEnd(NamedTuple):
+    """A leader epoch and its end offset, which is the start offset of the next epoch."""
+
     epoch: int
     end_offset: int
 

@@ -38,6 +38,8 @@ class Request(NamedTuple):
 
 
 class FollowerSession:
+    """A follower's fetch session with one leader."""
+
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH

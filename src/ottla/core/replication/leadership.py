@@ -59,6 +59,8 @@ class Proposal:
 
 
 class Leadership:
+    """A leader's state in one leader epoch: the ISR, its followers and the high watermark."""
+
     __slots__ = (
         "_committed",
         "_followers",

@@ -11,6 +11,8 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
+    """The broker configs that the transaction coordinator uses."""
+
     max_timeout_ms: int = 15 * MINUTE_MS
     id_expiration_ms: int = 7 * 24 * 60 * MINUTE_MS
     two_phase_commit: bool = False

@@ -29,6 +29,8 @@ COMPLETION_RETRY_MS = 100
 
 
 class WriteMarkers(NamedTuple):
+    """A request to write the markers of a transaction to its partitions."""
+
     transactional_id: str
     producer: Producer
     commit: bool

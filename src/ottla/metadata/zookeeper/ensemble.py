@@ -119,7 +119,7 @@ class Member:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 cwd=self.directory,
-                start_new_session=True,  # Ctrl-C must reach only the supervisor, which stops it
+                start_new_session=True,  # Ctrl-C must reach the supervisor only: it stops members
             )
 
     def command(self) -> list[str]:

@@ -352,7 +352,7 @@ class _Connection(asyncio.Protocol):
     # ------------------------------------------------------------------------ asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's type only has its shape
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
         if self.is_closed:  # abandoned meanwhile
             self._transport.abort()
 
