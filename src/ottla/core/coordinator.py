@@ -11,7 +11,7 @@ state of one such partition.
 
 Invariants
 1. State that must survive a crash is changed only by `apply`, which is also how a shard is loaded.
-   `decide` may change other state in place: parked requests, a rebalance in progress.
+   `decide` may change other state in place: delayed requests, a rebalance in progress.
 2. `decide` and `apply` use no clock, no randomness and no I/O: the event carries time and new ids.
 3. If a decision's records cannot be written, no durable state changes. The error replaces its
    responses, and the runtime then decides `if_failed`, which reverts what `decide` changed in

@@ -19,11 +19,11 @@ State transitions
 
 Hard state is in the log and is changed only by `adopt`: the generation, protocol, leader, members
 and assignments of the last Stable or Empty state. Soft state is lost in a crash, after which
-members rejoin: a rebalance in progress, parked requests, and member ids that were issued but not
+members rejoin: a rebalance in progress, delayed requests, and member ids that were issued but not
 used yet.
 
 Invariants
-1. `awaiting_joins` is the number of members with a parked JoinGroup; `votes[p]` is the number of
+1. `awaiting_joins` is the number of members with a delayed JoinGroup; `votes[p]` is the number of
    members that support protocol p; `static_members` maps instance ids to member ids.
 2. A group with members has a leader, which is one of them.
 3. An assignment comes from the leader's SyncGroup of the current generation, through the log.
@@ -194,7 +194,7 @@ class ClassicGroup:
         self._count_votes(member.protocols, 1)
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member. The caller must answer its parked requests."""
+        """Remove a member. The caller must answer its delayed requests."""
         self.pending_joins.discard(member_id)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -236,7 +236,7 @@ class ClassicGroup:
             self.pending_syncs[member_id] = None
 
     def park_join(self, member: Member, token: Token | None) -> Token | None:
-        """Park a JoinGroup until the rebalance is complete; return the one it replaces."""
+        """Delay a JoinGroup until the rebalance is complete; return the one it replaces."""
         old, member.join_token = member.join_token, token
         self.awaiting_joins += (token is not None) - (old is not None)
         return old

@@ -4,13 +4,13 @@ Response, by the state of the group and the kind of member
 
     member                        Empty          Preparing…   Completing…       Stable
     no id, dynamic                gets an id first (KIP-394); older clients: as a new member
-    new, or with an issued id     added and parked; a rebalance starts or continues
+    new, or with an issued id     added and delayed; a rebalance starts or continues
     no id, known instance id      -              replaced,    replaced,         replaced; answered
-                                                 parked       rebalance         at once unless the
+                                                 delayed      rebalance         at once unless the
                                                                                 protocol changes
-    known, same metadata          unknown        parked       answered at once  leader: rebalance,
+    known, same metadata          unknown        delayed      answered at once  leader: rebalance,
                                   member                                        others: at once
-    known, changed metadata       unknown        parked       rebalance         rebalance
+    known, changed metadata       unknown        delayed      rebalance         rebalance
                                   member
 """
 
@@ -65,7 +65,7 @@ def join(group: ClassicGroup, event: JoinRequested, turn: Turn) -> None:
 
 
 def _has_room(group: ClassicGroup, member_id: str, turn: Turn) -> bool:
-    """Return whether the group is below its maximum size.
+    """Return whether the group has room for the member.
 
     During a rebalance, only members that have rejoined count. If the limit was lowered, the last
     ones to rejoin are rejected.

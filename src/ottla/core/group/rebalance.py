@@ -105,7 +105,7 @@ def restart_session(
 
 
 def remove_member(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """Remove a member, and answer its parked requests with UNKNOWN_MEMBER_ID.
+    """Remove a member, and answer its delayed requests with UNKNOWN_MEMBER_ID.
 
     If its client is alive, it joins again.
     """
@@ -119,7 +119,7 @@ def remove_member(group: ClassicGroup, member_id: str, turn: Turn) -> None:
 
 
 def park_join(group: ClassicGroup, member: Member, token: Token | None, turn: Turn) -> None:
-    """Park a JoinGroup. It replaces a parked one, which the client no longer waits for."""
+    """Delay a JoinGroup. It replaces a delayed one, which the client no longer waits for."""
     replaced = group.park_join(member, token)
     code = ErrorCode.REBALANCE_IN_PROGRESS
     turn.decision.respond(replaced, join_error(code, member.member_id))
