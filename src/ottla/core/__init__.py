@@ -1,1 +1,1 @@
-"""Decisions without I/O: state and event in, effects out. Time and chance are inputs."""
+"""Pure decision logic: state and event in, effects out. Time and randomness are inputs."""

@@ -1,20 +1,22 @@
-"""What a coordinator is to the runtime that drives it (broker/coordinator_runtime.py).
+"""Interface between a coordinator and the runtime that drives it (broker/coordinator_runtime.py).
 
-A coordinator keeps its state as records in one partition of an internal topic. A `Shard` is the
+A coordinator keeps its state as records in the partitions of an internal topic. A `Shard` is the
 state of one such partition.
 
     event ──► decide(event, now) ──► Decision ──► records ──► the log ──► apply(record), one by one
                                          │                                        ▲
                                          ├──► timers: at once                loading the log
-                                         └──► responses: when all that the decision rests on is
-                                              committed
+                                         └──► responses: once every record that the decision
+                                              depends on is committed
 
 Invariants
-1. What must survive a crash changes in `apply` alone, and `apply` is also how a shard loads. What
-   need not (who waits for what, a rebalance under way) `decide` changes in place.
-2. `decide` and `apply` know no clock, no randomness and no I/O: time and new ids are in the event.
-3. A decision whose records cannot be written changes nothing durable: its responses become the
-   error, and `if_failed` is decided next, which puts right what `decide` changed in place."""
+1. State that must survive a crash is changed only by `apply`, which is also how a shard is loaded.
+   `decide` may change other state in place: delayed requests, a rebalance in progress.
+2. `decide` and `apply` use no clock, no randomness and no I/O: the event carries time and new ids.
+3. If a decision's records cannot be written, no durable state changes. The error replaces its
+   responses, and the runtime then decides `if_failed`, which reverts what `decide` changed in
+   place.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ NO_PRODUCER_ID = -1
 
 
 class Token(Protocol):
-    """A request that is to be answered, once."""
+    """A pending request. It must be answered exactly once."""
 
     def reply(self, body: Body) -> None: ...
 
@@ -37,25 +39,29 @@ class Token(Protocol):
 
 
 class Event(Protocol):
-    """Something that a shard decides on."""
+    """An input that a shard decides on."""
 
     @property
     def key(self) -> str | None:
-        """Whose state it is about; None: possibly everyone's. Events of different keys do not
-        depend on one another's records."""
+        """The group or transactional id whose state the event concerns; None if it may concern all.
+
+        Events with different keys do not depend on each other's records.
+        """
 
     @property
     def commutes(self) -> bool:
-        """Whether its decision is the same before and after the records of other commuting events
-        of its key are applied, so that all of them may share one append."""
+        """Whether the event can share an append with other commuting events of its key.
+
+        That requires that its decision does not depend on whether their records have been applied.
+        """
 
     @property
     def token(self) -> Token | None:
-        """The request behind it, which is told if the event cannot be decided."""
+        """The request behind the event, which fails if the event cannot be decided."""
 
 
 class Producer(NamedTuple):
-    """Who writes in a transaction."""
+    """The producer of a transaction."""
 
     id: int
     epoch: int
@@ -67,7 +73,7 @@ class SendResponse(NamedTuple):
 
 
 class StartTimer(NamedTuple):
-    """Decide `event` after the delay. A timer of the same key that runs already starts anew."""
+    """Decide `event` after a delay. Restarts a running timer with the same key."""
 
     key: tuple[str, ...]
     delay_ms: int
@@ -80,14 +86,17 @@ class CancelTimer(NamedTuple):
 
 @dataclass(slots=True)
 class Decision:
+    """Effects of an event: records to write, responses to send, and timers to start or cancel."""
+
     records: list[Any] = field(default_factory=list)
     responses: list[SendResponse] = field(default_factory=list)
     timers: list[StartTimer | CancelTimer] = field(default_factory=list)
     if_failed: Event | None = None
+    """The event to decide next if the records cannot be written."""
     is_atomic: bool = True
     """Whether all records must be in one batch, so that a crash leaves all of them or none."""
     producer: Producer | None = None
-    """Whose transaction the records belong to: they count once its marker says so."""
+    """The producer whose transaction has the records: they take effect with its commit marker."""
 
     def respond(self, token: Token | None, body: Body) -> None:
         if token is not None:
@@ -101,25 +110,39 @@ class Decision:
 
 
 class Shard(Protocol):
-    """The state of one partition, and what to do about each event. Records are the shard's own
-    values; only `encode` and `decode` know their bytes."""
+    """The state of one partition and the decisions on its events.
+
+    Records are values defined by the shard; only `encode` and `decode` know their binary format.
+    """
 
     def decide(self, event: Any, now_ms: int) -> Decision: ...
 
     def apply(self, record: Any, offset: int, producer_id: int) -> None:
-        """`producer_id` is that of the transaction that the record belongs to, or -1."""
+        """Apply a record from the log.
+
+        Args:
+            record: The decoded record.
+            offset: The record's offset.
+            producer_id: The producer whose transaction has the record, or -1 if there is none.
+        """
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """The marker by which a transaction ends in this partition."""
+        """Apply the control record that ends a producer's transaction in this partition."""
 
     def encode(self, record: Any) -> tuple[bytes, bytes | None]: ...
 
     def decode(self, key: bytes, value: bytes | None) -> Any:
-        """The record, or None for a kind that is not known here. ValueError: it is malformed. May
-        be called in any thread."""
+        """Decode a record. May be called from any thread.
+
+        Returns:
+            The record, or None if its kind is unknown.
+
+        Raises:
+            ValueError: The record is malformed.
+        """
 
     def loaded(self, now_ms: int) -> Decision:
-        """Everything in the log has been applied. The decision has no records."""
+        """Finish loading after the whole log was applied. The decision must have no records."""
 
     def unload(self) -> list[Token]:
-        """The requests that still wait; the state is not used again."""
+        """Return the requests that are still pending. The shard is not used afterwards."""

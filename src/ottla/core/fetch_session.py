@@ -1,27 +1,30 @@
-"""Incremental fetch sessions (KIP-227): a client names its partitions once, then only changes.
+"""Incremental fetch sessions (KIP-227): a client lists its partitions once, then only changes.
 
-A fetch request carries (session id, epoch):
+A fetch request has a session id and an epoch:
 
     id   epoch   meaning
     0    0       full fetch; open a session
-    0    -1      full fetch, no session
-    n    0       full fetch; close session n, open a new one
+    0    -1      full fetch without a session
+    n    0       full fetch; close session n and open a new one
     n    -1      full fetch; close session n
-    n    k > 0   incremental: session n, which must be at epoch k
+    n    k > 0   incremental fetch: session n, which must be at epoch k
 
-A session names topics by name or by id for all its life: a client that changes over (because it
-speaks another version of Fetch now) must open a new one. One that has no partitions left is closed.
+A session identifies topics either by name or by id for its whole life: a client that switches
+(because it now uses another version of Fetch) must open a new session. A session without partitions
+is closed.
 
-In an incremental answer a partition appears only if it has records, an error, another place to read
-or to cut at, or a watermark or start offset that the client has not been told. Partitions that
-returned data go to the end of the session's order, so that a byte limit starves none of them.
+An incremental response contains a partition only if it has records, an error, a preferred read
+replica, a diverging epoch, or a high watermark or log start offset that the client has not received
+yet. Partitions that returned data move to the end of the session's order, so that the byte limit
+starves none of them.
 
-A session may have thousands of partitions, of which a few have news. So what the broker found for
-one is kept (`found`) as long as the client asks the same and the broker hosts the same: then a few
-numbers tell whether there is anything to say.
+A session may have thousands of partitions, and only a few have news. The broker therefore caches
+the partition it found for each entry (`found`), as long as the client's request and the set of
+hosted partitions stay the same. A few comparisons then show whether there is anything to return.
 
-The cache is bounded. A new session takes the place of one that has not been used for
-MIN_EVICTION_MS; where there is none, the client goes on with full fetches."""
+The cache is bounded. A new session evicts one that has not been used for MIN_EVICTION_MS; if there
+is none, the client continues with full fetches.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ MIN_EVICTION_MS = 120_000
 
 @dataclass(slots=True)
 class FetchPartition:
-    """What a client asks of one partition, and what it was last told about it."""
+    """A partition as requested by the client, and the offsets last returned for it."""
 
     topic: str
     topic_id: bytes
@@ -53,12 +56,12 @@ class FetchPartition:
     told_high_watermark: int = -1
     told_start_offset: int = -1
     found: Any = None
-    """The broker's partition, if this could be asked of it, and their logs do not part."""
+    """The broker's partition, cached if the last fetch was valid and the logs do not diverge."""
 
     def update(self, other: FetchPartition) -> None:
         self.found = None
         if other.current_leader_epoch != self.current_leader_epoch:
-            # What was told in another epoch may have been passed over.
+            # The client may have ignored offsets it received under another leader epoch.
             self.told_high_watermark = self.told_start_offset = -1
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
@@ -68,17 +71,19 @@ class FetchPartition:
 
 @dataclass(slots=True)
 class FetchSession:
+    """An open fetch session: its partitions, and the epoch that the next request must have."""
+
     id: int
     epoch: int
     by_id: bool
-    """Whether topics are named by id."""
+    """Whether the session identifies topics by id."""
     last_used_ms: int
     partitions: dict[tuple[str, bytes, int], FetchPartition] = field(default_factory=dict)
     hosting: object = None
-    """What the broker hosted when it found the partitions."""
+    """The set of partitions that the broker hosted when `found` was filled in."""
 
     def use_hosting(self, hosting: object) -> None:
-        """Forget what was found when the broker hosted something else."""
+        """Clear the cached partitions if the set of hosted partitions has changed."""
         if hosting is not self.hosting:
             self.hosting = hosting
             for partition in self.partitions.values():
@@ -95,7 +100,14 @@ class FetchSession:
     def answered(
         self, partition: FetchPartition, high_watermark: int, start_offset: int, *, has_data: bool
     ) -> None:
-        """The partition is in the answer."""
+        """Record that the response contains the partition.
+
+        Args:
+            partition: The session's partition.
+            high_watermark: The high watermark that was returned.
+            start_offset: The log start offset that was returned.
+            has_data: Whether records were returned; the partition then moves to the end.
+        """
         partition.told_high_watermark = high_watermark
         partition.told_start_offset = start_offset
         if has_data and len(self.partitions) > 1:
@@ -105,8 +117,13 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """All sessions of a broker. `first_id` is where ids start: random, so that a client of an
-    earlier run is not taken for one of this."""
+    """All fetch sessions of a broker.
+
+    Args:
+        max_sessions: The maximum number of sessions.
+        first_id: The first session id to use. It should be random, so that clients with a session
+            from before a restart are not confused with new ones.
+    """
 
     def __init__(self, max_sessions: int, first_id: int) -> None:
         self._max_sessions = max_sessions
@@ -125,8 +142,23 @@ class FetchSessionCache:
         by_id: bool,
         now_ms: int,
     ) -> tuple[FetchSession | None, list[FetchPartition], bool]:
-        """(session or None, what to fetch, whether the answer is incremental).
-        Raises KafkaError if the session is not what the client thinks."""
+        """Find, open or close the session of a fetch request.
+
+        Args:
+            session_id: The session id in the request.
+            epoch: The session epoch in the request.
+            partitions: The partitions in the request.
+            forgotten: The keys of the partitions to remove from the session.
+            by_id: Whether the request identifies topics by id.
+            now_ms: The current time.
+
+        Returns:
+            The session or None, the partitions to fetch, and whether the response is incremental.
+
+        Raises:
+            KafkaError: The session does not exist, is at another epoch, or identifies topics the
+                other way.
+        """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)
             wanted = list(partitions)

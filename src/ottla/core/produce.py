@@ -1,10 +1,11 @@
-"""What a produced batch must be before it is written, and what it is turned into.
+"""Validation and conversion of produced batches before they are appended.
 
-The broker works on batches, not records: `prepare` checks a batch by its header and CRC, which is
-all that most topics need. Where the topic asks for more (`needs_records`: compaction needs keys, a
-`compression.type` of its own needs another encoding, a limit on the age of records needs their
-timestamps) `prepare_records` does it; that costs time in proportion to the records, so the caller
-takes it off the event loop."""
+The broker works on batches, not on records: `prepare` validates a batch by its header and CRC,
+which is all that most topics need. Some topics need more (`needs_records`): compaction requires
+keys, a topic-specific `compression.type` requires recompression, and a limit on the age of records
+requires their timestamps. `prepare_records` does that. Its cost grows with the number of records,
+so the caller runs it outside of the event loop.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +32,26 @@ NO_TIMESTAMP = -1
 
 
 class PreparedBatch(NamedTuple):
+    """A validated batch and its header."""
+
     batch: ReadableBuffer
     header: BatchHeader
 
 
 def prepare(records: ReadableBuffer | None, config: TopicConfig, now_ms: int) -> PreparedBatch:
-    """The one batch that `records` must be, checked, and stamped if the topic uses append time.
-    Raises KafkaError; nothing of the batch has been kept then."""
+    """Validate the records of one partition, and set the append time if the topic uses it.
+
+    Args:
+        records: The records of the produce request, which must be exactly one batch.
+        config: The topic's config.
+        now_ms: The broker's current time.
+
+    Returns:
+        The batch to append, and its header.
+
+    Raises:
+        KafkaError: The batch is malformed, too large, or has an invalid timestamp.
+    """
     if records is None or len(records) < HEADER_SIZE:
         raise InvalidBatch("a produce request must hold a record batch for each partition")
     header = read_header(records)
@@ -71,7 +85,7 @@ def _larger_than_a_segment(header: BatchHeader, config: TopicConfig) -> KafkaErr
 
 
 def needs_records(config: TopicConfig) -> bool:
-    """Whether batches of this topic must be looked into."""
+    """Return whether batches of the topic must go through `prepare_records`."""
     return (
         config.compact
         or config.compression_type != KEEP_PRODUCER_CODEC
@@ -80,7 +94,19 @@ def needs_records(config: TopicConfig) -> bool:
 
 
 def prepare_records(prepared: PreparedBatch, config: TopicConfig, now_ms: int) -> PreparedBatch:
-    """Check keys and ages and change the compression, as the topic demands. Raises KafkaError."""
+    """Check keys and timestamps, and recompress the batch, as the topic requires.
+
+    Args:
+        prepared: The result of `prepare`.
+        config: The topic's config.
+        now_ms: The broker's current time.
+
+    Returns:
+        The batch to append, and its header.
+
+    Raises:
+        KafkaError: A record is invalid, or the recompressed batch is too large.
+    """
     batch, header = prepared
     if config.compact:
         check_records(batch, header, True)

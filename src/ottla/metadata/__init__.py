@@ -1,1 +1,1 @@
-"""What the cluster agrees on: the tree in a store, and its image in memory."""
+"""Cluster metadata: the tree in the metadata store, and its image in memory."""

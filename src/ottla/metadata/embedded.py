@@ -1,15 +1,18 @@
-"""The metadata store of a broker that is alone: nodes in memory, transactions in a local file.
+"""Metadata store of a single broker: nodes in memory, transactions in a local file.
 
     txn() ── checked, in order ──► one line of the journal ── synced, in a thread ──► applied,
-             against the state          for all that                                  watchers told,
-             with those before it       wait together                                 txn() returns
+             against the state          for all waiting                               watchers
+             after those before         transactions                                  notified,
+                                                                                      txn() returns
 
-Nothing is visible before it is durable: `load`, the watchers and the caller of `txn` see a change
-after its line was synced. A failed write (a full disk) fails the transactions in it with
-KAFKA_STORAGE_ERROR and changes nothing; the next one is tried afresh.
+A change becomes visible only once it is durable: `load`, the watchers and the caller of `txn` see
+it after its line has been synced. A failed write (a full disk) fails its transactions with
+KAFKA_STORAGE_ERROR and changes nothing; the next write is attempted as usual.
 
-The session is the process: ephemeral nodes are kept in memory only, and are gone after a restart.
-Once grown, the journal (format and crash rules: `journal.py`) is compacted, between two writes."""
+The session is the process: ephemeral nodes exist only in memory, and are gone after a restart. A
+journal that has grown large is compacted between two writes; `journal.py` describes its format and
+crash recovery.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ T = TypeVar("T")
 
 
 class RunBlocking(Protocol):
-    """Runs work that may wait for the disk in a thread; only ever one call at a time from here."""
+    """Function that runs blocking disk I/O in a thread. The store makes one call at a time."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
@@ -60,7 +63,7 @@ class _Accepted(NamedTuple):
 
 
 class EmbeddedStore:
-    """A `MetadataStore`. Made by `open`."""
+    """A `MetadataStore` in local files. Create it with `open`."""
 
     def __init__(self, journal: Journal, nodes: dict[str, Node], run_blocking: RunBlocking) -> None:
         self._journal = journal
@@ -77,7 +80,16 @@ class EmbeddedStore:
 
     @classmethod
     async def open(cls, fs: FileSystem, directory: str, run_blocking: RunBlocking) -> EmbeddedStore:
-        """Raises UserError if the files in the directory are damaged."""
+        """Open the store, or create it.
+
+        Args:
+            fs: The file system to use.
+            directory: The directory of the store's files.
+            run_blocking: Runs blocking disk I/O in a thread.
+
+        Raises:
+            UserError: The files in the directory are damaged.
+        """
         journal = Journal(fs, directory)
         nodes = await run_blocking(journal.open)
         return cls(journal, nodes, run_blocking)
@@ -87,7 +99,7 @@ class EmbeddedStore:
         return 1
 
     def on_session_lost(self, callback: Callable[[], None]) -> None:
-        """The session is the process itself: there is no moment at which to call back."""
+        """Do nothing: the session ends with the process, so the callback would never be called."""
 
     async def load(self, prefix: str) -> tuple[dict[str, Node], int]:
         found = {path: node for path, node in self._nodes.items() if path.startswith(prefix)}
@@ -110,13 +122,13 @@ class EmbeddedStore:
         return await done
 
     async def close(self) -> None:
-        """Commits what is waiting, then closes the files."""
+        """Commit the waiting transactions, then close the files."""
         self._closed = True
         while self._writer is not None:
             await asyncio.wait([self._writer])
         await self._run_blocking(self._journal.close)
 
-    # ------------------------------------------------------------------------------- writing
+    # -------------------------------------------------------------------------------------- writing
 
     async def _write_waiting(self) -> None:
         try:
@@ -128,7 +140,7 @@ class EmbeddedStore:
             self._writer = None
 
     def _accept(self) -> list[_Accepted]:
-        """Check waiting transactions in order; refuse those that conflict."""
+        """Check the waiting transactions in order, and fail those that conflict."""
         pending: dict[str, Node | None] = {}
         accepted: list[_Accepted] = []
         while self._waiting and len(accepted) < MAX_TXNS_PER_LINE:
@@ -228,7 +240,7 @@ class EmbeddedStore:
 
 
 def _durable_ops(ops: Sequence[Op], ephemeral: set[str]) -> list[Op]:
-    """The ops that belong in the journal; `ephemeral` is brought up to date with the others."""
+    """Return the operations that belong in the journal; update `ephemeral` with the others."""
     durable = []
     for op in ops:
         if isinstance(op, Create) and op.ephemeral:

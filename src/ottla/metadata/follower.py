@@ -1,12 +1,13 @@
-"""Keeps a broker's image current, and lets the broker react to each change in order.
+"""Keeps a broker's image current, and lets the broker react to the changes in order.
 
     store ── watch ──► queue ──► image.apply ──► on_delta (may be a coroutine) ──► applied(revision)
 
-Commits that arrive while `on_delta` runs are taken together next, as one delta. So a reaction sees
-the image exactly at its delta, ten thousand new topics are one reaction, and whoever waits for a
-revision finds both the image and the broker's own state there. The same goes for what the broker
-does with the first image: it is loaded, the broker acts, and only then follows what came meanwhile.
-A failing reaction is logged; the broker goes on."""
+Commits that arrive while `on_delta` runs are combined into the next delta. A reaction therefore
+sees the image exactly as of its delta, ten thousand new topics cause one reaction, and a caller
+that waits for a revision finds both the image and the broker's own state at that revision. The same
+applies to the first image: it is loaded, the broker acts on it, and only then follows later
+commits. If a reaction fails, the error is logged and the broker continues.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +23,14 @@ logger = logging.getLogger(__name__)
 
 
 class ImageFollower:
+    """Applies a store's commits to an image, and calls a function with each delta.
+
+    Args:
+        store: The metadata store.
+        image: The image to keep current.
+        on_delta: Called with each non-empty delta, and awaited if it returns an awaitable.
+    """
+
     def __init__(
         self,
         store: MetadataStore,
@@ -39,8 +48,11 @@ class ImageFollower:
         self._task: asyncio.Task[None] | None = None
 
     async def load(self) -> ImageDelta:
-        """The returned delta holds everything there is, for the caller to act on. Nothing changes
-        in the image until `follow`."""
+        """Load the image. It does not change again until `follow` is called.
+
+        Returns:
+            A delta with everything in the image.
+        """
         self._unwatch = self._store.watch("/", self._enqueue)
         nodes, revision = await self._store.load("/")
         delta = self._image.apply(revision, nodes.items())
@@ -48,11 +60,15 @@ class ImageFollower:
         return delta
 
     def follow(self) -> None:
-        """What was committed since the image was loaded, and what will be, goes to `on_delta`."""
+        """Start to apply all commits since `load`, calling `on_delta` for each delta."""
         self._task = asyncio.create_task(self._follow(), name="metadata-follower")
 
     async def applied(self, revision: int) -> None:
-        """Returns when the image has the revision and the broker has reacted to it."""
+        """Wait until the image has reached the revision and the broker has reacted to it.
+
+        Raises:
+            KafkaError: BROKER_NOT_AVAILABLE if the follower is closed first.
+        """
         if self._applied >= revision:
             return
         waiter = asyncio.get_running_loop().create_future()

@@ -1,12 +1,13 @@
-"""The metadata tree as values: what a broker knows of the cluster, at one revision.
+"""In-memory image of the metadata tree: a broker's view of the cluster at one revision.
 
-One `ClusterImage` per broker. It is changed by `apply` alone, on the event loop; look-ups are
-plain dict gets. The values in it (`ottla.base.cluster`) are never changed in place.
+Each broker has one `ClusterImage`. It is changed only by `apply`, on the event loop; look-ups are
+plain dict accesses. The values in it (`ottla.base.cluster`) are immutable.
 
-Changes may arrive node by node. A topic appears when its node and every partition are known, and
-keeps its former partitions until all added ones are known; so nobody sees half a topic.
+Changes may arrive node by node. A topic appears once its node and all its partitions are known, and
+keeps its previous partitions until all added ones are known. Readers never see an incomplete topic.
 
-`apply` returns an `ImageDelta`: what the broker has to react to."""
+`apply` returns an `ImageDelta`: the changes that the broker has to react to.
+"""
 
 from __future__ import annotations
 
@@ -30,24 +31,26 @@ from ottla.metadata import tree
 
 NO_CONTROLLER = -1
 NO_CONTROLLER_EPOCH = -1
-"""Nobody was ever the controller: the cluster is new."""
+"""Controller epoch of a new cluster, which has not had a controller yet."""
 
 
 class PartitionChange(NamedTuple):
     topic: TopicImage
     partition: int
     old: PartitionState | None
-    """None: the partition is new in a topic that existed."""
+    """The previous state, or None for a partition that was added to an existing topic."""
     new: PartitionState
 
 
 @dataclass(slots=True)
 class ImageDelta:
+    """The difference between two revisions of an image. Empty deltas are false."""
+
     revision: int
     topics_deleted: list[TopicImage] = field(default_factory=list)
     topics_created: list[TopicImage] = field(default_factory=list)
     partitions_changed: list[PartitionChange] = field(default_factory=list)
-    """Of topics that existed before; added partitions are here too."""
+    """Changed and added partitions of topics that existed before."""
     topic_configs_changed: list[TopicImage] = field(default_factory=list)
     broker_configs_changed: bool = False
     brokers_changed: bool = False
@@ -66,6 +69,8 @@ class ImageDelta:
 
 
 class ClusterImage:
+    """A broker's view of the cluster's metadata. It implements `ClusterView`."""
+
     def __init__(self) -> None:
         self.revision = 0
         self.cluster_id: str | None = None
@@ -75,17 +80,17 @@ class ClusterImage:
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self.brokers: dict[int, BrokerRegistration] = {}
         self.draining: set[int] = set()
-        """Brokers that are about to shut down."""
+        """Brokers that are in a controlled shutdown."""
         self.broker_configs: dict[str, Mapping[str, str]] = {}
-        """Dynamic configs by Kafka's resource name: a broker's id, or empty for all brokers."""
+        """Dynamic configs by resource name: a broker id, or '' for the cluster-wide default."""
         self.group_configs: dict[str, Mapping[str, str]] = {}
         self.views: dict[Any, Any] = {}
-        """A cache for whoever describes the cluster, emptied by every `apply`."""
+        """Cache for cluster descriptions. Every `apply` clears it."""
         self.brokers_revision = 0
-        """The revision at which a broker last came, went or changed."""
+        """The revision of the last change of any broker."""
         self.silent: frozenset[int] = frozenset()
-        """Brokers that are taken to be dead though their session has not ended: no part of the
-        tree, but of what clients are told."""
+        """Brokers considered dead although their session has not ended. They are not in the tree;
+        responses to clients report them as fenced, or leave them out."""
         self._topic_nodes: dict[str, tree.TopicNode] = {}
         self._partition_states: dict[str, dict[int, PartitionState]] = {}
         self._registrations: dict[int, Node] = {}
@@ -101,23 +106,33 @@ class ClusterImage:
         return broker is not None and not broker.fenced
 
     def note_silent(self, brokers: Iterable[int]) -> None:
+        """Set the brokers that are considered dead although their session has not ended."""
         silent = frozenset(brokers)
         if silent != self.silent:
             self.silent = silent
             self.views.clear()
 
     def dynamic_configs(self, broker_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """(set for this broker, set for all brokers)."""
+        """Return the dynamic configs of the broker, and the cluster-wide defaults."""
         return self.broker_configs.get(str(broker_id), {}), self.broker_configs.get("", {})
 
     def colliding_topic(self, name: str) -> str | None:
+        """Return another topic whose name differs only in `.` and `_`, or None."""
         found = self._names_by_metric_name.get(metric_name(name))
         return None if found == name else found
 
-    # ------------------------------------------------------------------------------- applying
+    # ----------------------------------------------------------------------------- applying changes
 
     def apply(self, revision: int, changes: Iterable[Change]) -> ImageDelta:
-        """Take in a commit. Changes of paths that are not the image's are ignored."""
+        """Apply a commit. Changes of paths outside of the image are ignored.
+
+        Args:
+            revision: The revision of the commit.
+            changes: The changed nodes.
+
+        Returns:
+            The changes that the broker has to react to.
+        """
         delta = ImageDelta(revision)
         touched_topics: dict[str, None] = {}
         touched_brokers: dict[int, None] = {}
@@ -229,7 +244,7 @@ class ClusterImage:
 
     def _rebuild_topics(self, touched: Iterable[str], delta: ImageDelta) -> None:
         remaining = []
-        for id_text in touched:  # deletions first: a new topic may have the name of a deleted one
+        for id_text in touched:  # deletions first: a new topic may reuse the name of a deleted one
             topic_id = parse_uuid(id_text)
             if id_text in self._topic_nodes:
                 remaining.append((id_text, topic_id))

@@ -1,24 +1,25 @@
-"""The files of the embedded metadata store: a log of transactions and a snapshot of nodes.
+"""Files of the embedded metadata store: a log of transactions and a snapshot of nodes.
 
-Format. Both files are lines of `<crc32 of the rest, 8 hex digits> <JSON>` and a newline; the JSON
-is ASCII, so no line holds a newline or a zero byte of its own.
+Format. Both files consist of lines with `<crc32 of the rest, 8 hex digits> <JSON>` and a newline.
+The JSON is ASCII, so a line contains no other newline and no zero byte.
 
     metadata.log       {"format": 1, "revision": R, "txns": [[op, …], …]}      one line per commit
                        op: ["create", path, value] ["replace", path, value] ["delete", path]
     metadata.snapshot  {"format": 1, "revision": R, "nodes": N}                 the first line
                        [path, version, value]                                  N lines
 
-`revision` counts transactions; a line of the log ends at R and holds R - len(txns) + 1 … R. Values
-are bytes; those that are not UTF-8 are carried by Python's surrogate escapes.
+`revision` counts transactions; a log line with revision R contains transactions R - len(txns) + 1
+to R. Values are bytes; bytes that are not UTF-8 are represented by Python's surrogate escapes.
 
 Invariants
-1. A line is written only after the line before it was synced. So a crash can spoil the last line
-   alone, and a damaged line anywhere else is damage to something that was acknowledged.
-2. A spoiled last line lacks its newline, or is zero where sectors never reached the disk. It was
-   never acknowledged and is cut off. Any other damage stops the start with a `UserError`.
-3. The log continues the snapshot without a gap. Lines that the snapshot already covers (a crash
-   between writing the snapshot and emptying the log) are skipped.
-4. A failed append leaves the log at its last good end, or cuts it there before the next one."""
+1. A line is written only after the previous line has been synced. A crash can therefore damage only
+   the last line; damage in any other line affects acknowledged data.
+2. A torn last line lacks its newline, or has zeros in place of sectors that did not reach the disk.
+   It was never acknowledged and is truncated. Any other damage fails the start with a `UserError`.
+3. The log continues the snapshot without a gap. Lines that the snapshot already covers, after a
+   crash between writing the snapshot and emptying the log, are skipped.
+4. A failed append truncates the log to its last good line, at the latest before the next append.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +40,22 @@ FORMAT = 1
 LOG_NAME = "metadata.log"
 SNAPSHOT_NAME = "metadata.snapshot"
 SECTOR_BYTES = 512
-"""What a disk writes whole or not at all."""
+"""The unit that a disk writes atomically."""
 
 COMPACT_ABOVE_BYTES = 4 * 1024 * 1024
-"""The log is never compacted below this; above, when it is larger than twice the snapshot."""
+"""Log size from which the log is compacted, if it is also larger than twice the snapshot."""
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 _CRC_DIGITS = 8
 
 
 class Journal:
-    """Synchronous, for one caller at a time; `open` reads, `append` and `compact` write."""
+    """The log and the snapshot. All methods block, and calls must not overlap.
+
+    Args:
+        fs: The file system to use.
+        directory: The directory of the files.
+    """
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs
@@ -63,7 +69,14 @@ class Journal:
         self.revision = 0
 
     def open(self) -> dict[str, Node]:
-        """Read both files, mend a torn tail, and be ready to append."""
+        """Read both files, truncate a torn last line, and prepare for appending.
+
+        Returns:
+            The nodes by path.
+
+        Raises:
+            UserError: A file is damaged, or has an unknown format.
+        """
         nodes = self._read_snapshot()
         is_new = not self._fs.exists(self._log_path)
         self._fs.make_directories(self._directory)
@@ -78,10 +91,19 @@ class Journal:
 
     @property
     def wants_compaction(self) -> bool:
+        """Whether the log has grown enough to be compacted."""
         return self._end > max(COMPACT_ABOVE_BYTES, 2 * self._snapshot_size)
 
     def append(self, line: bytes, revision: int) -> None:
-        """Add one line and sync it, or raise OSError with the log as it was."""
+        """Append one line and sync it.
+
+        Args:
+            line: A line of `encode_line`.
+            revision: The revision of the line's last transaction.
+
+        Raises:
+            OSError: The write failed; the line is not in the log.
+        """
         log = self._open_log()
         try:
             if self._tail_is_dirty:
@@ -97,7 +119,7 @@ class Journal:
         self.revision = revision
 
     def compact(self, nodes: Mapping[str, Node]) -> None:
-        """Write the nodes as the snapshot at the present revision, then empty the log."""
+        """Write the nodes as the snapshot of the current revision, then empty the log."""
         data = encode_snapshot(nodes, self.revision)
         write_atomically(self._fs, self._snapshot_path, data)
         self._snapshot_size = len(data)
@@ -123,7 +145,7 @@ class Journal:
         except OSError as error:
             logger.warning("%s: cutting off an unfinished write: %s", self._log_path, error)
 
-    # ------------------------------------------------------------------------------- reading
+    # -------------------------------------------------------------------------------------- reading
 
     def _read_snapshot(self) -> dict[str, Node]:
         if not self._fs.exists(self._snapshot_path):
@@ -174,7 +196,7 @@ class Journal:
 
 
 def encode_line(txns: Sequence[Sequence[Op]], revision: int) -> bytes:
-    """One line of the log, for the transactions that end at `revision`."""
+    """Encode a log line with the transactions that end at `revision`."""
     encoded = [[_encode_op(op) for op in ops] for ops in txns]
     return _line({"format": FORMAT, "revision": revision, "txns": encoded})
 
@@ -241,7 +263,11 @@ def _is_intact(line: bytes) -> bool:
 
 
 def _intact_lines(path: str, data: bytes) -> Iterator[Any]:
-    """The payload of each line; raises UserError at the first that is not whole."""
+    """Yield the payload of each line.
+
+    Raises:
+        UserError: A line is incomplete or does not match its checksum.
+    """
     position = 0
     for line in _split(data):
         if not line.endswith(b"\n") or not _is_intact(line[:-1]):
@@ -251,7 +277,7 @@ def _intact_lines(path: str, data: bytes) -> Iterator[Any]:
 
 
 def _split(data: bytes) -> Iterable[bytes]:
-    # bytes.splitlines would split at other line ends too.
+    # bytes.splitlines would also split at other line endings.
     lines = data.split(b"\n")
     yield from (line + b"\n" for line in lines[:-1])
     if lines[-1]:
@@ -259,14 +285,18 @@ def _split(data: bytes) -> Iterable[bytes]:
 
 
 def _torn_from(path: str, data: bytes) -> int:
-    """The end of the log's good lines, given invariant 2; raises UserError for other damage."""
+    """Return the end of the log's intact lines, where a torn last line starts (invariant 2).
+
+    Raises:
+        UserError: The last line is damaged in another way.
+    """
     start = data.rfind(b"\n", 0, max(0, len(data) - 1)) + 1
     last = data[start:]
     if not last or (last.endswith(b"\n") and _is_intact(last[:-1])):
         return len(data)
     if not last.endswith(b"\n"):
         if _is_intact(last[:-1]):
-            raise damaged(path, start)  # whole but for its newline: that was changed, not torn
+            raise damaged(path, start)  # complete except for its newline: modified, not torn
         return start
     if _has_hole(last, start):
         return start
@@ -274,7 +304,7 @@ def _torn_from(path: str, data: bytes) -> int:
 
 
 def _has_hole(line: bytes, start: int) -> bool:
-    """Whether zeros stand where a sector was not written. A flipped bit makes zeros elsewhere."""
+    """Return whether zeros fill an unwritten sector; a flipped bit produces them elsewhere."""
     for zeros in re.finditer(rb"\0+", line):
         first, end = start + zeros.start(), start + zeros.end()
         if (first == start or first % SECTOR_BYTES == 0) and end % SECTOR_BYTES == 0:

@@ -1,10 +1,10 @@
-"""What Apache Kafka's own metadata log says, as far as taking over its directory needs it.
+"""Reader for Apache Kafka's metadata log, limited to what taking over its directory requires.
 
 A record of `__cluster_metadata-0` is a message in Kafka's flexible encoding, in a frame:
 
     frameVersion uvarint (1), apiKey uvarint, version uvarint, then the message's fields
 
-    uvarint      seven bits a byte, lowest first      string, array  uvarint length + 1, 0 is null
+    uvarint      seven bits per byte, lowest first    string, array  uvarint length + 1, 0 is null
     int8 … int64 big-endian                           uuid           16 bytes
     tagged fields at the end: uvarint count, and for each: tag uvarint, size uvarint, bytes
 
@@ -18,12 +18,13 @@ A record of `__cluster_metadata-0` is a message in Kafka's flexible encoding, in
      15  ProducerIdsRecord      brokerId int32, brokerEpoch int64, nextProducerId int64
      23, 24, 25                 a transaction begins, ends, is aborted
 
-Fields that later versions add come after these or are tagged, so newer records read as well. Other
-records are counted and skipped. A record that does not parse is skipped too and counted as broken:
-one that we cannot read must not keep a broker from its data.
+Later versions append fields or add tagged ones, so newer records can be read as well. Other records
+are counted and skipped. A malformed record is also skipped, and counted as broken: an unreadable
+record must not keep a broker from its data.
 
-Records between begin and abort of a transaction never happened; those of one that never ended
-neither."""
+Records of a transaction take effect only when it ends; those of an aborted or unfinished
+transaction are ignored.
+"""
 
 from __future__ import annotations
 
@@ -49,32 +50,32 @@ NOT_TAKEN_OVER = {
     14: "client quotas",
     18: "ACLs",
 }
-"""Records that matter to their owner and that nothing here makes use of."""
+"""Kinds of records that may matter to the cluster's owner but are not supported here."""
 
 
 @dataclass(slots=True)
 class KraftTopic:
     name: str
     leader_epochs: dict[int, int] = field(default_factory=dict)
-    """By partition."""
+    """Leader epoch of each partition."""
 
 
 class KraftImage:
-    """The state that the records add up to."""
+    """The state that results from the records of the log."""
 
     def __init__(self) -> None:
         self.topics: dict[bytes, KraftTopic] = {}
         self.topic_configs: dict[str, dict[str, str]] = {}
         self.broker_configs: dict[str, dict[str, str]] = {}
-        """By resource name: a broker's id, or empty for all brokers."""
+        """Dynamic configs by resource name: a broker id, or '' for the cluster-wide default."""
         self.next_producer_id = 0
         self.other_records: Counter[int] = Counter()
-        """By key: records that are not read here."""
+        """Number of skipped records, by key."""
         self.broken_records = 0
         self._transaction: list[bytes] | None = None
 
     def apply(self, record: bytes) -> None:
-        """Take in one record's value."""
+        """Apply the value of one record."""
         try:
             fields = _Fields(record)
             if fields.uvarint() != _FRAME_VERSION:
@@ -148,7 +149,7 @@ class KraftImage:
 
 
 class _Fields:
-    """Reads fields one after another; ValueError, IndexError or struct.error past the end."""
+    """Sequential decoder. Raises ValueError, IndexError or struct.error past the end."""
 
     __slots__ = ("_data", "_position")
 

@@ -1,4 +1,4 @@
-"""The cluster's tree in the metadata store: its paths, and how values are written in its nodes.
+"""Paths and value formats of the cluster's tree in the metadata store.
 
     /cluster                {"cluster_id"}
     /controller/epoch       {"controller_id"}; its version is the controller epoch
@@ -6,17 +6,18 @@
     /registrations/<id>     {"endpoints": {listener: [host, port]}, "rack", "clean_from"}, never
                             deleted; its version is the broker's incarnation
     /live/<id>              {}, ephemeral
-    /draining/<id>          {}, ephemeral: about to shut down, leaders are to be moved away
-    /leases/<id>            {"renewal": count} or {"released": true}; changes all the time, so only
-                            the controller watches it
+    /draining/<id>          {}, ephemeral: the broker is shutting down, its leaders must move
+    /leases/<id>            {"renewal": count} or {"released": true}; changes continuously, so it is
+                            watched separately and not part of the image
     /topics/<topic id>      {"name", "configs", "partitions": count}
     /topics/<topic id>/<p>  {"leader", "leader_epoch", "isr": [[id, incarnation]], "replicas",
                             "adding"?, "removing"?}; its version is the partition epoch
-    /configs/brokers/<id>   {name: value}; `default` in place of an id: for every broker
-    /configs/groups/<name>  {name: value}; the group's name is percent-encoded
-    /producer_ids           {"next"}: the first producer id that was not given out
+    /configs/brokers/<id>   {name: value}; `default` in place of an id applies to every broker
+    /configs/groups/<name>  {name: value}; the group id is percent-encoded
+    /producer_ids           {"next"}: the first producer id that has not been allocated
 
-Values are JSON. A topic exists when its node and all of its partitions' nodes do."""
+Values are JSON. A topic exists once its node and the nodes of all its partitions exist.
+"""
 
 from __future__ import annotations
 
@@ -57,10 +58,16 @@ def decode(node: Node) -> dict[str, Any]:
 
 
 def controller_checks(epoch: int) -> list[Check]:
-    """What a commit as controller of this epoch depends on: that nobody was elected since, and that
-    the session in which it was is not over. Without the second, a commit that was sent again in
-    a new session would be carried out by a broker that is not the controller any more. Each
-    controller creates its node anew, and nobody changes one."""
+    """Return the checks that every commit of a controller depends on.
+
+    No other controller may have been elected since, and the session in which this one was elected
+    must not have ended. Without the second check, a commit that is retried in a new session could
+    be carried out by a broker that is no longer the controller. Each controller creates its own
+    leader node, and no broker modifies it.
+
+    Args:
+        epoch: The controller epoch in which the broker was elected.
+    """
     return [Check(CONTROLLER_EPOCH, epoch), Check(CONTROLLER_LEADER, 0)]
 
 
@@ -122,6 +129,7 @@ def decode_partition(node: Node) -> PartitionState:
 
 
 def create_topic_ops(topic: TopicImage) -> list[Op]:
+    """Return the operations that create a topic and all its partitions."""
     path = topic_path(topic.topic_id)
     ops: list[Op] = [Create(path, encode_topic(topic.name, topic.configs, len(topic.partitions)))]
     ops += create_partition_ops(topic.topic_id, 0, topic.partitions)
@@ -131,6 +139,7 @@ def create_topic_ops(topic: TopicImage) -> list[Op]:
 def create_partition_ops(
     topic_id: bytes, first: int, partitions: Sequence[PartitionState]
 ) -> list[Create]:
+    """Return the operations that create the nodes of partitions `first` and following."""
     path = topic_path(topic_id)
     return [
         Create(f"{path}/{index}", encode_partition(state))
@@ -139,6 +148,7 @@ def create_partition_ops(
 
 
 def add_partitions_ops(topic: TopicImage, added: Sequence[PartitionState]) -> list[Op]:
+    """Return the operations that add partitions to a topic."""
     first = len(topic.partitions)
     value = encode_topic(topic.name, topic.configs, first + len(added))
     return [
@@ -148,6 +158,7 @@ def add_partitions_ops(topic: TopicImage, added: Sequence[PartitionState]) -> li
 
 
 def delete_topic_ops(topic: TopicImage) -> list[Op]:
+    """Return the operations that delete a topic and all its partitions."""
     path = topic_path(topic.topic_id)
     ops: list[Op] = [Delete(f"{path}/{index}") for index in range(len(topic.partitions))]
     ops.append(Delete(path))
@@ -155,6 +166,7 @@ def delete_topic_ops(topic: TopicImage) -> list[Op]:
 
 
 def topic_unchanged(topic: TopicImage) -> Check:
+    """Return a check that the topic's node has not changed."""
     return Check(topic_path(topic.topic_id), topic.version)
 
 
@@ -200,7 +212,11 @@ def decode_registration(broker_id: int, node: Node, *, fenced: bool) -> BrokerRe
 
 
 def broker_config_path(resource_name: str) -> str:
-    """By Kafka's resource name: a broker's id, or empty for the default of all."""
+    """Return the path of a broker's dynamic configs.
+
+    Args:
+        resource_name: A broker id, or '' for the cluster-wide default.
+    """
     return BROKER_CONFIGS + (resource_name or DEFAULT)
 
 

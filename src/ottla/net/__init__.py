@@ -1,1 +1,1 @@
-"""Talking to a broker over TCP: what clients and other brokers share."""
+"""Connections to brokers over TCP, shared by clients and brokers."""

@@ -1,4 +1,4 @@
-"""Write a message of several pieces so that every event loop applies back-pressure."""
+"""Writing messages of several buffers with working back-pressure on every event loop."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def write_pieces(transport: asyncio.Transport, pieces: Sequence[Buffer]) -> None
 
     The last piece goes through `write`, because asyncio's own `writelines` never pauses the
     protocol in Python 3.12.0 to 3.12.8 and 3.13.0 to 3.13.1 (gh-127655): a peer that stops
-    reading would fill the memory. It also fails on a connection that was lost (gh-136234), so
-    nothing is written to a transport that is closing. uvloop has neither fault.
+    reading would make the buffer grow without limit. It also fails on a lost connection
+    (gh-136234), so nothing is written to a transport that is closing. uvloop has neither bug.
 
     Args:
         transport: The connection's transport.
-        pieces: At least one buffer; they are sent in order.
+        pieces: The buffers to send, in order; at least one.
     """
     if transport.is_closing():
         return

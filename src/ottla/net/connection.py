@@ -1,12 +1,13 @@
-"""One TCP connection to a broker: requests pipelined, answers in the order of the requests.
+"""One TCP connection to a broker: pipelined requests, responses in the order of the requests.
 
-    opening   the socket connects (TLS), the broker tells what it knows (ApiVersions), SASL
-    open      requests go out at once; each waits for its answer in `_waiting`
-    closed    every waiting request has failed with ConnectionLost; nothing is sent any more
+    opening   TCP and TLS handshakes, ApiVersions, SASL
+    open      requests are sent at once; each waits for its response in `_waiting`
+    closed    all waiting requests have failed with ConnectionLost; nothing is sent any more
 
-A request that is not answered in its time closes the connection, because everything behind it waits
-too, as in Kafka's own clients. An answer's `records` are views of a buffer that belongs to that
-answer alone: whoever keeps them keeps the buffer, and nobody writes to it as long as they do."""
+A request that is not answered in time closes the connection, because all later requests wait for it
+too, as in Kafka's own clients. The `records` of a response are views of a buffer that belongs to
+this response alone: as long as a view exists, the buffer is not reused.
+"""
 
 from __future__ import annotations
 
@@ -38,17 +39,18 @@ from ottla.wire.api import Api
 from ottla.wire.codec import DecodeError
 
 MAX_FRAME_BYTES = 1 << 30
-"""No answer is larger: what claims to be is not a Kafka broker's."""
+"""Maximum size of a response. A larger size means that the peer is not a Kafka broker."""
 MAX_OPENING_FRAME_BYTES = 1 << 20
-"""No answer is while the connection opens: the first bytes of other protocols (TLS) look like sizes
-of many megabytes, for which no memory shall be reserved."""
+"""Maximum size of a response while the connection opens: the first bytes of other protocols (TLS)
+look like sizes of many megabytes, for which no memory should be allocated."""
 TLS_ALERT = b"\x15\x03"
-"""How a TLS server answers a client that does not use TLS."""
+"""Start of a TLS server's answer to a client that does not use TLS."""
 RECEIVE_BYTES = 64 * 1024
 SEND_HIGH_WATER_BYTES = 4 * 1024 * 1024
 SOFTWARE_NAME = "ottla"
 
 Authenticate = Callable[["Connection"], Awaitable[None]]
+"""Function that authenticates a new connection."""
 
 _unpack_size = struct.Struct(">i").unpack_from
 
@@ -67,9 +69,11 @@ class _Waiting(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
+    """A connection to a broker. Create it with `open`."""
+
     def __init__(self, name: str, client_id: str | None) -> None:
         self.name = name
-        """host:port, for messages."""
+        """Address as host:port, for messages."""
         self.api_versions: Mapping[int, VersionRange] = {}
         self.finalized_features: Mapping[str, int] = {}
         self.last_used = 0.0
@@ -83,16 +87,16 @@ class Connection(asyncio.BufferedProtocol):
         self._closed_by: ClientError | None = None
         self._deadline_timer: asyncio.Handle | None = None
         self._deadline_at = 0.0
-        """When that is: uvloop's handles do not tell, if it is at once."""
+        """Time of the timer: uvloop's handles do not have it for timers that are due at once."""
         self._writable: asyncio.Future[None] | None = None
         self._small = bytearray(RECEIVE_BYTES)
         self._small_view = memoryview(self._small)
         self._filled = 0
         self._buffers = ReceiveBuffers()
         self._large: memoryview | None = None
-        """Of an answer that does not fit into the small one, filled in part."""
+        """Buffer of a partly received response that does not fit into the small buffer."""
 
-    # ------------------------------------------------------------------------------- opening
+    # -------------------------------------------------------------------------------------- opening
 
     @classmethod
     async def open(
@@ -105,11 +109,19 @@ class Connection(asyncio.BufferedProtocol):
         tls: ssl.SSLContext | None = None,
         authenticate: Authenticate | None = None,
     ) -> Connection:
-        """Connect, negotiate TLS, ask for the API versions, and authenticate.
+        """Connect, negotiate TLS, request the API versions, and authenticate.
+
+        Args:
+            host: The broker's host.
+            port: The broker's port.
+            client_id: The client id to send with each request.
+            timeout_s: How long opening may take, in seconds.
+            tls: The TLS context, or None for plain text.
+            authenticate: Authenticates the connection, or None for no SASL.
 
         Raises:
             ConnectionLost: The broker cannot be reached, or closed the connection.
-            KafkaTimeout: It was not ready within `timeout_s`.
+            KafkaTimeout: The connection was not ready within `timeout_s`.
             AuthenticationFailed: One side did not accept the other's credentials.
         """
         connection = cls(f"{host}:{port}", client_id)
@@ -134,15 +146,18 @@ class Connection(asyncio.BufferedProtocol):
         return connection
 
     def _waiting_for(self) -> str:
-        """The step that has not been completed, for messages."""
+        """Describe the step that has not been completed, for messages."""
         if self._transport is None:
             return f"cannot connect to {self.name} (no answer)"
         request = Api(self._waiting[0].api).name if self._waiting else "the connection request"
         return f"{self.name} did not answer {request}"
 
     async def _ask_versions(self, timeout_s: float) -> None:
-        """ApiVersions in our newest version; a broker that does not know it says so in version 0
-        (KIP-511), and is asked in that."""
+        """Send ApiVersions in the newest version known here.
+
+        A broker that does not know that version answers in version 0 (KIP-511), and is asked again
+        in version 0.
+        """
         body = {"client_software_name": SOFTWARE_NAME, "client_software_version": __version__}
         newest = schema.versions(Api.API_VERSIONS)[-1]
         answer = await self.send(Api.API_VERSIONS, newest, body, timeout_s)
@@ -158,10 +173,14 @@ class Connection(asyncio.BufferedProtocol):
             feature.name: feature.max_version_level for feature in answer.finalized_features
         }
 
-    # ------------------------------------------------------------------------------ requests
+    # ------------------------------------------------------------------------------------- requests
 
     def version_of(self, api: int, minimum: int = 0, maximum: int | None = None) -> int:
-        """The newest version of an API that both sides know, within the caller's bounds."""
+        """Return the newest version of an API that both sides support, within the given bounds.
+
+        Raises:
+            UnsupportedVersion: There is no such version.
+        """
         theirs = self.api_versions.get(api)
         ours = schema.versions(api)
         if theirs is not None:
@@ -185,7 +204,20 @@ class Connection(asyncio.BufferedProtocol):
         min_version: int = 0,
         max_version: int | None = None,
     ) -> Any:
-        """The answer, in the newest version that both sides know."""
+        """Send a request in the newest version that both sides support, and return the response.
+
+        Args:
+            api: The API key.
+            body: The fields of the request.
+            timeout_s: How long to wait for the response, in seconds.
+            min_version: The oldest version that can express the request.
+            max_version: The newest version to use, or None for any.
+
+        Raises:
+            UnsupportedVersion: There is no such version.
+            KafkaTimeout: The broker did not answer in time.
+            ConnectionLost: The connection ended before the response.
+        """
         answer = self.send(api, self.version_of(api, min_version, max_version), body, timeout_s)
         try:
             return await answer
@@ -196,7 +228,20 @@ class Connection(asyncio.BufferedProtocol):
     def send(
         self, api: int, version: int, body: dict[str, Any], timeout_s: float
     ) -> asyncio.Future[Any]:
-        """Send a request now; the future is its answer, or ConnectionLost."""
+        """Send a request at once.
+
+        Args:
+            api: The API key.
+            version: The version of the request.
+            body: The fields of the request.
+            timeout_s: How long to wait for the response, in seconds.
+
+        Returns:
+            A future with the response, or the error that closed the connection.
+
+        Raises:
+            ClientError: The connection is closed.
+        """
         correlation_id = self._write(api, version, body)
         answer: asyncio.Future[Any] = self._loop.create_future()
         deadline = self._loop.time() + timeout_s
@@ -210,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         return answer
 
     def send_unanswered(self, api: int, version: int, body: dict[str, Any]) -> None:
-        """For a request to which no answer comes: Produce with acks=0."""
+        """Send a request that has no response, such as Produce with acks=0."""
         self._write(api, version, body)
 
     def _write(self, api: int, version: int, body: dict[str, Any]) -> int:
@@ -224,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
         return correlation_id
 
     async def drain(self) -> None:
-        """Wait until the socket has taken most of what was written."""
+        """Wait until the write buffer is below its high-water mark."""
         if self._writable is not None:
             await asyncio.shield(self._writable)
 
@@ -240,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
         name = Api(first.api).name
         self.close(KafkaTimeout(f"{self.name} did not answer {name} in time"))
 
-    # --------------------------------------------------------------------------------- state
+    # ---------------------------------------------------------------------------------------- state
 
     @property
     def is_open(self) -> bool:
@@ -248,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def can_write(self) -> bool:
-        """Open, and the socket takes what is written."""
+        """Whether the connection is open and its write buffer is not full."""
         return self._closed_by is None and self._writable is None
 
     @property
@@ -256,7 +301,11 @@ class Connection(asyncio.BufferedProtocol):
         return len(self._waiting)
 
     def close(self, error: ClientError | None = None) -> None:
-        """Fail whoever waits, and end the connection."""
+        """Close the connection, and fail all waiting requests.
+
+        Args:
+            error: The error for the waiting requests; by default, ConnectionLost.
+        """
         if self._closed_by is not None:
             return
         self._closed_by = error or ConnectionLost(f"the connection to {self.name} was closed")
@@ -269,12 +318,12 @@ class Connection(asyncio.BufferedProtocol):
             waiting = self._waiting.popleft()
             if not waiting.answer.done():
                 waiting.answer.set_exception(self._closed_by)
-                waiting.answer.exception()  # nobody may be waiting any more, which is no news
+                waiting.answer.exception()  # no asyncio warning if its caller has been cancelled
 
-    # -------------------------------------------------------------- asyncio.BufferedProtocol
+    # --------------------------------------------------------------------- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are asyncio's in all but name.
+        # uvloop's transports do not inherit from asyncio's, but have the same methods.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=SEND_HIGH_WATER_BYTES)
         do_not_pace(transport)
@@ -320,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(ConnectionLost(f"{self.name} did not send a Kafka response: {error}"))
 
     def _take_small_frames(self) -> None:
-        """Frames that lie in the small buffer whole; of a larger one, begin its own buffer."""
+        """Process all complete frames, and move a larger one to a buffer of its own."""
         start, filled = 0, self._filled
         while filled - start >= 4:
             (size,) = _unpack_size(self._small, start)
@@ -337,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._filled = here
                     return
                 break
-            # Copied: the small buffer is used again, and an answer may be kept.
+            # Copied, because the small buffer is reused and the response may be kept.
             self._take_frame(memoryview(bytes(self._small_view[start + 4 : end])))
             start = end
         if start:
@@ -380,7 +429,7 @@ def _why_not_opened(
 
 
 def _why(error: OSError) -> str:
-    """The operating system's description; asyncio's own messages quote calls and tuples."""
+    """Return the operating system's description; asyncio's messages quote calls and tuples."""
     if isinstance(error, socket.gaierror):
         return f"host name not resolved: {(error.strerror or 'unknown').lower()}"
     if error.errno is not None and error.errno > 0:
@@ -391,7 +440,7 @@ def _why(error: OSError) -> str:
 
 
 def _decode_versions(version: int, frame: memoryview) -> tuple[int, Any]:
-    """ApiVersions' answer: of the version asked for, or of version 0 with error 35."""
+    """Decode an ApiVersions response: in the requested version, or in version 0 with error 35."""
     if len(frame) >= 6 and _unpack_short(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
         version = 0
     return codec.decode_response(Api.API_VERSIONS, version, frame)

@@ -1,9 +1,9 @@
-"""Memory for large answers, used again.
+"""Reusable memory for large responses.
 
-A consumer that keeps up receives one answer of megabytes after another, and on many machines new
-memory costs more than what is received into it. So the last few buffers are kept. Whoever keeps a
-view of an answer keeps its buffer from being used: only one that nobody can look at is given out
-again. Not for several threads."""
+A consumer that keeps up receives one response of several megabytes after another, and on many
+machines allocating new memory costs more than receiving data into it. The last few buffers are
+therefore kept. A buffer is reused only if no view of it exists any more. Not thread-safe.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ MAX_BUFFERS = 4
 MAX_KEPT_BYTES = 32 * 1024 * 1024
 _GRANULE = 256 * 1024
 _MOST_WASTE = 4
-"""A buffer is given out for no less than this part of what it holds."""
+"""Maximum ratio of a buffer's size to the requested size, apart from one granule."""
 
 
 class ReceiveBuffers:
     def __init__(self) -> None:
         self._kept: list[bytearray] = []
-        """Those given out as well; the one that was given out last is the last."""
+        """All buffers, including those in use; the most recently used one is the last."""
 
     def take(self, size: int) -> bytearray:
-        """At least so many bytes, with anything in them."""
+        """Return a buffer with at least `size` bytes and arbitrary contents."""
         for index, buffer in enumerate(self._kept):
             if size <= len(buffer) <= size * _MOST_WASTE + _GRANULE and _is_free(buffer):
                 self._kept.append(self._kept.pop(index))
@@ -33,7 +33,7 @@ class ReceiveBuffers:
 
 
 def _is_free(buffer: bytearray) -> bool:
-    """Whether there is no view of it: only then may its size change, by one byte and back."""
+    """Return whether no view of the buffer exists: only then can it be resized, as tried here."""
     try:
         last = buffer.pop()
     except BufferError:

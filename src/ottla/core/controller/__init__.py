@@ -1,1 +1,1 @@
-"""What the controller decides: which topics exist, where partitions lie, and who leads them."""
+"""Controller decisions: topics, replica placement, leader elections and reassignments."""

@@ -1,14 +1,16 @@
-"""Which changes of configs are taken, of topics, brokers and groups. Each resource stands or falls
-as a whole.
+"""Validation of config changes for topics, brokers and groups.
 
-| the request | answer |
+Each resource is accepted or rejected as a whole.
+
+| condition | error |
 |---|---|
-| names a resource twice, or a kind of resource that has no configs here | INVALID_REQUEST |
-| an unknown topic | UNKNOWN_TOPIC_OR_PARTITION |
-| a broker's name that is no number | INVALID_REQUEST |
-| a broker that never registered | BROKER_ID_NOT_REGISTERED |
-| names, operations and values that do not fit | see `ottla.base.config.alter` |
-| a result that does not fit together | INVALID_CONFIG (topic), INVALID_REQUEST (broker) |"""
+| the resource appears twice, or resources of its type have no configs here | INVALID_REQUEST |
+| the topic does not exist | UNKNOWN_TOPIC_OR_PARTITION |
+| the broker name is not a number | INVALID_REQUEST |
+| the broker has never registered | BROKER_ID_NOT_REGISTERED |
+| a name, operation or value is invalid | see `ottla.base.config.alter` |
+| the resulting configs contradict each other | INVALID_CONFIG (topic), INVALID_REQUEST (broker) |
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from ottla.core.controller.topic_names import validate_topic_name
 
 
 class ResourceType(IntEnum):
-    """Kafka's codes for what has configs."""
+    """Kafka's codes for the resource types that have configs."""
 
     TOPIC = 2
     BROKER = 4
@@ -38,30 +40,34 @@ class ResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigRequest:
+    """Requested config changes of one resource."""
+
     resource_type: int
     resource_name: str
     alterations: Sequence[tuple[str, int, str | None]]
-    """(name, operation, value)."""
+    """The changes, as (name, operation, value)."""
     replace_all: bool = False
-    """Whether configs that are not named lose their values (AlterConfigs)."""
+    """Whether configs that are not listed are reset to their defaults (AlterConfigs)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigDecision:
+    """The new configs of a resource, or the error that prevents the change."""
+
     resource_type: int
     resource_name: str
     configs: Mapping[str, str] | None = None
-    """All that is set on the resource from now on."""
+    """All configs that are set on the resource after the change."""
     topic: TopicImage | None = None
     error: KafkaError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Configs:
-    """What the decision knows of present configs."""
+    """Current configs that a decision is based on."""
 
     of_brokers: Mapping[str, Mapping[str, str]]
-    """By resource name: a broker's id, or empty for all brokers."""
+    """Dynamic configs by resource name: a broker id, or '' for the cluster-wide default."""
     of_this_broker: BrokerConfig
     node_id: int
     of_groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -70,6 +76,16 @@ class Configs:
 def decide_alter_configs(
     view: ClusterView, present: Configs, requested: Sequence[ConfigRequest]
 ) -> list[ConfigDecision]:
+    """Validate the requested config changes and compute the resulting configs.
+
+    Args:
+        view: The cluster's current metadata.
+        present: The configs that are set now.
+        requested: The changes to make, one per resource.
+
+    Returns:
+        One decision per resource, with either the new configs or an error.
+    """
     counts = Counter((each.resource_type, each.resource_name) for each in requested)
     decisions = []
     for request in {(each.resource_type, each.resource_name): each for each in requested}.values():
@@ -129,7 +145,7 @@ def _decide_broker(
 
 
 def _decide_group(present: Configs, request: ConfigRequest) -> Mapping[str, str]:
-    """A group need not exist to have configs."""
+    # A group can be configured before it exists.
     name = request.resource_name
     if not name:
         raise _invalid("Default group resources are not allowed.")
@@ -140,7 +156,17 @@ def _decide_group(present: Configs, request: ConfigRequest) -> Mapping[str, str]
 
 
 def canonical_broker_name(name: str) -> str:
-    """The resource name of a broker: a plain number, or empty for all brokers."""
+    """Return the canonical resource name of a broker.
+
+    Args:
+        name: The name in the request: a broker id, or '' for all brokers.
+
+    Returns:
+        The id without leading zeros, or '' for all brokers.
+
+    Raises:
+        KafkaError: INVALID_REQUEST if the name is not a number.
+    """
     if not name:
         return ""
     if not (name.isascii() and name.isdigit() and len(name) <= 10):

@@ -1,13 +1,16 @@
-"""How topics get more partitions. Existing ones stay as they are; new ones continue the stripe.
+"""Validation and placement of additional partitions for existing topics.
 
-| the request | answer |
+Existing partitions keep their replicas; new partitions continue the topic's replica stripe.
+
+| condition | error |
 |---|---|
-| names the topic twice | INVALID_REQUEST |
-| adds more partitions, in sum, than one request may | POLICY_VIOLATION |
-| an unknown topic | UNKNOWN_TOPIC_OR_PARTITION |
-| a count that is no increase | INVALID_PARTITIONS |
-| assignments that are not one for each new partition, or do not fit | INVALID_REPLICA_ASSIGNMENT |
-| a topic replicated more often than brokers are alive | INVALID_REPLICATION_FACTOR |"""
+| the topic appears twice in the request | INVALID_REQUEST |
+| the request adds more partitions in total than one request may | POLICY_VIOLATION |
+| the topic does not exist | UNKNOWN_TOPIC_OR_PARTITION |
+| the new count is not an increase | INVALID_PARTITIONS |
+| the assignments are invalid or do not match the number added | INVALID_REPLICA_ASSIGNMENT |
+| the replication factor exceeds the number of live brokers | INVALID_REPLICATION_FACTOR |
+"""
 
 from __future__ import annotations
 
@@ -24,16 +27,18 @@ from ottla.core.controller.placement import Stripe, assign_replicas, check_manua
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """A topic and how many partitions it shall have, as a client asks for it."""
+    """A topic and the total number of partitions it should have."""
 
     name: str
     count: int
     assignments: Sequence[Sequence[int]] | None = None
-    """The replicas of each new partition; None: chosen by the controller."""
+    """The replicas of each new partition, or None to let the controller choose them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsDecision:
+    """The partitions to add to a topic, or the error that prevents it."""
+
     name: str
     topic: TopicImage | None = None
     added: Sequence[PartitionState] = ()
@@ -43,6 +48,15 @@ class PartitionsDecision:
 def decide_create_partitions(
     view: ClusterView, requested: Sequence[MorePartitions]
 ) -> list[PartitionsDecision]:
+    """Validate a CreatePartitions request and place the new partitions.
+
+    Args:
+        view: The cluster's current metadata.
+        requested: The topics to extend, with their new partition counts.
+
+    Returns:
+        One decision per topic, with either the states of the added partitions or an error.
+    """
     counts = Counter(more.name for more in requested)
     excessive = _added_in_sum(view, requested) > MAX_PARTITIONS_PER_REQUEST
     decisions = []

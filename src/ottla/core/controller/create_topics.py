@@ -1,21 +1,22 @@
-"""Which of the requested topics come into being, and how.
+"""Validation and placement of new topics.
 
-For each topic, in the order of the request, the first that applies:
+Topics are decided in request order. The first matching row applies:
 
-| the request | answer |
+| condition | error |
 |---|---|
-| names the topic twice | INVALID_REQUEST |
-| asks for more partitions, in sum, than one request may | POLICY_VIOLATION |
-| a name that is Kafka's own metadata log | TOPIC_AUTHORIZATION_FAILED |
-| an illegal name, or one that differs from another only by `.` and `_` | INVALID_TOPIC_EXCEPTION |
-| a name that exists | TOPIC_ALREADY_EXISTS |
-| configs that are unknown, wrong, or null | INVALID_CONFIG |
-| both an assignment and counts | INVALID_REQUEST |
-| an assignment that does not fit the cluster | INVALID_REPLICA_ASSIGNMENT |
-| replication factor 0, below -1, or above the brokers alive | INVALID_REPLICATION_FACTOR |
-| partitions 0 or less than -1 | INVALID_PARTITIONS |
+| the topic appears twice in the request | INVALID_REQUEST |
+| the request asks for more partitions in total than one request may | POLICY_VIOLATION |
+| the name is that of Kafka's metadata log | TOPIC_AUTHORIZATION_FAILED |
+| the name is illegal, or equals another one except for `.` and `_` | INVALID_TOPIC_EXCEPTION |
+| the topic exists | TOPIC_ALREADY_EXISTS |
+| a config is unknown, invalid or null | INVALID_CONFIG |
+| both an assignment and counts are given | INVALID_REQUEST |
+| the assignment does not match the cluster | INVALID_REPLICA_ASSIGNMENT |
+| the replication factor is 0, below -1, or above the live brokers | INVALID_REPLICATION_FACTOR |
+| the partition count is 0 or below -1 | INVALID_PARTITIONS |
 
--1 stands for the broker's default. Ids and chance are inputs."""
+-1 selects the broker's default. Topic ids and random numbers are inputs.
+"""
 
 from __future__ import annotations
 
@@ -44,29 +45,29 @@ USE_DEFAULT = -1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic as a client asks for it."""
+    """A topic as requested by a client."""
 
     name: str
     num_partitions: int = USE_DEFAULT
     replication_factor: int = USE_DEFAULT
     assignments: Sequence[tuple[int, Sequence[int]]] = ()
-    """(partition, replicas), instead of counts."""
+    """(partition, replicas) pairs, given instead of the counts."""
     configs: Sequence[tuple[str, str | None]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a decision takes from outside the cluster's state."""
+    """Inputs of a decision other than the cluster's state."""
 
     config: BrokerConfig
     new_id: Callable[[], bytes]
     draw: Callable[[int], int]
-    """A number from 0 to below its argument."""
+    """Return a random number that is at least 0 and less than the argument."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDecision:
-    """The topic to create, or why not."""
+    """The topic to create, or the error that prevents it."""
 
     name: str
     topic: TopicImage | None = None
@@ -76,7 +77,16 @@ class TopicDecision:
 def decide_create_topics(
     view: ClusterView, requested: Sequence[NewTopic], inputs: Inputs
 ) -> list[TopicDecision]:
-    """One decision for each name in the request."""
+    """Validate a CreateTopics request and place the replicas of the new topics.
+
+    Args:
+        view: The cluster's current metadata.
+        requested: The topics to create.
+        inputs: The broker's defaults, and the sources of topic ids and random numbers.
+
+    Returns:
+        One decision per topic name in the request.
+    """
     counts = Counter(new.name for new in requested)
     excessive = _partitions_asked_for(requested, inputs.config) > MAX_PARTITIONS_PER_REQUEST
     taken: dict[str, str] = {}

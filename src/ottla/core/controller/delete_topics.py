@@ -1,11 +1,12 @@
-"""Which of the named topics are deleted. A topic is named by name or by id, never by both.
+"""Validation of topic deletions. A request identifies each topic by name or by id, never by both.
 
-| the request | answer |
+| condition | error |
 |---|---|
 | `delete.topic.enable` is false | TOPIC_DELETION_DISABLED |
-| neither a name nor an id, or both, or one topic twice in whatever way | INVALID_REQUEST |
-| an unknown name | UNKNOWN_TOPIC_OR_PARTITION |
-| an unknown id | UNKNOWN_TOPIC_ID |"""
+| no name and no id, both, or the same topic twice by name or id | INVALID_REQUEST |
+| the name does not exist | UNKNOWN_TOPIC_OR_PARTITION |
+| the id does not exist | UNKNOWN_TOPIC_ID |
+"""
 
 from __future__ import annotations
 
@@ -20,12 +21,16 @@ from ottla.base.types import ZERO_UUID, format_uuid
 
 
 class TopicReference(NamedTuple):
+    """A topic, identified by name or by id."""
+
     name: str | None
     topic_id: bytes = ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteDecision:
+    """The topic to delete, or the error that prevents it."""
+
     name: str | None
     topic_id: bytes
     topic: TopicImage | None = None
@@ -36,6 +41,16 @@ class DeleteDecision:
 def decide_delete_topics(
     view: ClusterView, references: Sequence[TopicReference], *, enabled: bool
 ) -> list[DeleteDecision]:
+    """Validate a DeleteTopics request.
+
+    Args:
+        view: The cluster's current metadata.
+        references: The topics to delete.
+        enabled: The value of `delete.topic.enable`.
+
+    Returns:
+        One decision per distinct reference, with either the topic to delete or an error.
+    """
     counts = Counter(references)
     named = {topic.topic_id for ref in references if (topic := view.topics.get(ref.name or ""))}
     decisions = []

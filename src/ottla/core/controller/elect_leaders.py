@@ -1,10 +1,11 @@
-"""Elections that somebody asks for (ElectLeaders, KIP-460).
+"""Leader elections requested by an administrator (ElectLeaders, KIP-460).
 
-preferred   the first of the replicas leads      ELECTION_NOT_NEEDED if it does,
-                                                 PREFERRED_LEADER_NOT_AVAILABLE if it cannot
-unclean     a partition without a leader gets    ELECTION_NOT_NEEDED if it has one,
+preferred   the first replica becomes leader     ELECTION_NOT_NEEDED if it already leads,
+                                                 PREFERRED_LEADER_NOT_AVAILABLE if it cannot lead
+unclean     a partition without a leader gets    ELECTION_NOT_NEEDED if it has a leader,
             one, even one that lacks records     ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica
-                                                 is alive"""
+                                                 is alive
+"""
 
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionDecision:
+    """The new state of a partition, or the error that prevents the election."""
+
     partition: TopicPartition
     topic: TopicImage | None = None
     state: PartitionState | None = None
@@ -37,7 +40,18 @@ def decide_elections(
     kind: ElectionType,
     partitions: Iterable[TopicPartition] | None,
 ) -> list[ElectionDecision]:
-    """`partitions` None: all there are; those that need no election are not among the decisions."""
+    """Decide an ElectLeaders request.
+
+    Args:
+        view: The cluster's current metadata.
+        brokers: The brokers that can take part in the elections.
+        kind: Whether to elect preferred leaders, or any live replica.
+        partitions: The partitions to elect leaders for, or None for all of them.
+
+    Returns:
+        One decision per partition. If `partitions` is None, partitions that need no election are
+        left out.
+    """
     if partitions is not None:
         return [_decide(view, brokers, kind, key) for key in dict.fromkeys(partitions)]
     every = [

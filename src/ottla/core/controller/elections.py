@@ -1,24 +1,27 @@
-"""Who leads a partition.
+"""Election of partition leaders.
 
-A new partition is led by the first of its replicas that is alive; the replicas that are alive are
-its first in-sync replicas.
+A new partition is led by its first live replica, and its live replicas form its first ISR.
 
-A member of the ISR is *eligible* if it is alive and has everything it had when it joined: its
-present incarnation is the one in the ISR, or is linked to it by clean shutdowns alone (its
-registration *continues* it). After a crash the end of a log may be lost.
+An ISR member is *eligible* if it is alive and still has every record it had when it joined the ISR:
+its current incarnation (broker epoch) is the one listed in the ISR, or follows it by clean
+shutdowns alone (its registration *continues* that incarnation). After a crash, the end of a log may
+be lost.
 
-    the leader is alive in the incarnation of the ISR    it goes on
-    a member is eligible                                 the first in the order of the replicas
-                                                         leads; one that is being drained only if
-                                                         all are, and then the present leader first
-    none is, and the only replica has returned           it leads: nobody ever had more
-    none is, and unclean elections are allowed           a replica that is alive leads
-    none is                                              no leader; the ISR is kept, for whoever of
-                                                         it returns in order
+    condition                                            result
+    the leader holds a lease in the incarnation that     it remains the leader
+    the ISR lists
+    an ISR member is eligible                            the first one in replica order leads;
+                                                         draining brokers are chosen only if all
+                                                         are draining, the current leader first
+    none is eligible, the only replica has returned      it leads: no other broker had more records
+    none is eligible, unclean elections are allowed      a live replica leads
+    none is eligible                                     no leader; the ISR is kept, so that a
+                                                         member that returns intact can lead
 
-Where the leader goes on, members of the ISR that are dead are taken out of it. Every election
-begins a new leader epoch. The new ISR is what is eligible, under its present incarnations: a
-crashed member does not hold up the new leader's watermark."""
+If the leader remains, dead members are removed from the ISR. Every election starts a new leader
+epoch. The new ISR consists of the eligible members in their current incarnations, so that a crashed
+member does not hold back the new leader's high watermark.
+"""
 
 from __future__ import annotations
 
@@ -30,31 +33,39 @@ from ottla.base.cluster import NO_LEADER, BrokerRegistration, PartitionState, To
 
 
 class LeadershipChange(NamedTuple):
+    """A change of a partition's leader, ISR or replicas."""
+
     topic: TopicImage
     partition: int
     state: PartitionState
-    """As it is to be; its `partition_epoch` is that of the state it replaces."""
+    """The new state; its `partition_epoch` is that of the state it replaces."""
 
 
 class Brokers(NamedTuple):
-    """What an election has to know of brokers."""
+    """The brokers' status, as far as elections need it."""
 
     registrations: Mapping[int, BrokerRegistration]
     leasing: Set[int]
-    """Their lease may not be over: nobody takes from them what they lead."""
+    """Brokers whose lease may still be valid: partitions they lead cannot get another leader."""
     alive: Set[int]
-    """Those of them that are in a session: they can be given something to lead."""
+    """The leasing brokers that have a session: they can be elected."""
     draining: Set[int] = frozenset()
-    """About to shut down, without a lease by their own will: they lead only if nobody else can."""
+    """Brokers that gave up their leases to shut down: they lead only if no other broker can."""
 
     def has_returned(self, broker: int, incarnation: int) -> bool:
-        """Whether it is alive with everything that this incarnation had."""
+        """Return whether the broker is alive and has every record that the incarnation had."""
         return broker in self.alive and self.registrations[broker].continues(incarnation)
 
 
 def new_partition(
     replicas: Sequence[int], brokers: Mapping[int, BrokerRegistration]
 ) -> PartitionState:
+    """Return the initial state of a partition: live replicas are in the ISR, the first one leads.
+
+    Args:
+        replicas: The partition's replicas, the preferred leader first.
+        brokers: All registered brokers, by id.
+    """
     alive = tuple(id for id in replicas if id in brokers and not brokers[id].fenced)
     return PartitionState(
         leader=alive[0] if alive else NO_LEADER,
@@ -68,7 +79,15 @@ def new_partition(
 def decide_broker_returned(
     topics: Iterable[TopicImage], broker: BrokerRegistration
 ) -> list[LeadershipChange]:
-    """The changes that make a broker, alone in its cluster, leader of what only it can lead."""
+    """Make the only broker of a cluster the leader of all partitions that only it can lead.
+
+    Args:
+        topics: The topics to examine.
+        broker: The broker's new registration.
+
+    Returns:
+        The partitions to change. Those that the broker continues to lead are left out.
+    """
     brokers = Brokers({broker.id: broker}, {broker.id}, {broker.id})
     return [
         LeadershipChange(topic, index, _led_by_sole_member(state, broker))
@@ -79,7 +98,7 @@ def decide_broker_returned(
 
 
 def _leads_on_after_restart(state: PartitionState, brokers: Brokers) -> bool:
-    """A broker alone keeps its leader epoch over a clean restart."""
+    # A sole broker keeps its leader epoch across a clean restart.
     leader = state.leader
     return leader in state.isr and brokers.has_returned(leader, incarnation_in_isr(state, leader))
 
@@ -97,7 +116,16 @@ def decide_leaders(
     brokers: Brokers,
     allows_unclean: Callable[[TopicImage], bool],
 ) -> list[LeadershipChange]:
-    """The elections that are due, of all partitions of these topics."""
+    """Return the elections that are due.
+
+    Args:
+        topics: The topics to examine.
+        brokers: The brokers' status.
+        allows_unclean: Whether a topic allows unclean leader elections.
+
+    Returns:
+        The partitions whose state changes.
+    """
     changes = []
     for topic in topics:
         unclean = partial(allows_unclean, topic)
@@ -111,7 +139,13 @@ def decide_leaders(
 def elect(
     state: PartitionState, brokers: Brokers, unclean: Callable[[], bool]
 ) -> PartitionState | None:
-    """The state after an election, or None if none is due."""
+    """Return the partition's state after an election, or None if its state does not change.
+
+    Args:
+        state: The current state.
+        brokers: The brokers' status.
+        unclean: Whether an unclean election is allowed. Called only if no member is eligible.
+    """
     if _leads_on(state, brokers):
         return _without_dead(state, brokers)
     eligible = [
@@ -125,7 +159,7 @@ def elect(
         if leader is not None:
             return _led(state, leader, eligible, brokers)
         if state.leader in eligible and _carries_present(state, brokers, state.leader):
-            return None  # every member is shutting down: another leader would soon be gone, too
+            return None  # every member is shutting down: a new leader would soon be gone, too
         return _led(state, eligible[0], eligible, brokers)
     last_resort = _last_resort(state, brokers, unclean)
     if last_resort is not None:
@@ -136,7 +170,7 @@ def elect(
 
 
 def prefer_leader(state: PartitionState, brokers: Brokers) -> PartitionState | None:
-    """The state in which the first of the replicas leads; None if it does, or cannot."""
+    """Return the state in which the preferred replica leads, or None if it leads or cannot lead."""
     preferred = state.replicas[0]
     if preferred == state.leader or preferred not in state.isr or preferred in brokers.draining:
         return None
@@ -150,7 +184,7 @@ def incarnation_in_isr(state: PartitionState, broker: int) -> int:
 
 
 def _eligible(state: PartitionState, brokers: Brokers) -> list[int]:
-    """In the order of the replicas."""
+    """Return the eligible ISR members, in replica order."""
     members = (replica for replica in state.replicas if replica in state.isr)
     return [
         member
@@ -167,8 +201,10 @@ def _leads_on(state: PartitionState, brokers: Brokers) -> bool:
 
 
 def _without_dead(state: PartitionState, brokers: Brokers) -> PartitionState | None:
-    """The ISR without members whose lease is over: the leader need not wait for them any more. The
-    leader epoch stays: nothing begins anew."""
+    """Remove ISR members whose lease has expired, so that the leader no longer waits for them.
+
+    The leader epoch stays the same, because the leader does.
+    """
     kept = [member for member in state.isr if member in brokers.leasing]
     if len(kept) == len(state.isr):
         return None
@@ -179,7 +215,7 @@ def _without_dead(state: PartitionState, brokers: Brokers) -> PartitionState | N
 
 
 def _carries_present(state: PartitionState, brokers: Brokers, leader: int) -> bool:
-    """Whether the ISR has the broker in its present incarnation: only then may it act as leader."""
+    """Return whether the ISR lists the broker's current incarnation: only then may it lead."""
     if leader not in state.isr:
         return False
     return brokers.registrations[leader].incarnation == incarnation_in_isr(state, leader)

@@ -1,8 +1,9 @@
-"""How the cluster's own topics are created: Kafka's counts and configs for each of them.
+"""Partition counts and configs of the internal topics, as Kafka creates them.
 
-A broker that is alone can hold one replica of a partition only. There the replication factor and
-the in-sync replicas asked for are capped, so that a broker with Kafka's defaults works; in a
-cluster they are not: the first broker to start must not create topics without replicas."""
+A single broker can hold only one replica of each partition. There, the replication factor and
+`min.insync.replicas` are capped, so that a single broker works with Kafka's defaults. In a cluster
+they are not capped: the first broker to start must not create internal topics without replicas.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ from ottla.core.controller.create_topics import NewTopic
 
 
 def internal_topic(name: str, config: BrokerConfig, most_replicas: int | None) -> NewTopic | None:
-    """None if no internal topic has that name."""
+    """Return the definition of an internal topic.
+
+    Args:
+        name: The topic's name.
+        config: The broker's config, which has the counts and sizes.
+        most_replicas: The cap on replication factor and `min.insync.replicas`, or None for no cap.
+
+    Returns:
+        The topic to create, or None if no internal topic has that name.
+    """
     make = _KINDS.get(name)
     return None if make is None else make(name, config, most_replicas or 2**15)
 

@@ -1,7 +1,7 @@
-"""The cluster without its dead: brokers whose lease is over, though their session is not yet.
+"""Cluster view that treats brokers with an expired lease as fenced, even before their session ends.
 
-For those who place partitions: a new one is not put on, and not led by, a broker that is known to
-be gone."""
+Used for placement: new partitions are not placed on, or led by, a broker known to be gone.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.base.cluster import BrokerRegistration, ClusterView, TopicImage
 
 
 class LivingView:
-    """A `ClusterView`."""
+    """A `ClusterView` in which the dead brokers are fenced."""
 
     def __init__(self, view: ClusterView, dead: Collection[int]) -> None:
         self._view = view

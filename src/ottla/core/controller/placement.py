@@ -1,15 +1,17 @@
-"""Where the replicas of a topic's partitions lie: Kafka's striping, by rack where racks are known.
+"""Replica placement: Kafka's striping, rack-aware if all racks are known.
 
-Goals, in this order: leaders spread evenly over brokers; the other replicas of one broker's
-partitions spread over all other brokers; no rack holds two replicas of a partition before every
-rack holds one.
+Goals, in order of priority: spread leaders evenly over brokers; spread the other replicas of one
+broker's partitions over all other brokers; put no two replicas of a partition in one rack until
+every rack has one.
 
-Brokers stand in a ring. The first replica of partition p is at `start_index + p`. The others follow
-at a distance of 1 + (shift + j) modulo the rest of the ring, and the shift grows by one each time
-the first replica has gone round, so that neighbours differ. With racks, the ring is ordered so that
-neighbours are in different racks, and brokers whose rack already holds a replica are passed over.
+Brokers form a ring. The first replica of partition p is at `start_index + p`. Replica j follows at
+a distance of 1 + (shift + j) modulo (ring size - 1). The shift grows by one each time the first
+replica completes a round, so that neighbouring partitions have different followers. With racks, the
+ring is ordered so that neighbours are in different racks, and brokers whose rack already has a
+replica are skipped.
 
-If any broker has no rack, none is looked at. The start index and the first shift are inputs."""
+Racks are ignored if any broker has none. The start index and the initial shift are inputs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 
 
 class Stripe(NamedTuple):
-    """Where a topic's assignment begins."""
+    """The starting point of a topic's replica assignment."""
 
     start_index: int = 0
     shift: int = 0
@@ -34,7 +36,21 @@ def assign_replicas(
     stripe: Stripe,
     first_partition: int = 0,
 ) -> list[tuple[int, ...]]:
-    """The replicas of partitions `first_partition` …, the preferred leader first."""
+    """Place the replicas of consecutive partitions.
+
+    Args:
+        brokers: The live brokers.
+        partition_count: The number of partitions to place.
+        replication_factor: The number of replicas of each partition.
+        stripe: The starting point on the ring.
+        first_partition: The index of the first partition to place.
+
+    Returns:
+        The replicas of each partition, the preferred leader first.
+
+    Raises:
+        KafkaError: INVALID_REPLICATION_FACTOR if there are too few brokers.
+    """
     if replication_factor > len(brokers):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -79,8 +95,10 @@ class _Ring:
 
 
 def alternate_racks(racks: dict[int, str]) -> list[int]:
-    """Broker ids in an order in which neighbours are in different racks, as far as that goes:
-    the first broker of each rack, then the second of each, and so on."""
+    """Order brokers so that neighbours are in different racks, as far as possible.
+
+    The result has the first broker of each rack, then the second of each, and so on.
+    """
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)
@@ -92,7 +110,16 @@ def alternate_racks(racks: dict[int, str]) -> list[int]:
 def check_manual_assignment(
     replicas: Sequence[int], known: Sequence[BrokerRegistration], expected_count: int | None
 ) -> None:
-    """Raises KafkaError INVALID_REPLICA_ASSIGNMENT."""
+    """Validate the replicas that a client chose for one partition.
+
+    Args:
+        replicas: The broker ids of the replicas.
+        known: All registered brokers.
+        expected_count: The required number of replicas, or None for any number.
+
+    Raises:
+        KafkaError: INVALID_REPLICA_ASSIGNMENT if the assignment is not valid.
+    """
     if not replicas:
         raise _invalid("The manual partition assignment includes an empty replica list.")
     duplicate = next((id for id in replicas if replicas.count(id) > 1), None)

@@ -1,18 +1,19 @@
-"""Moving a partition's replicas to other brokers (KIP-455).
+"""Partition reassignment (KIP-455).
 
-    begin      replicas = the target, then what is to go; `adding` and `removing` tell them apart.
-               The brokers that are added follow the leader like any replica
-    complete   when everything that was added is in the ISR, and somebody of the target can lead:
-               replicas = the target, and what is to go is out of the ISR
-    cancel     what was being added goes again
-    another    a target that is given meanwhile replaces the former one; what was being added and is
-               not in it goes at once
+    begin      replicas = the target, followed by the replicas to remove; `adding` and `removing`
+               distinguish them. Added brokers follow the leader like any other replica
+    complete   once all added replicas are in the ISR and a replica of the target can lead:
+               replicas = the target, and the removed replicas leave the ISR
+    cancel     the added replicas are removed again
+    replace    a new target replaces the current one; replicas being added that are not in the new
+               target are removed at once
 
-Who leads stays, unless it is not in the target: then the first of the target that is eligible leads
-in a new epoch. A target in another order, or with fewer replicas, is complete at once. The order of
-the target decides who is preferred as leader.
+The leader stays, unless it is not in the target: then the first eligible replica of the target
+becomes leader in a new leader epoch. A target that only reorders or removes replicas is complete at
+once. The first replica of the target is the preferred leader.
 
-Everything here is pure; a state's `partition_epoch` is that of the state it replaces."""
+All functions are pure. A new state's `partition_epoch` is that of the state it replaces.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +29,21 @@ from ottla.core.controller.placement import check_manual_assignment
 
 
 class ReassignmentRequest(NamedTuple):
+    """A requested reassignment of one partition, or its cancellation."""
+
     partition: TopicPartition
     target: Sequence[int] | None
-    """The preferred leader first; None: cancel what is under way."""
+    """The new replicas, the preferred leader first; None cancels the current reassignment."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentDecision:
+    """The new state of a partition, or the error that prevents the reassignment."""
+
     partition: TopicPartition
     topic: TopicImage | None = None
     state: PartitionState | None = None
-    """As it is to be; None in a decision without an error: it is so already."""
+    """The new state. None without an error: the partition is already in the requested state."""
     error: KafkaError | None = None
 
 
@@ -49,7 +54,17 @@ def decide_reassignments(
     *,
     may_change_factor: bool = True,
 ) -> list[ReassignmentDecision]:
-    """One decision for each partition; of several for one, the last."""
+    """Decide an AlterPartitionReassignments request.
+
+    Args:
+        view: The cluster's current metadata.
+        brokers: The brokers' status.
+        requested: The requested reassignments. The last one for a partition applies.
+        may_change_factor: Whether the target may have another number of replicas (KIP-860).
+
+    Returns:
+        One decision per partition.
+    """
     decisions = []
     for request in {each.partition: each for each in requested}.values():
         try:
@@ -68,7 +83,7 @@ def decide_reassignments(
 
 
 def decide_completions(topics: Iterable[TopicImage], brokers: Brokers) -> list[LeadershipChange]:
-    """The reassignments that have come to their end."""
+    """Return the final states of all reassignments that can be completed."""
     return [
         LeadershipChange(topic, index, new)
         for topic in topics
@@ -88,7 +103,7 @@ def begun(state: PartitionState, target: tuple[int, ...], brokers: Brokers) -> P
 
 
 def completed(state: PartitionState, brokers: Brokers) -> PartitionState | None:
-    """None: something is missing yet."""
+    """Return the state after the reassignment, or None if it cannot be completed yet."""
     if not set(state.adding) <= set(state.isr):
         return None
     target = tuple(each for each in state.replicas if each not in state.removing)
@@ -102,7 +117,11 @@ def completed(state: PartitionState, brokers: Brokers) -> PartitionState | None:
 
 
 def cancelled(state: PartitionState, brokers: Brokers) -> PartitionState:
-    """Raises KafkaError: there is nothing to cancel, or nobody but those being added can lead."""
+    """Return the state after cancelling the reassignment.
+
+    Raises:
+        KafkaError: No reassignment is in progress, or only replicas being added could lead.
+    """
     if not state.adding and not state.removing:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     new = _without(state, state.adding, brokers)
@@ -110,12 +129,16 @@ def cancelled(state: PartitionState, brokers: Brokers) -> PartitionState:
 
 
 def original_replicas(state: PartitionState) -> tuple[int, ...]:
-    """Those that a cancelled reassignment goes back to."""
+    """Return the replicas to which a cancelled reassignment returns."""
     return tuple(each for each in state.replicas if each not in state.adding)
 
 
 def _without(state: PartitionState, leaving: Sequence[int], brokers: Brokers) -> PartitionState:
-    """The state without some of its replicas. Raises KafkaError if nobody could lead it then."""
+    """Remove replicas from a partition, electing a new leader if the leader is among them.
+
+    Raises:
+        KafkaError: No remaining replica is in sync, or none can lead.
+    """
     if not leaving:
         return state
     isr = [member for member in state.isr if member not in leaving]

@@ -1,5 +1,7 @@
-"""Which names a topic may have. The rules are Kafka's, since names become directories and metrics:
-1 to 249 characters of ASCII letters, digits, `.`, `_` and `-`, and neither `.` nor `..`."""
+"""Rules for topic names. They are Kafka's, because names become directory and metric names.
+
+A name has 1 to 249 characters: ASCII letters, digits, `.`, `_` and `-`. It is neither `.` nor `..`.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +10,24 @@ import re
 from ottla.base.errors import ErrorCode, KafkaError
 
 MAX_NAME_LENGTH = 249
-"""With `-<partition>` and the suffix of a deleted directory, 255 characters is what disks take."""
+"""Longest legal name: a file system allows 255 characters, and `-<partition>` is appended."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def validate_topic_name(name: str) -> None:
-    """Raises KafkaError INVALID_TOPIC_EXCEPTION."""
+    """Check that a topic name is legal.
+
+    Raises:
+        KafkaError: INVALID_TOPIC_EXCEPTION if it is not.
+    """
     reason = illegal_because(name)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
 
 def illegal_because(name: str) -> str | None:
+    """Return the reason why a topic name is illegal, or None if it is legal."""
     if not name:
         return "Topic name is illegal, it must not be empty."
     if name in (".", ".."):

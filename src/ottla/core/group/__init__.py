@@ -1,1 +1,1 @@
-"""Groups of consumers, decided without I/O: membership, rebalances, committed offsets."""
+"""Group coordinator decisions: membership, rebalances and committed offsets. No I/O."""

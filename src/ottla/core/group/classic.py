@@ -1,31 +1,33 @@
-"""A group of the classic protocol: who is in it, and what it agrees on.
+"""A group of the classic protocol: its members, generation and state.
 
-States, and how a group goes from one to another
+State transitions
 
     from                 to                    when
-    no group, Empty      PreparingRebalance    a member joins
-    Stable               PreparingRebalance    a member joins, leaves or is lost; the leader joins
-                                               again, or another member with changed metadata
+    none, Empty          PreparingRebalance    a member joins
+    Stable               PreparingRebalance    a member joins, leaves or is lost; the leader
+                                               rejoins, or another member with changed metadata
     CompletingRebalance  PreparingRebalance    the same, or a member does not sync in time, or the
                                                assignment could not be written
-    PreparingRebalance   CompletingRebalance   all members have joined, or those who have not in
-                                               time are removed: the next generation begins
-    PreparingRebalance   Empty                 ... and nobody is left
+    PreparingRebalance   CompletingRebalance   all members have joined, or those that have not
+                                               joined in time are removed: a new generation begins
+    PreparingRebalance   Empty                 ... and no member is left
     CompletingRebalance  Stable                the leader's assignment is in the log
-    Stable               Stable                a static member came back and was given a new id
-    any                  Dead                  the group was deleted, or its partition went away
+    Stable               Stable                a static member returned and got a new member id
+    any                  Dead                  the group was deleted, or its partition moved away
 
-    A group that is Dead is not kept; it is what clients are told of groups that are not there.
+    Dead groups are not kept: Dead is the state reported for groups that do not exist.
 
-Hard state, in the log and changed by `adopt` alone: the generation, protocol, leader, members and
-assignments of the last Stable or Empty. Soft state, lost in a crash, after which members join anew:
-a rebalance under way, requests that wait, ids given out and not yet used.
+Hard state is in the log and is changed only by `adopt`: the generation, protocol, leader, members
+and assignments of the last Stable or Empty state. Soft state is lost in a crash, after which
+members rejoin: a rebalance in progress, delayed requests, and member ids that were issued but not
+used yet.
 
 Invariants
-1. `awaiting_joins` is the number of members with a parked JoinGroup; `votes[p]` is the number of
-   members that support protocol p; `static_members` maps the instance ids of members to their ids.
-2. While there are members there is a leader, and it is one of them.
-3. An assignment comes from a leader's SyncGroup of the present generation, through the log."""
+1. `awaiting_joins` is the number of members with a delayed JoinGroup; `votes[p]` is the number of
+   members that support protocol p; `static_members` maps instance ids to member ids.
+2. A group with members has a leader, which is one of them.
+3. An assignment comes from the leader's SyncGroup of the current generation, through the log.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
     GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
 }
-"""State -> the states that a group may come from."""
+"""Each state, with the states from which a group may enter it."""
 
 
 class ClassicGroup:
@@ -85,7 +87,7 @@ class ClassicGroup:
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.EMPTY
         self.state_timestamp_ms = state_timestamp_ms
-        """Since when it is in this state, if that is known."""
+        """Time of the last state change, or None if it is not known."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -93,23 +95,23 @@ class ClassicGroup:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.pending_joins: set[str] = set()
-        """Ids given out whose members have not come back with them yet."""
+        """Member ids that were issued but with which no client has joined yet (KIP-394)."""
         self.pending_syncs: dict[str, None] = {}
-        """Members of this generation that have not sent a SyncGroup yet."""
+        """Members of this generation that have not sent SyncGroup yet."""
         self.votes: dict[str, int] = {}
         self.awaiting_joins = 0
         self.new_member_added = False
-        """During the initial delay: somebody joined since it was last prolonged."""
+        """Whether a member joined since the initial rebalance delay was last extended."""
         self.subscribed_topics: frozenset[str] | None = None
-        """None: not known."""
+        """The topics that members subscribe to, or None if they are not known."""
         self.is_recorded = False
-        """Whether the log has a record of it."""
+        """Whether the log has a record of the group."""
 
-    # ----------------------------------------------------------------------------- questions
+    # -------------------------------------------------------------------------------------- queries
 
     @property
     def is_blank(self) -> bool:
-        """Nothing is lost if it is forgotten, its offsets aside."""
+        """Whether the group can be dropped without losing anything but its offsets."""
         return (
             self.state is GroupState.EMPTY
             and not self.is_recorded
@@ -139,7 +141,10 @@ class ClassicGroup:
         return topic in self.subscribed_topics
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these could join, leaving a protocol that all share."""
+        """Return whether a member with these protocols could join.
+
+        There must be a protocol that it has in common with all members.
+        """
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
         size = len(self.members)
@@ -148,7 +153,11 @@ class ClassicGroup:
         )
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member of that id. Raises KafkaError."""
+        """Return the member with the given ids.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+        """
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:
@@ -161,8 +170,10 @@ class ClassicGroup:
         return member
 
     def choose_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; the most votes win,
-        and of equals the one voted for first."""
+        """Return the protocol with the most votes; on a tie, the one that was voted for first.
+
+        Each member votes for its most preferred protocol among those that all members support.
+        """
         size = len(self.members)
         ballots: dict[str, int] = {}
         for member in self.members.values():
@@ -183,7 +194,7 @@ class ClassicGroup:
         self._count_votes(member.protocols, 1)
 
     def remove(self, member_id: str) -> Member | None:
-        """Requests of the member that are parked are the caller's to answer."""
+        """Remove a member. The caller must answer its delayed requests."""
         self.pending_joins.discard(member_id)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -212,7 +223,7 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Give a static member another id; it keeps its place."""
+        """Change the id of a static member, which keeps its position."""
         old_id = member.member_id
         member.member_id = member_id
         self.members = {each.member_id: each for each in self.members.values()}
@@ -225,7 +236,7 @@ class ClassicGroup:
             self.pending_syncs[member_id] = None
 
     def park_join(self, member: Member, token: Token | None) -> Token | None:
-        """Keep a JoinGroup until the rebalance is done. Returns the one it takes the place of."""
+        """Delay a JoinGroup until the rebalance is complete; return the one it replaces."""
         old, member.join_token = member.join_token, token
         self.awaiting_joins += (token is not None) - (old is not None)
         return old
@@ -238,7 +249,7 @@ class ClassicGroup:
         return token
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one who takes part in the rebalance."""
+        """Make sure that the leader takes part in the rebalance; return False if no member does."""
         leader = self.members.get(self.leader_id or "")
         if leader is None:
             return False
@@ -258,7 +269,7 @@ class ClassicGroup:
             else:
                 self.votes.pop(name, None)
 
-    # ---------------------------------------------------------------------- states and records
+    # --------------------------------------------------------------------------- states and records
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
         assert self.state in TRANSITIONS[state], f"{self.group_id}: {self.state} -> {state}"
@@ -266,7 +277,7 @@ class ClassicGroup:
         self.state_timestamp_ms = now_ms
 
     def begin_generation(self, now_ms: int) -> None:
-        """All who take part have joined."""
+        """Start the next generation once all participating members have joined."""
         self.generation += 1
         self.pending_syncs.clear()
         self.protocol_name = self.choose_protocol()
@@ -276,7 +287,7 @@ class ClassicGroup:
     def metadata(
         self, now_ms: int, assignments: Mapping[str, bytes] | None = None
     ) -> GroupMetadata:
-        """What the log is to say of the group, with new assignments if there are any."""
+        """Return the group's record value, with new assignments if they are given."""
         members = tuple(
             MemberMetadata(
                 member.member_id,
@@ -302,7 +313,7 @@ class ClassicGroup:
         )
 
     def adopt(self, value: GroupMetadata) -> None:
-        """Be what a record says. Members that are known already keep what records do not hold."""
+        """Apply a record. Members that exist already keep the fields that records do not have."""
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol_name

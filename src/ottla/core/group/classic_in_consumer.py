@@ -1,9 +1,11 @@
-"""Members of a consumer group that speak the classic protocol (KIP-848, online migration).
+"""Consumer group members that use the classic protocol (KIP-848, online migration).
 
-To them the group looks like a classic one that somebody else leads: JoinGroup and SyncGroup are
-answered at once, with the assignment that the broker has made; the generation is their member
-epoch. When something is to change, a heartbeat tells them to join again. What they own they say in
-their subscription; with an eager assignor that is nothing, for they have given up everything."""
+To such a member, the group looks like a classic group with another leader: JoinGroup and SyncGroup
+are answered at once with the assignment that the broker has made, and the generation is the member
+epoch. When the assignment changes, the heartbeat response asks the member to rejoin. The member
+reports the partitions it owns in its subscription; with an eager assignor there are none, because
+it has revoked all of them.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,11 @@ from ottla.core.group.turn import Turn
 
 
 def join(group: ConsumerGroup, event: JoinRequested, turn: Turn) -> Body:
-    """The answer. Raises KafkaError."""
+    """Handle a JoinGroup and return the response body.
+
+    Raises:
+        KafkaError: The member cannot join.
+    """
     is_unknown = event.member_id == UNKNOWN_MEMBER
     prefix = event.instance_id or event.client_id
     member_id = f"{prefix}-{event.new_id}" if is_unknown else event.member_id
@@ -97,7 +103,7 @@ def join(group: ConsumerGroup, event: JoinRequested, turn: Turn) -> Body:
 
 
 def _tombstones(plan: Plan) -> list[ConsumerRecord]:
-    """Of the group as it is planned; static members that were renamed are gone already."""
+    """Return the tombstones of the planned group, which lacks the renamed static members."""
     planned = ConsumerGroup(plan.group.group_id)
     planned.members, planned.targets, planned.patterns = plan.members, plan.targets, plan.patterns
     planned.has_subscription_metadata = plan.group.has_subscription_metadata
@@ -153,11 +159,15 @@ def _with_ids(owned: Mapping[str, frozenset[int]], topics: TopicsView) -> Assign
     }
 
 
-# ----------------------------------------------------------------------------- syncs, heartbeats
+# ----------------------------------------------------------------------------- syncs and heartbeats
 
 
 def sync(group: ConsumerGroup, event: SyncRequested, turn: Turn) -> Body:
-    """The answer. Raises KafkaError."""
+    """Handle a SyncGroup and return the response body.
+
+    Raises:
+        KafkaError: The member is unknown, or must rejoin.
+    """
     member, classic = _classic_member(group, event.member_id, event.instance_id)
     if event.generation != member.epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -179,13 +189,17 @@ def sync(group: ConsumerGroup, event: SyncRequested, turn: Turn) -> Body:
 
 
 def heartbeat(group: ConsumerGroup, event: HeartbeatReceived, turn: Turn) -> None:
-    """Raises KafkaError."""
+    """Handle a Heartbeat.
+
+    Raises:
+        KafkaError: The member is unknown, or must rejoin.
+    """
     member, _ = _classic_member(group, event.member_id, event.instance_id)
     if event.generation != member.epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     restart_session(group, member, turn)
-    # It joins again if the group has changed, if it has to give up partitions, or if what it waits
-    # for has become free.
+    # The member must rejoin if the group epoch has advanced, if it has to revoke partitions, or if
+    # all partitions it waits for have become free.
     if (
         member.epoch < group.epoch
         or member.state == MemberState.UNREVOKED_PARTITIONS
@@ -207,7 +221,7 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _await_join(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
-    """The first time that it is told, the time for it begins to run."""
+    """Start the rejoin timer, unless the member has already been asked to rejoin."""
     if member.member_id in group.awaited_joins:
         return
     group.awaited_joins.add(member.member_id)
@@ -233,8 +247,10 @@ def _classic_member(
 
 
 def leave(group: ConsumerGroup, event: LeaveRequested) -> tuple[list[ConsumerMember], Body]:
-    """Who leaves, and the answer. Members of the consumer protocol are removed so too, by
-    administrators."""
+    """Return the members that leave, and the response body.
+
+    Administrators also use LeaveGroup to remove members that use the consumer protocol.
+    """
     leaving: dict[str, ConsumerMember] = {}
     answers = []
     for each in event.members:
@@ -252,7 +268,7 @@ def leave(group: ConsumerGroup, event: LeaveRequested) -> tuple[list[ConsumerMem
 
 def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerMember:
     if leaving.member_id == UNKNOWN_MEMBER:
-        # An administrator removes a static member, whose id nobody else knows.
+        # An administrator removes a static member by its instance id alone.
         member = group.static_member(leaving.instance_id)
         if member is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -1,35 +1,37 @@
-"""A group of the consumer protocol (KIP-848): who is in it, and what each is to have.
+"""A group of the consumer protocol (KIP-848): its members and their assignments.
 
-Everything here is hard state: it is changed by `apply` alone, from records, and never looked at
-half-changed, but for what is marked soft.
+All state here is hard state: it is changed only by `apply`, from records, except for the attributes
+marked as soft.
 
-    group epoch        grows whenever who is in the group, what they subscribe to, or those topics
-                       change: the assignment has to be made anew
-    assignment epoch   of the target assignment; the group epoch that it was made for
-    member epoch       of the target assignment that the member has been brought to, or for which it
-                       has been asked to give up partitions
+    group epoch        grows with every change of the members, of their subscriptions, or of the
+                       subscribed topics: a new assignment is needed
+    assignment epoch   the group epoch for which the target assignment was computed
+    member epoch       the assignment epoch that the member has reached; it stays behind until the
+                       member has revoked the partitions that the target takes from it
 
-    state         when
-    Empty         nobody is in it
+    state         condition
+    Empty         the group has no members
     Assigning     the group epoch is ahead of the assignment epoch
-    Reconciling   somebody has not arrived at the target assignment yet
-    Stable        all have
+    Reconciling   a member has not reached the target assignment yet
+    Stable        all members have reached it
 
-A member's state
+Member states
 
-    Stable ◄──────────── nothing to give up, nothing to wait for
+    Stable ◄──────────── nothing to revoke, nothing to wait for
       │  new target
       ▼
-    UnrevokedPartitions  it has to give up partitions; its epoch does not change until it says that
-      │                  it does not own them any more
+    UnrevokedPartitions  the member has to revoke partitions; its epoch does not change until it
+      │                  reports that it no longer owns them
       ▼
-    UnreleasedPartitions it has what is free, and waits for what others still own
+    UnreleasedPartitions the member has all free partitions of its target, and waits for those that
+                         other members still own
 
 Invariants
-1. A partition is assigned to one member at most, counting those that it is to give up and has not:
-   `owners` says to whom.
-2. Epochs of the group and of its assignment never go down while there are members.
-3. `static_members` maps the instance ids of members to their ids."""
+1. A partition is assigned to at most one member, counting partitions pending revocation. `owners`
+   maps it to that member.
+2. The group epoch and the assignment epoch never decrease while the group has members.
+3. `static_members` maps instance ids to member ids.
+"""
 
 from __future__ import annotations
 
@@ -128,18 +130,18 @@ class ConsumerGroup:
         self.targets: dict[str, Assignment] = {}
         self.patterns: dict[str, ResolvedPattern] = {}
         self.owners: dict[bytes, dict[int, str]] = {}
-        """Topic id -> partition -> member."""
+        """The owner of each partition: topic id -> partition -> member id."""
         self.has_subscription_metadata = False
-        """Whether the log has a record of Kafka 4.0 that says what 4.1 keeps as a hash."""
+        """Whether the log has a topic metadata record of Kafka 4.0; 4.1 keeps a hash instead."""
         self._subscribed: dict[str, None] | None = None
         # Soft state
         self.topics_revision = -1
-        """Up to where changes of topics have been looked at."""
+        """The metadata revision up to which topic changes have been taken into account."""
         self.patterns_checked_ms = 0
         self.awaited_joins: set[str] = set()
-        """Members of the classic protocol that have been told to join again, and have a timer."""
+        """Classic members that have been asked to rejoin and have a rejoin timer."""
 
-    # ------------------------------------------------------------------------------- questions
+    # -------------------------------------------------------------------------------------- queries
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -154,7 +156,7 @@ class ConsumerGroup:
 
     @property
     def subscribed_topics(self) -> dict[str, None]:
-        """Those that members name, and those that their patterns match."""
+        """The topics that members list, and those that match their patterns."""
         if self._subscribed is None:
             self._subscribed = topics_of(self.members.values(), self.patterns)
         return self._subscribed
@@ -163,7 +165,11 @@ class ConsumerGroup:
         return topic in self.subscribed_topics
 
     def member(self, member_id: str) -> ConsumerMember:
-        """Raises KafkaError."""
+        """Return a member.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID if there is no such member.
+        """
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
@@ -178,7 +184,11 @@ class ConsumerGroup:
         return self.members.get(self.static_members.get(instance_id, ""))
 
     def known_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        """As clients of the classic protocol name themselves. Raises KafkaError."""
+        """Return the member with the given member id and, if it is static, instance id.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has taken over.
+        """
         if instance_id is None:
             return self.member(member_id)
         member = self.static_member(instance_id)
@@ -201,11 +211,11 @@ class ConsumerGroup:
         return sum(member.classic is not None for member in self.members.values())
 
     def supports_classic(self, protocol_names: Iterable[str]) -> bool:
-        """Whether there is one that all members of the classic protocol have too."""
+        """Return whether all classic members support one of the protocols."""
         classic = [each.classic for each in self.members.values() if each.classic is not None]
         return any(all(name in dict(each.protocols) for each in classic) for name in protocol_names)
 
-    # -------------------------------------------------------------------------------- applying
+    # ----------------------------------------------------------------------------- applying records
 
     def apply(self, record: ConsumerRecord) -> None:
         match record:
@@ -265,7 +275,7 @@ class ConsumerGroup:
         if old is None:
             if record.value is None:
                 return
-            # A log that is being compacted may have lost the record that came first.
+            # Compaction may have removed the member's metadata record, which came first.
             old = ConsumerMember(record.member_id, NO_METADATA)
         self._disown(old)
         value = record.value or CurrentAssignment(
@@ -302,6 +312,7 @@ class ConsumerGroup:
 def topics_of(
     members: Iterable[ConsumerMember], patterns: dict[str, ResolvedPattern]
 ) -> dict[str, None]:
+    """Return the topics that members list, and those that match their patterns."""
     found: dict[str, None] = {}
     used: dict[str, None] = {}
     for member in members:

@@ -1,12 +1,13 @@
-"""ConsumerGroupHeartbeat: members join, go on and leave.
+"""ConsumerGroupHeartbeat: members join, stay in the group and leave.
 
-epoch  means
- 0     joins, or joins again with nothing
- > 0   goes on; it must be the epoch that it was told last, or the one before, in case the answer
-       was lost, with no partitions but those that it has been given
--1     leaves
--2     a static member stops for a while: its partitions are kept for it until its session ends,
-       and whoever comes next with its instance id takes its place"""
+epoch  meaning
+ 0     join, or rejoin without owned partitions
+ > 0   heartbeat; the epoch must be the member epoch or, in case the last response was lost, the
+       previous one with no owned partitions other than the assigned ones
+-1     leave
+-2     a static member leaves temporarily: its partitions stay assigned until its session expires,
+       and the next member with its instance id takes its place
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,16 @@ _FIRST_WITH_CLIENTS_OWN_IDS = 1
 
 
 def check(event: ConsumerHeartbeat, version: int, assignors: Collection[str]) -> None:
-    """What can be said of a request by itself. Raises KafkaError."""
+    """Validate a request by itself, without the state of the group.
+
+    Args:
+        event: The heartbeat.
+        version: The version of the request.
+        assignors: The names of the configured assignors.
+
+    Raises:
+        KafkaError: The request is invalid.
+    """
     epoch = event.member_epoch
     if version >= _FIRST_WITH_CLIENTS_OWN_IDS or epoch > 0 or epoch == LEAVE_EPOCH:
         _refuse_if(not event.member_id.strip(), "MemberId can't be empty.")
@@ -94,11 +104,15 @@ def _refuse_if(is_wrong: bool, message: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-# ------------------------------------------------------------------------------- joining, going on
+# --------------------------------------------------------------------------- joining and heartbeats
 
 
 def beat(group: ConsumerGroup, event: ConsumerHeartbeat, turn: Turn) -> Body:
-    """The answer. Raises KafkaError."""
+    """Handle a heartbeat of a member that joins or stays, and return the response body.
+
+    Raises:
+        KafkaError: The member is unknown, fenced, or cannot join.
+    """
     if _is_all_as_before(group, event, turn):
         member = group.members[event.member_id]
         restart_session(group, member, turn)
@@ -118,6 +132,7 @@ def proceed(
     event: ConsumerHeartbeat,
     turn: Turn,
 ) -> Body:
+    """Apply a member's changes, advance the group, and return the response body."""
     group = plan.group
     is_changed = plan.put_member(after, turn)
     plan.next_epoch_if(is_changed, turn)
@@ -144,7 +159,7 @@ def _answer(member: ConsumerMember, turn: Turn) -> Body:
 
 
 def _is_all_as_before(group: ConsumerGroup, event: ConsumerHeartbeat, turn: Turn) -> bool:
-    """Nearly every heartbeat only says that its member lives."""
+    """Return whether the heartbeat changes nothing, as nearly all of them do."""
     member = group.members.get(event.member_id)
     return (
         member is not None
@@ -177,7 +192,11 @@ def check_room(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
 
 
 def _find(plan: Plan, event: ConsumerHeartbeat, member_id: str, turn: Turn) -> ConsumerMember:
-    """Who sends this, as it is known so far; one that joins may be new. Raises KafkaError."""
+    """Return the sender as it is known so far; a joining member may be new.
+
+    Raises:
+        KafkaError: The member is unknown or fenced, or its instance id is in use.
+    """
     group, is_join = plan.group, event.member_epoch == JOIN_EPOCH
     if event.instance_id is None:
         if is_join and member_id not in group.members:
@@ -193,7 +212,7 @@ def _find(plan: Plan, event: ConsumerHeartbeat, member_id: str, turn: Turn) -> C
     if known is None:
         return group.members.get(member_id) or ConsumerMember(member_id, NO_METADATA)
     if known.member_id == member_id and known.epoch != STATIC_LEAVE_EPOCH:
-        return known  # it has not heard the answer to its first request
+        return known  # it retries its first request, after a lost response
     if known.classic is None and known.epoch != STATIC_LEAVE_EPOCH:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -204,8 +223,11 @@ def _find(plan: Plan, event: ConsumerHeartbeat, member_id: str, turn: Turn) -> C
 
 
 def take_over(plan: Plan, known: ConsumerMember, member_id: str, turn: Turn) -> ConsumerMember:
-    """A static member has come back. What it had is its own again; what it was to give up it has
-    lost already, as it has nothing."""
+    """Replace a static member that has returned under a new member id.
+
+    It keeps its assigned partitions. Partitions pending revocation count as revoked, because a
+    member that joins owns nothing.
+    """
     member = known._replace(member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     plan.rename_member(known, member, turn)
     return member
@@ -233,7 +255,7 @@ def _is_subset(owned: Assignment | None, assigned: Assignment) -> bool:
 
 
 def _metadata(known: MemberMetadata, event: ConsumerHeartbeat) -> MemberMetadata:
-    """What the request does not say is as it was."""
+    """Merge the fields of the request, where null means unchanged, into the known metadata."""
     timeout_ms = event.rebalance_timeout_ms
     return MemberMetadata(
         instance_id=_or(event.instance_id, known.instance_id),
@@ -256,12 +278,16 @@ def _or(value: str | None, known: str | None) -> str | None:
 
 
 def find_leaving(group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerMember:
-    """Raises KafkaError."""
+    """Return the member that leaves.
+
+    Raises:
+        KafkaError: The member is unknown or fenced.
+    """
     return group.known_member(event.member_id, event.instance_id)
 
 
 def pause(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
-    """A static member leaves, and will be back."""
+    """Mark a static member as temporarily gone."""
     left = member._replace(epoch=STATIC_LEAVE_EPOCH, pending_revocation=NOTHING)
     record = CurrentRecord(group.group_id, member.member_id, left.current)
     turn.decision.records.append(record)

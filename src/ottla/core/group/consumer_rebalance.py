@@ -1,12 +1,13 @@
-"""What follows when a consumer group changes: its epoch, its target assignment, its members' steps.
+"""Reactions to changes of a consumer group: new epochs, target assignments and member steps.
 
-A change of who is in the group, of what they subscribe to or of those topics begins a new group
-epoch. The target assignment is made anew for it, at once or, if the last one was made less than
-`group.consumer.assignment.interval.ms` ago, with a later heartbeat, so that many changes are one
-assignment. Then each member is brought to it, one step per heartbeat (reconciliation.py).
+A change of the members, of their subscriptions or of the subscribed topics starts a new group
+epoch. A new target assignment is computed for it: at once or, if the last one is younger than
+`group.consumer.assignment.interval.ms`, with a later heartbeat, so that several changes result in
+one assignment. Each member then moves towards it, one step per heartbeat (reconciliation.py).
 
-Nothing is changed here: all is said in records, which are computed as if those before them were
-applied already."""
+Nothing here changes the group. All changes are expressed as records, each of which is computed as
+if the preceding ones had been applied.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ from ottla.core.group.topics import TopicsView
 from ottla.core.group.turn import Turn
 
 PATTERNS_CHECKED_AFTER_MS = 1_000
-"""While topics come and go all the time, patterns are matched against them this often at most."""
+"""Minimum interval between two matches of patterns against topics that change continuously."""
 
 # ---------------------------------------------------------------------------------------- timers
 
@@ -92,12 +93,12 @@ def cancel_timers(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
     group.awaited_joins.discard(member_id)
 
 
-# ---------------------------------------------------------------------------------- the next epoch
+# ----------------------------------------------------------------------------------- the next epoch
 
 
 @dataclass
 class Plan:
-    """A group as it will be when the records so far are applied."""
+    """The group as it will be once the records decided so far have been applied."""
 
     group: ConsumerGroup
     members: dict[str, ConsumerMember]
@@ -107,9 +108,9 @@ class Plan:
     metadata_hash: int
     assignment_epoch: int
     renamed: dict[str, str] = field(default_factory=dict)
-    """Old id -> new id, of static members that have come back."""
+    """Old and new member ids of static members that have returned."""
     has_old_patterns: bool = False
-    """Whether patterns have not been matched against the topics of now, to do it a bit later."""
+    """Whether matching the patterns against the latest topics was postponed."""
 
     @classmethod
     def of(cls, group: ConsumerGroup) -> Plan:
@@ -126,7 +127,7 @@ class Plan:
     # -------------------------------------------------------------------------------- members
 
     def put_member(self, member: ConsumerMember, turn: Turn) -> bool:
-        """Take in a member, new or changed. Whether that changes what the group subscribes to."""
+        """Add or update a member; return whether the group's subscriptions change."""
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
         if old is not None and old.metadata == member.metadata:
@@ -139,7 +140,7 @@ class Plan:
         )
 
     def rename_member(self, old: ConsumerMember, new: ConsumerMember, turn: Turn) -> None:
-        """A static member has come back under another id; it has all that it had."""
+        """Replace a static member that returned under a new id; it keeps its assignments."""
         group_id = self.group.group_id
         self.drop_member(old.member_id, turn)
         target = self.group.targets.get(old.member_id, NOTHING)
@@ -164,7 +165,7 @@ class Plan:
     # ---------------------------------------------------------------------------------- epochs
 
     def next_epoch_if(self, is_changed: bool, turn: Turn) -> None:
-        """Begin a new group epoch if the subscriptions have changed or their topics have."""
+        """Start a new group epoch if the subscriptions or their topics have changed."""
         group = self.group
         topics_changed = group.topics_revision != turn.topics.revision
         if not is_changed and not topics_changed:
@@ -187,8 +188,7 @@ class Plan:
                 turn.decision.records.append(record)
 
     def _match_patterns(self, turn: Turn) -> bool:
-        """Match the patterns against the topics that there are. Whether any matches others than it
-        did before, or is used no more."""
+        """Match used patterns against all topics, drop others; return whether any changed."""
         used = dict.fromkeys(
             member.metadata.pattern for member in self.members.values() if member.metadata.pattern
         )
@@ -217,7 +217,7 @@ class Plan:
     # ------------------------------------------------------------------------------ assignment
 
     def assign_if_due(self, turn: Turn) -> None:
-        """Make the target assignment of the present epoch, unless that is to wait."""
+        """Compute the target assignment for the current group epoch, unless it is too early."""
         group = self.group
         if self.epoch <= self.assignment_epoch:
             return
@@ -243,7 +243,7 @@ class Plan:
         records.append(TargetEpochRecord(group.group_id, value))
 
     def choose_assignor(self, turn: Turn) -> str:
-        """The one that most members ask for; of equals, the one that was configured first."""
+        """Return the assignor that most members request; on a tie, the one configured first."""
         names = turn.settings.consumer_assignors
         votes = dict.fromkeys(names, 0)
         for member in self.members.values():
@@ -274,7 +274,16 @@ class Plan:
     def reconcile(
         self, member: ConsumerMember, owned: Assignment | None, turn: Turn
     ) -> ConsumerMember:
-        """Bring a member one step further. Returns it as it is then. Raises KafkaError."""
+        """Move a member one step towards its target, and return its new state.
+
+        Args:
+            member: The member.
+            owned: The partitions that the member reports as owned, or None if it reports nothing.
+            turn: The context of the event.
+
+        Raises:
+            KafkaError: FENCED_MEMBER_EPOCH if the member must rejoin.
+        """
         group = self.group
 
         def is_taken(topic_id: bytes, partition: int) -> bool:
@@ -296,7 +305,7 @@ class Plan:
 
 
 def remove_members(group: ConsumerGroup, members: Iterable[ConsumerMember], turn: Turn) -> None:
-    """They leave, or are lost. Who stays gets what they had, with the next heartbeats."""
+    """Remove members. Their partitions go to the others with the next heartbeats."""
     plan = Plan.of(group)
     for member in members:
         plan.drop_member(member.member_id, turn)
@@ -308,15 +317,18 @@ def remove_members(group: ConsumerGroup, members: Iterable[ConsumerMember], turn
 
 
 def matching_topics(pattern: str, view: TopicsView) -> tuple[str, ...]:
-    """The cluster's own topics are never meant by a pattern."""
+    """Return the names of the topics that match the pattern; internal topics never do."""
     compiled = compile_pattern(pattern)
     names = (topic.name for topic in view.topics.values() if not topic.is_internal)
     return tuple(sorted(name for name in names if compiled.matches(name)))
 
 
 def hash_of_topics(names: Iterable[str], view: TopicsView) -> int:
-    """A number for the topics that exist of these, and their partitions; 0 for none. Another than
-    Kafka's for the same topics: if it takes over the group, that costs one rebalance."""
+    """Return a hash of the existing topics and their partition counts, or 0 if none exists.
+
+    It differs from Kafka's hash of the same topics, which costs one rebalance when Kafka takes over
+    the group.
+    """
     hashed = hashlib.blake2b(digest_size=8)
     is_empty = True
     for name in sorted(names):
@@ -329,7 +341,7 @@ def hash_of_topics(names: Iterable[str], view: TopicsView) -> int:
 
 
 def tombstones(group: ConsumerGroup) -> list[ConsumerRecord]:
-    """By which nothing is left of the group."""
+    """Return the tombstones of all records of the group."""
     group_id = group.group_id
     metadata = (
         [SubscriptionMetadataRecord(group_id, None)] if group.has_subscription_metadata else []

@@ -1,26 +1,27 @@
-"""The records of consumer groups (KIP-848), byte for byte as Apache Kafka writes them.
+"""Records of consumer groups (KIP-848), byte for byte as Apache Kafka writes them.
 
-A key begins with an int16 that names its kind. Every value is of version 0 and flexible; no value:
-a tombstone.
+A key starts with an int16 that identifies the kind of record. All values have version 0 and are
+flexible. A record without a value is a tombstone.
 
-    key 3   group, value: epoch int32; metadata hash int64, tag 0
-    key 4   group, value: the topics subscribed to, as Kafka 4.0 kept them. Never written; one
-            that is there is given a tombstone with the group's next epoch
-    key 5   group, member, value: instance id, rack id: string?; client id, host: string;
+    key 3   group; value: epoch int32; metadata hash int64, tag 0
+    key 4   group; value: the subscribed topics, as Kafka 4.0 kept them. Never written; an existing
+            one gets a tombstone with the group's next epoch
+    key 5   group, member; value: instance id, rack id: string?; client id, host: string;
             topics: array of string; pattern: string?; rebalance timeout int32; assignor: string?;
-            if it speaks the classic protocol, tag 0: session timeout int32, protocols: array of
-            (name: string, metadata: bytes)
-    key 6   group, value: epoch int32 of the target assignment; when it was made: int64, tag 0
-    key 7   group, member, value: target assignment
-    key 8   group, member, value: epoch, previous epoch: int32; state int8; assigned partitions;
-            partitions that it is to give up
-    key 16  group, pattern, value: the topics that match: array of string; version of the metadata
-            int64; when they were looked for: int64
+            of a member that uses the classic protocol, tag 0: session timeout int32, protocols:
+            array of (name: string, metadata: bytes)
+    key 6   group; value: assignment epoch int32; assignment timestamp int64, tag 0
+    key 7   group, member; value: target assignment
+    key 8   group, member; value: epoch, previous epoch: int32; state int8; assigned partitions;
+            partitions pending revocation
+    key 16  group, pattern; value: matching topics: array of string; metadata version int64;
+            timestamp int64 of the match
 
     An assignment is an array of (topic id, array of int32).
 
-Kafka 4.3 keeps with each assigned partition since which epoch it is (KIP-1251, tag 0 in key 8's
-arrays). That is read over, and not written."""
+Kafka 4.3 also keeps the epoch in which each partition was assigned (KIP-1251, tag 0 in the arrays
+of key 8). This field is skipped when reading, and never written.
+"""
 
 from __future__ import annotations
 
@@ -58,18 +59,18 @@ _VERSION = INT16.pack(0)
 _FIRST_TAG = 0
 
 Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
-"""Topic id -> partitions, none of them empty. Never changed in place."""
+"""Non-empty sets of partitions by topic id. Must not be modified in place."""
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
 class MemberState(IntEnum):
     STABLE = 0
-    """It has its target assignment, as far as it knows."""
+    """The member has reached its target assignment."""
     UNREVOKED_PARTITIONS = 1
-    """It is to give up partitions, and has not said yet that it did."""
+    """The member has to revoke partitions, and has not confirmed it yet."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have not given up yet."""
+    """The member waits for partitions that other members have not revoked yet."""
     UNKNOWN = 127
 
 
@@ -89,12 +90,12 @@ class MemberMetadata(NamedTuple):
     client_id: str
     client_host: str
     topics: tuple[str, ...]
-    """In the order of their names, each once."""
+    """Topic names, sorted and without duplicates."""
     pattern: str | None
     rebalance_timeout_ms: int
     assignor: str | None
     classic: ClassicMetadata | None = None
-    """Of a member that speaks the classic protocol."""
+    """Session timeout and protocols, if the member uses the classic protocol."""
 
 
 class TargetEpoch(NamedTuple):
@@ -217,7 +218,7 @@ def encode_group_epoch(value: GroupEpoch) -> bytes:
 
 
 def encode_member(value: MemberMetadata) -> bytes:
-    # Kafka writes the null too: what is not there would be an empty struct to it.
+    # Kafka writes the null explicitly: it would read an absent field as an empty struct.
     tags = {_FIRST_TAG: b"\x00" if value.classic is None else _classic(value.classic)}
     return b"".join((
         _VERSION,
@@ -234,7 +235,7 @@ def encode_member(value: MemberMetadata) -> bytes:
 
 
 def _classic(value: ClassicMetadata) -> bytes:
-    """A nullable struct, whose first byte says that it is there."""
+    """Encode a nullable struct; its first byte marks it as present."""
     protocols = compact_array(
         compact_string(name) + compact_bytes(metadata) + NO_TAGS
         for name, metadata in value.protocols
@@ -281,7 +282,16 @@ def _assignment(value: Assignment) -> bytes:
 
 
 def decode_consumer_record(kind: int, key: Reader, value: bytes | None) -> ConsumerRecord | None:
-    """`key` is read behind its kind. None for a kind that is not known."""
+    """Decode a record of a consumer group.
+
+    Args:
+        kind: The kind of record, read from the key.
+        key: The rest of the key.
+        value: The record's value, or None for a tombstone.
+
+    Returns:
+        The record, or None if the kind is unknown.
+    """
     match kind:
         case 3:
             return GroupEpochRecord(key.string(), _read(value, _read_group_epoch))
@@ -316,7 +326,7 @@ def _read_group_epoch(reader: Reader) -> GroupEpoch:
 
 
 def _read_tagged_int64(reader: Reader, default: int) -> int:
-    """The first tagged field; `reader` is put where it was, for whoever skips them all."""
+    """Return the first tagged field without consuming the tagged fields."""
     data = reader.peek_tagged_fields().get(_FIRST_TAG)
     return default if data is None else int(INT64.unpack(data)[0])
 

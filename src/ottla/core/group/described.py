@@ -1,4 +1,4 @@
-"""What groups are told to be: DescribeGroups, ConsumerGroupDescribe, ListGroups."""
+"""Descriptions of groups: DescribeGroups, ConsumerGroupDescribe and ListGroups."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def listed(group: Group) -> Body:
 
 
 def described_classic(group: ClassicGroup) -> Body:
-    """Metadata and protocol are told of stable groups only; in a rebalance they are not agreed."""
+    """Describe a classic group.
+
+    Protocol and metadata are included only if it is Stable: they are undecided during a rebalance.
+    """
     is_stable = group.state is GroupState.STABLE
     return {
         "group_id": group.group_id,
@@ -85,7 +88,7 @@ def _described_member(member: ConsumerMember, target: Assignment, topics: Topics
 
 
 def _with_names(assignment: Assignment, topics: TopicsView) -> list[Body]:
-    """Topics that are no more are left out."""
+    """Add topic names to an assignment; deleted topics are left out."""
     known = topics.topics_by_id
     return [
         {

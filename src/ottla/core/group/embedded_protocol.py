@@ -1,7 +1,8 @@
-"""What consumers of the classic protocol tell one another, through the coordinator.
+"""The embedded consumer protocol, which classic members exchange through the coordinator.
 
-Assignors are the clients' business, but the embedded consumer protocol is Kafka's own: strings have
-int16 lengths, bytes and arrays int32 lengths, -1 for null. Newer versions only add to the end.
+Assignment is up to the clients, but the format of the `consumer` protocol is Kafka's own: strings
+have int16 lengths, bytes and arrays have int32 lengths, and -1 means null. Newer versions only
+append fields.
 
     subscription                                    since   assignment                       since
       version: int16                                          version: int16
@@ -12,8 +13,9 @@ int16 lengths, bytes and arrays int32 lengths, -1 for null. Newer versions only 
       generation: int32                             2
       rack: string?                                 3
 
-The coordinator looks into it to know which topics matter to a group, and when a group changes to
-the consumer protocol or back."""
+The coordinator reads it to find a group's topics, and when a group migrates to the consumer
+protocol or back.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,20 @@ class Subscription(NamedTuple):
 
 
 def subscribed_topics(metadata: bytes) -> list[str]:
-    """ValueError if the metadata is not a consumer's."""
+    """Return the topics of a subscription.
+
+    Raises:
+        ValueError: The metadata is not a subscription of the consumer protocol.
+    """
     return list(_checked(_read_topics, metadata))
 
 
 def read_subscription(metadata: bytes) -> Subscription:
-    """ValueError if the metadata is not a consumer's."""
+    """Decode a subscription.
+
+    Raises:
+        ValueError: The metadata is not a subscription of the consumer protocol.
+    """
     return _checked(_read_subscription, metadata)
 
 
@@ -53,11 +63,16 @@ class GivenAssignment(NamedTuple):
 
 
 def read_assignment(data: bytes) -> GivenAssignment:
-    """Nothing for a member that was assigned nothing. ValueError if it is not a consumer's."""
+    """Decode an assignment; empty bytes are an empty assignment.
+
+    Raises:
+        ValueError: The data is not an assignment of the consumer protocol.
+    """
     return _checked(_read_assignment, data) if data else GivenAssignment({}, None)
 
 
 def write_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> bytes:
+    """Encode an assignment in the member's version, or the latest known one if that is lower."""
     parts = [
         INT16.pack(min(version, LAST_ASSIGNMENT_VERSION)),
         INT32.pack(len(partitions)),

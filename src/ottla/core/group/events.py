@@ -1,6 +1,7 @@
-"""What happens to groups: requests, timers that run out, and the broker's own doings.
+"""Events of the group coordinator: requests, expired timers, and changes in the broker.
 
-Requests carry a token to answer them by. Ids that must be new come with the event."""
+Requests carry a token for the response. New unique ids are part of the event.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from ottla.core.coordinator import Producer, Token
 from ottla.core.group.consumer_records import Assignment
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names of assignors in the member's order of preference, with its metadata for each."""
+"""Protocol (assignor) names in the member's order of preference, with its metadata for each."""
 
 NO_GENERATION = -1
 UNKNOWN_MEMBER = ""
@@ -22,7 +23,7 @@ UNCHANGED = -1
 
 @dataclass(slots=True)
 class GroupEvent:
-    """About one group."""
+    """An event that concerns one group."""
 
     token: Token | None
     group_id: str
@@ -50,11 +51,11 @@ class JoinRequested(GroupEvent):
     protocol_type: str
     protocols: Protocols
     new_id: str
-    """Makes the id of a new member unique."""
+    """Unique suffix for the id of a new member."""
     member_id_required: bool = True
-    """KIP-394: a new member is given an id first, and is taken in when it comes back with it."""
+    """Whether a new member must first receive its id, and then join with it (KIP-394)."""
     can_skip_assignment: bool = True
-    """KIP-814: a leader may be told that it is the leader and has nothing to assign."""
+    """Whether the client knows `skip_assignment`, which keeps a leader from assigning (KIP-814)."""
 
 
 @dataclass(slots=True)
@@ -86,7 +87,7 @@ class LeaveRequested(GroupEvent):
 
 @dataclass(slots=True)
 class ConsumerHeartbeat(GroupEvent):
-    """ConsumerGroupHeartbeat: joins, goes on or leaves, by its epoch. None: as it was before."""
+    """ConsumerGroupHeartbeat: join, heartbeat or leave, by epoch. None means unchanged."""
 
     member_id: str
     member_epoch: int
@@ -100,7 +101,7 @@ class ConsumerHeartbeat(GroupEvent):
     assignor: str | None = None
     owned: Assignment | None = None
     new_id: str = ""
-    """The id of a member that brings none."""
+    """The member id to use if the request has none."""
 
 
 # --------------------------------------------------------------------------- timers and failures
@@ -148,7 +149,7 @@ class StaticMemberNotWritten(GroupEvent):
 
 @dataclass(slots=True)
 class RevocationTimedOut(GroupEvent):
-    """A member of a consumer group has not given up its partitions in time."""
+    """A consumer group member has not revoked its partitions in time."""
 
     member_id: str
     member_epoch: int
@@ -156,21 +157,21 @@ class RevocationTimedOut(GroupEvent):
 
 @dataclass(slots=True)
 class RejoinTimedOut(GroupEvent):
-    """A classic member of a consumer group has not joined again in time."""
+    """A classic member of a consumer group has not rejoined in time."""
 
     member_id: str
 
 
 @dataclass(slots=True)
 class ResyncTimedOut(GroupEvent):
-    """A classic member of a consumer group has joined and not asked for its assignment in time."""
+    """A classic member of a consumer group has joined, but has not sent SyncGroup in time."""
 
     member_id: str
 
 
 @dataclass(slots=True)
 class GroupDowngraded(GroupEvent):
-    """A consumer group has become a classic group, whose members are to join it."""
+    """A consumer group has become a classic group, whose members must now join it."""
 
 
 @dataclass(slots=True)
@@ -200,14 +201,14 @@ class CommitRequested(GroupEvent):
     instance_id: str | None
     generation: int
     retention_ms: int
-    """-1: the broker's."""
+    """The retention time of the offsets; -1 selects the broker's."""
     topics: Sequence[CommitTopic]
     knows_group_not_found: bool = True
-    """Whether the client expects GROUP_ID_NOT_FOUND."""
+    """Whether the client's version knows GROUP_ID_NOT_FOUND."""
     producer: Producer | None = None
-    """Whose transaction the offsets belong to (TxnOffsetCommit)."""
+    """The producer whose transaction has the offsets (TxnOffsetCommit)."""
     knows_member_epochs: bool = True
-    """Whether the request is of a version that members of the consumer protocol may use."""
+    """Whether members of the consumer protocol may use the request's version."""
 
     @property
     def commutes(self) -> bool:
@@ -223,7 +224,7 @@ class FetchTopic(NamedTuple):
 @dataclass(slots=True)
 class OffsetsRequested(GroupEvent):
     topics: Sequence[FetchTopic] | None
-    """None: all."""
+    """The partitions to fetch, or None for all."""
     require_stable: bool = False
     member_id: str | None = None
     member_epoch: int = -1
@@ -259,7 +260,7 @@ class DeleteRequested(GroupEvent):
 
 @dataclass(slots=True)
 class ShardEvent:
-    """About all groups of the shard."""
+    """An event that concerns all groups of the shard."""
 
     token: Token | None
 
@@ -275,7 +276,7 @@ class ShardEvent:
 @dataclass(slots=True)
 class ListRequested(ShardEvent):
     states: frozenset[str]
-    """In lower case; empty: all."""
+    """Group states to include, in lower case; empty for all."""
     types: frozenset[str]
 
 

@@ -1,4 +1,4 @@
-"""Which partition of the offsets topic a group belongs to: Java's hash of its name, modulo."""
+"""Mapping of group ids to partitions of the offsets topic: Java's string hash, modulo the count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_REMEMBERED = 65_536
 
 
 def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode`: over UTF-16 units, in 32 bits, signed."""
+    """Return Java's `String.hashCode`: a signed 32-bit hash over the UTF-16 code units."""
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):
@@ -24,6 +24,10 @@ def java_string_hash(text: str) -> int:
 
 @lru_cache(maxsize=MAX_REMEMBERED)
 def partition_for(group_id: str, partition_count: int) -> int:
-    """As Kafka has it: the absolute value, where the lowest integer, which has none, counts 0."""
+    """Return the partition of the offsets topic that a group belongs to.
+
+    Like Kafka, this uses the absolute value of the hash, and 0 for the lowest integer, which has no
+    absolute value.
+    """
     hashed = java_string_hash(group_id)
     return 0 if hashed == _INT_MIN else abs(hashed) % partition_count

@@ -1,16 +1,18 @@
-"""JoinGroup: who may come in, and what that starts.
+"""JoinGroup in classic groups.
 
-What is answered, by the state of the group and who asks
+Response, by the state of the group and the kind of member
 
-    asks                          Empty          Preparing…   Completing…       Stable
-    nobody known, dynamic         an id first (KIP-394), or, asked the old way, as "new member"
-    an id given out, or new       added, and a rebalance prepared or gone on with; parked
-    nobody known, known instance  -              replaced,    replaced,         replaced; answered
-                                                 parked       rebalance         at once unless the
+    member                        Empty          Preparing…   Completing…       Stable
+    no id, dynamic                gets an id first (KIP-394); older clients: as a new member
+    new, or with an issued id     added and delayed; a rebalance starts or continues
+    no id, known instance id      -              replaced,    replaced,         replaced; answered
+                                                 delayed      rebalance         at once unless the
                                                                                 protocol changes
-    member, same metadata         (unknown       parked       answered at once  leader: rebalance,
-                                   member)                                      others: at once
-    member, other metadata        (unknown)      parked       rebalance         rebalance"""
+    known, same metadata          unknown        delayed      answered at once  leader: rebalance,
+                                  member                                        others: at once
+    known, changed metadata       unknown        delayed      rebalance         rebalance
+                                  member
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ from ottla.core.group.turn import Turn
 
 
 def join(group: ClassicGroup, event: JoinRequested, turn: Turn) -> None:
-    """The caller has made the group if a member without an id asks."""
+    """Handle a JoinGroup. The caller has created the group if the request has no member id."""
     is_unknown = event.member_id == UNKNOWN_MEMBER
     refused_id = event.member_id
     try:
@@ -63,8 +65,11 @@ def join(group: ClassicGroup, event: JoinRequested, turn: Turn) -> None:
 
 
 def _has_room(group: ClassicGroup, member_id: str, turn: Turn) -> bool:
-    """In a rebalance those count who have joined it, so that where the limit was lowered the last
-    to join again are the ones who go."""
+    """Return whether the group has room for the member.
+
+    During a rebalance, only members that have rejoined count. If the limit was lowered, the last
+    ones to rejoin are rejected.
+    """
     member = group.members.get(member_id)
     if group.state is GroupState.EMPTY:
         return True
@@ -124,7 +129,7 @@ def _add(group: ClassicGroup, event: JoinRequested, member_id: str, turn: Turn) 
     rebalance(group, turn)
 
 
-# ------------------------------------------------------------------------------- known members
+# ------------------------------------------------------------------------------------ known members
 
 
 def _join_with_id(group: ClassicGroup, event: JoinRequested, turn: Turn) -> None:
@@ -151,8 +156,10 @@ def _join_with_id(group: ClassicGroup, event: JoinRequested, turn: Turn) -> None
 def _replace(
     group: ClassicGroup, member: Member, event: JoinRequested, member_id: str, turn: Turn
 ) -> None:
-    """A static member has come back without its id: it gets a new one, and whoever still uses the
-    old one is fenced off (KIP-345)."""
+    """Give a static member that returned without its member id a new one (KIP-345).
+
+    A client that still uses the old member id is fenced.
+    """
     old_id, old_leader = member.member_id, group.leader_id
     undo = StaticMemberNotWritten(
         None, group.group_id, event.instance_id or "", old_id,
@@ -175,7 +182,7 @@ def _replace(
         return
     park_join(group, member, event.token, turn)
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # The leader may already be assigning to the old id.
+        # The leader may already have used the old id in its assignment.
         prepare(group, turn)
     else:
         rebalance(group, turn)
@@ -184,8 +191,12 @@ def _replace(
 def _answer_replaced(
     group: ClassicGroup, event: JoinRequested, member_id: str, old_leader: str | None, turn: Turn
 ) -> None:
-    """A leader must not assign again while the group is stable. One that can be told so is; another
-    is given its old id as the leader's, and so takes itself for a follower."""
+    """Answer a static member that rejoined a Stable group.
+
+    The leader must not assign again while the group is Stable. If its version supports it, the
+    response says so (KIP-814); otherwise the response names its old member id as the leader, so
+    that it acts as a follower.
+    """
     body = joined(group, member_id)
     is_leader = group.leader_id == member_id
     if event.can_skip_assignment:
@@ -198,6 +209,7 @@ def _answer_replaced(
 
 
 def undo_replacement(group: ClassicGroup, event: StaticMemberNotWritten, turn: Turn) -> None:
+    """Restore a static member's old id and settings after its replacement could not be written."""
     member = group.members.get(group.static_members.get(event.instance_id, ""))
     if member is None:
         return

@@ -42,10 +42,12 @@ class Member:
         self.protocols = protocols
         self.assignment = assignment
         self.join_token: Token | None = None
-        """A parked JoinGroup."""
+        """A delayed JoinGroup, to be answered when the rebalance is complete."""
         self.sync_token: Token | None = None
+        """A delayed SyncGroup, to be answered when the leader has assigned."""
         self.is_new = False
-        """It has not been through a rebalance yet: it may be removed even while it waits."""
+        """Whether the member is in its first rebalance; its session can then expire even while its
+        JoinGroup is delayed."""
 
     @classmethod
     def recorded(cls, member: MemberMetadata, protocol_name: str | None) -> Member:
@@ -66,7 +68,7 @@ class Member:
 
     @property
     def is_known_alive(self) -> bool:
-        """It waits for us, so no heartbeat is expected of it."""
+        """Whether a request of the member is delayed, so that no heartbeats are expected."""
         if self.is_new:
             return False
         return self.join_token is not None or self.sync_token is not None

@@ -1,5 +1,4 @@
-"""Who is in the groups of a shard: requests and timers of members, whichever protocol they and
-their groups speak."""
+"""Membership of all groups of a shard: dispatches requests and timers by group protocol."""
 
 from __future__ import annotations
 
@@ -65,10 +64,10 @@ class Members:
             events.ConsumerChangeNotWritten: self._start_anew,
         }
 
-    # ---------------------------------------------------------------------------- life and death
+    # ------------------------------------------------------------------------------------ lifecycle
 
     def loaded(self, turn_for: Callable[[str], Turn], max_size: int) -> None:
-        """Members are taken to be alive, and have a session from now on."""
+        """Start the sessions of all members; they are assumed to be alive after loading."""
         for group in self._groups.values():
             turn = turn_for(group.group_id)
             if isinstance(group, ConsumerGroup):
@@ -102,7 +101,7 @@ class Members:
         if group.is_blank and not self._offsets.has_any(group.group_id):
             self._groups.pop(group.group_id, None)
 
-    # -------------------------------------------------------------------------- classic protocol
+    # ----------------------------------------------------------------------------- classic protocol
 
     def _join(self, event: events.JoinRequested, turn: Turn) -> None:
         group = self._groups.get(event.group_id)
@@ -111,7 +110,7 @@ class Members:
                 self._join_consumer(group, event, turn)
                 return
             if event.member_id == UNKNOWN_MEMBER:
-                # What is left of an empty group of the other protocol makes way.
+                # An empty consumer group is deleted to make way for the classic group.
                 turn.decision.records += tombstones(group)
                 group = self._groups[event.group_id] = ClassicGroup(event.group_id, turn.now_ms)
             else:
@@ -175,7 +174,7 @@ class Members:
             membership.leave(group, event, turn)
             self._forget_if_blank(group)
 
-    # -------------------------------------------------------------------------- consumer protocol
+    # ---------------------------------------------------------------------------- consumer protocol
 
     def _consumer_heartbeat(self, event: events.ConsumerHeartbeat, turn: Turn) -> None:
         group = self._groups.get(event.group_id)
@@ -194,7 +193,7 @@ class Members:
     def _begin_consumer(
         self, group: ClassicGroup | None, event: events.ConsumerHeartbeat, turn: Turn
     ) -> dict[str, Any]:
-        """Somebody joins a group that is not there, or is a classic one."""
+        """Handle a join to a group that does not exist or is a classic group."""
         if event.member_epoch != JOIN_EPOCH:
             _consumer(group, event.group_id)
         if group is None or group.state is GroupState.EMPTY:
@@ -252,7 +251,7 @@ class Members:
             self._remove(group, [member], turn)
 
     def _start_anew(self, event: events.ConsumerChangeNotWritten, turn: Turn) -> None:
-        """The group is as it was: its timers run, and its topics are to be looked at."""
+        """Restart the timers and recheck the topics after a change could not be written."""
         group = self._groups.consumer(event.group_id)
         if group is not None:
             group.topics_revision = -1
@@ -267,7 +266,11 @@ def _start_timers(group: ConsumerGroup, turn: Turn) -> None:
 
 
 def _consumer(group: object, group_id: str) -> ConsumerGroup:
-    """Raises KafkaError."""
+    """Check that the group is a consumer group.
+
+    Raises:
+        KafkaError: GROUP_ID_NOT_FOUND if it is not.
+    """
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
     if not isinstance(group, ConsumerGroup):
@@ -276,7 +279,7 @@ def _consumer(group: object, group_id: str) -> ConsumerGroup:
 
 
 def _take_back(group: object, turn: Turn) -> None:
-    """A request is refused after all: nothing of what was decided so far holds."""
+    """Discard the decision so far, because the request is rejected after all."""
     turn.decision.records.clear()
     turn.decision.timers.clear()
     turn.decision.if_failed = None

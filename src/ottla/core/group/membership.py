@@ -1,4 +1,4 @@
-"""What members do between joins: sync, heartbeat, leave; and what happens when they do not."""
+"""SyncGroup, Heartbeat and LeaveGroup in classic groups, and the timeouts of their members."""
 
 from __future__ import annotations
 
@@ -66,14 +66,20 @@ def _sync(group: ClassicGroup, event: SyncRequested, turn: Turn) -> None:
 
 
 def retry_assignment(group: ClassicGroup, event: AssignmentNotWritten, turn: Turn) -> None:
-    """Those who waited for it have been told the error."""
+    """Rebalance again after an assignment could not be written.
+
+    The members that waited for it have already received the error.
+    """
     is_same = event.generation == group.generation
     if is_same and group.state is GroupState.COMPLETING_REBALANCE:
         prepare(group, turn)
 
 
 def become_empty_unwritten(group: ClassicGroup, event: EmptyGroupNotWritten, turn: Turn) -> None:
-    """After a restart the last generation would come back, and its members time out."""
+    """Make a group Empty although its record could not be written.
+
+    After a restart, the last generation would reappear and its members would time out.
+    """
     if group.state is GroupState.PREPARING_REBALANCE and not group.members:
         group.generation = event.generation
         group.protocol_name = None
@@ -141,7 +147,7 @@ def left(leaving: LeavingMember, code: ErrorCode) -> Body:
 def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> ErrorCode:
     member_id = leaving.member_id
     if member_id == UNKNOWN_MEMBER:
-        # An administrator removes a static member, whose id nobody else knows.
+        # An administrator removes a static member by its instance id alone.
         member_id = group.static_members.get(leaving.instance_id or "", UNKNOWN_MEMBER)
         if member_id == UNKNOWN_MEMBER:
             return ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,14 +1,16 @@
-"""A live group changes its protocol (`group.consumer.migration.policy`).
+"""Online migration of groups between protocols (`group.consumer.migration.policy`).
 
-Classic to consumer, when a member of the consumer protocol joins
-    Its members become members of the consumer group that speak the classic protocol still, with the
-    assignment that they have; whoever waits for a rebalance is told to join again.
+Classic to consumer, when a member that uses the consumer protocol joins
+    The existing members become members of the consumer group that still use the classic protocol,
+    and keep their assignments. Members that wait for a rebalance are asked to rejoin.
 
-Consumer to classic, when the last member of the consumer protocol leaves and others stay
-    They become a classic group with the target assignment as their assignment, and rebalance.
+Consumer to classic, when the last member that uses the consumer protocol leaves and others remain
+    The remaining members form a classic group, whose assignment is the target assignment, and
+    rebalance.
 
-Either is the tombstones of the one and the records of the other in one batch, so a crash leaves the
-group in one protocol or the other, never both."""
+Both write the tombstones of the old group and the records of the new one in a single batch, so that
+a crash leaves the group in one of the two protocols, never in both.
+"""
 
 from __future__ import annotations
 
@@ -53,11 +55,18 @@ from ottla.core.group.records import MemberMetadata as ClassicMemberMetadata
 from ottla.core.group.topics import TopicsView
 from ottla.core.group.turn import Turn
 
-# ---------------------------------------------------------------------------- classic to consumer
+# ------------------------------------------------------------------------------ classic to consumer
 
 
 def upgrade(group: ClassicGroup, turn: Turn) -> ConsumerGroup:
-    """The group as it will be; the records are in the decision. Raises KafkaError."""
+    """Convert a classic group to a consumer group, and add the records to the decision.
+
+    Returns:
+        The consumer group as it will be once the records have been applied.
+
+    Raises:
+        KafkaError: GROUP_ID_NOT_FOUND if the group cannot be upgraded.
+    """
     refusal = _upgrade_refusal(group, turn)
     if refusal is not None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, refusal)
@@ -77,7 +86,7 @@ def upgrade(group: ClassicGroup, turn: Turn) -> ConsumerGroup:
 
 
 def send_waiting_to_join(group: ClassicGroup, turn: Turn) -> None:
-    """Whoever waits for a rebalance joins again, and finds the group in its new protocol."""
+    """Ask members that wait for a rebalance to rejoin, now in the consumer group."""
     code = ErrorCode.REBALANCE_IN_PROGRESS
     for member in group.members.values():
         turn.decision.respond(group.take_join(member), join_error(code, member.member_id))
@@ -100,7 +109,12 @@ def _upgrade_refusal(group: ClassicGroup, turn: Turn) -> str | None:
 
 
 def _consumer_records(group: ClassicGroup, topics: TopicsView) -> list[ConsumerRecord]:
-    """ValueError if a member's metadata or assignment cannot be read."""
+    """Return the records of the upgraded group.
+
+    Raises:
+        ValueError: A member's metadata or assignment is malformed.
+        KafkaError: The members use a custom assignor.
+    """
     group_id, epoch = group.group_id, group.generation
     members: list[tuple[str, MemberMetadata]] = []
     targets: list[tuple[str, Assignment]] = []
@@ -152,7 +166,7 @@ def _metadata(group: ClassicGroup, member: Member) -> MemberMetadata:
 def _with_ids(
     partitions: Mapping[str, frozenset[int]], topics: TopicsView, taken: set[tuple[bytes, int]]
 ) -> Assignment:
-    """What the leader of the classic group has assigned twice, the first keeps."""
+    """Replace topic names by ids. A partition assigned twice stays with the first member."""
     found: dict[bytes, frozenset[int]] = {}
     for name, numbers in partitions.items():
         topic = topics.topics.get(name)
@@ -165,7 +179,7 @@ def _with_ids(
     return found
 
 
-# ---------------------------------------------------------------------------- consumer to classic
+# ------------------------------------------------------------------------------ consumer to classic
 
 
 def is_downgraded_without(
@@ -174,7 +188,7 @@ def is_downgraded_without(
     turn: Turn,
     joining: ConsumerMember | None = None,
 ) -> bool:
-    """Whether those who stay are all of the classic protocol, and may become a classic group."""
+    """Return whether only classic members would remain, and may form a classic group."""
     gone = {member.member_id for member in leaving}
     stay = [member for member_id, member in group.members.items() if member_id not in gone]
     if joining is not None:
@@ -200,7 +214,13 @@ def downgrade(group: ConsumerGroup, leaving: Collection[ConsumerMember], turn: T
 
 
 def write_classic(plan: Plan, last: list[ConsumerRecord], turn: Turn) -> None:
-    """`last` are the tombstones of the consumer group."""
+    """Write the group as a classic one.
+
+    Args:
+        plan: The group with its remaining members.
+        last: The tombstones of the consumer group.
+        turn: The context of the event.
+    """
     group_id = plan.group.group_id
     protocol = _shared_protocol(plan)
     members = tuple(
@@ -221,8 +241,11 @@ def write_classic(plan: Plan, last: list[ConsumerRecord], turn: Turn) -> None:
 
 
 def _shared_protocol(plan: Plan) -> str:
-    """Each votes for the first of its protocols that all have; those who joined it saw to it that
-    there is one."""
+    """Return the common protocol with the most votes.
+
+    Each member votes for the first of its protocols that all members support. There is one, because
+    members can join only with a common protocol.
+    """
     lists = [each.classic.protocols for each in plan.members.values() if each.classic is not None]
     shared = set.intersection(*({name for name, _ in protocols} for protocols in lists))
     ballots: dict[str, int] = {}
@@ -250,7 +273,7 @@ def _classic_member(
 
 
 def assignment_bytes(metadata: bytes, assignment: Assignment, topics: TopicsView) -> bytes:
-    """As a member that subscribed with this metadata reads it, without topics that are gone."""
+    """Encode an assignment in the version of a member's subscription, without deleted topics."""
     version = int.from_bytes(metadata[:2], "big", signed=True)
     known = topics.topics_by_id
     names = {known[id].name: partitions for id, partitions in assignment.items() if id in known}

@@ -1,7 +1,9 @@
-"""The committed offsets of the groups of one shard, as the log has them.
+"""Committed offsets of the groups of one shard, as recorded in the log.
 
-Offsets that were committed in a transaction wait, per producer, for its end. Where such an offset
-and an ordinary one meet, the one that is later in the log counts, whichever is made valid last."""
+Offsets committed in a transaction are pending, per producer, until the transaction ends. If a
+transactional and an ordinary commit concern the same partition, the one that is later in the log
+applies, regardless of when the transaction ends.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from ottla.core.coordinator import NO_PRODUCER_ID
 from ottla.core.group.records import CommittedOffset, OffsetRecord
 
 OffsetKey = tuple[str, str, int]
-"""Group, topic, partition."""
+"""A committed offset's key, as (group id, topic, partition)."""
 
 _NO_TOPICS: Mapping[str, Mapping[int, CommittedOffset]] = {}
 
@@ -21,12 +23,12 @@ class OffsetStore:
         self._by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
         self._pending: dict[int, dict[OffsetKey, CommittedOffset]] = {}
         self._pending_counts: dict[OffsetKey, int] = {}
-        """How many producers' open transactions want to change it."""
+        """The number of producers with an open transaction that commits the offset."""
 
     # --------------------------------------------------------------------------------- reading
 
     def topics(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """Topic -> partition -> offset, of those that count now."""
+        """Return the committed offsets of a group: topic -> partition -> offset."""
         return self._by_group.get(group_id, _NO_TOPICS)
 
     def group_ids(self) -> Iterator[str]:
@@ -36,14 +38,14 @@ class OffsetStore:
         return group_id in self._by_group
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether a transaction that has not ended wants to change it."""
+        """Return whether an open transaction commits this offset."""
         return (group_id, topic, partition) in self._pending_counts
 
     def has_pending(self, group_id: str) -> bool:
         return any(key[0] == group_id for key in self._pending_counts)
 
     def with_pending(self, group_id: str) -> list[tuple[str, int]]:
-        """Topic and partition of every offset of a group, those of open transactions too."""
+        """Return the topic and partition of all offsets of a group, including pending ones."""
         found = {
             (topic, partition): None
             for topic, partitions in self.topics(group_id).items()

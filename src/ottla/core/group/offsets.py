@@ -1,20 +1,22 @@
 """Committing, fetching, deleting and expiring offsets.
 
-Who may commit
-- a member of the present generation, unless the group waits for its leader's assignment
-  (REBALANCE_IN_PROGRESS: the client is to join again first);
-- a member of a consumer group, in its present epoch (STALE_MEMBER_EPOCH: it is to ask for that);
-- anyone without member id and generation, while the group has no members. That is how consumers
-  that assign partitions to themselves, and administrators, commit; the group is made by it;
-- in a transaction, anyone without member id and generation at any time, as old producers have
-  neither, and members while the group waits for its assignment too.
+Clients that may commit
+- a member of the current generation, unless the group waits for its leader's assignment
+  (REBALANCE_IN_PROGRESS: the client must rejoin first);
+- a member of a consumer group in its current member epoch (STALE_MEMBER_EPOCH: the client must
+  obtain the current one with a heartbeat);
+- any client without member id and generation, while the group has no members. Consumers that assign
+  partitions themselves, and administrators, commit like this; the commit creates the group;
+- in a transaction, any client without member id and generation at any time, because old producers
+  have neither. Members may then commit while the group waits for its assignment, too.
 
-When offsets expire, `offsets.retention.minutes` after
-- the last commit, of a group that only commits;
-- the group became empty (or, where that is not known, the last commit);
-- the last commit, of topics that a stable group of consumers has no subscription to, or a group of
-  the consumer protocol, whatever its state.
-An offset that has an expire time of its own goes at that time. Those of other groups stay."""
+Offsets expire `offsets.retention.minutes` after
+- the last commit, in a group that only commits offsets;
+- the group became empty or, if that time is not known, the last commit;
+- the last commit, for topics that a stable group of consumers, or a group of the consumer protocol
+  in any state, does not subscribe to.
+An offset with its own expiry time expires at that time. Offsets of other groups do not expire.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,11 @@ def commit(group: Group | None, event: CommitRequested, turn: Turn) -> None:
 
 
 def _check_commit(group: Group | None, event: CommitRequested, turn: Turn) -> None:
-    """Raises KafkaError."""
+    """Check that the client may commit.
+
+    Raises:
+        KafkaError: The client may not commit, or must rejoin first.
+    """
     if group is None:
         if event.generation < 0:
             return
@@ -122,7 +128,7 @@ def _check_epoch(member: ConsumerMember, epoch: int) -> None:
 
 
 def _check_classic_commit(group: ClassicGroup, event: CommitRequested, turn: Turn) -> None:
-    """A commit is as good as a heartbeat."""
+    # A commit counts as a heartbeat: it restarts the session.
     if group.state is GroupState.EMPTY and event.generation < 0:
         return
     if event.generation < 0 and not event.member_id and event.instance_id is None:
@@ -140,6 +146,7 @@ def _check_classic_commit(group: ClassicGroup, event: CommitRequested, turn: Tur
 
 
 def commit_error(event: CommitRequested, code: ErrorCode) -> Body:
+    """Return a response body with the same error for all partitions of the request."""
     return {
         "topics": [
             {
@@ -162,8 +169,11 @@ def _committed(committed: CommitPartition, code: ErrorCode) -> Body:
 def fetch(
     store: OffsetStore, group: Group | None, event: OffsetsRequested, decision: Decision
 ) -> None:
-    """A group that is not known has no offsets; that is no error. A member of a consumer group that
-    says which epoch it is in must be in it."""
+    """Answer an OffsetFetch.
+
+    An unknown group has no offsets, which is not an error. A member of a consumer group that sends
+    a member epoch must send the current one.
+    """
     try:
         if isinstance(group, ConsumerGroup) and not (
             event.member_id is None and event.member_epoch < 0
@@ -195,7 +205,7 @@ def fetch(
 
 
 def _valid(value: CommittedOffset | None, topic_id: bytes) -> CommittedOffset | None:
-    """None if the offset was committed for a deleted topic of the same name."""
+    """Return the offset, or None if it was committed for a deleted topic of the same name."""
     if value is None or ZERO_UUID in (topic_id, value.topic_id) or value.topic_id == topic_id:
         return value
     return None
@@ -221,6 +231,7 @@ def _fetched(
 
 
 def no_offset(partition: int, code: ErrorCode = ErrorCode.NONE) -> Body:
+    """Return a partition's part of the response if it has no committed offset, or an error."""
     return {
         "partition_index": partition,
         "committed_offset": NO_OFFSET,
@@ -273,7 +284,7 @@ def delete_all(store: OffsetStore, group_id: str, decision: Decision) -> None:
 
 
 def forget_topic(store: OffsetStore, event: TopicDeleted, decision: Decision) -> None:
-    """Offsets in a topic that is no more. A new topic of that name has another id."""
+    """Delete the offsets of a deleted topic, but not those of a new topic of the same name."""
     for group_id in store.group_ids():
         for partition, value in store.topics(group_id).get(event.topic, {}).items():
             if _valid(value, event.topic_id) is not None:
@@ -281,7 +292,7 @@ def forget_topic(store: OffsetStore, event: TopicDeleted, decision: Decision) ->
 
 
 def expire(store: OffsetStore, group: Group, turn: Turn) -> bool:
-    """Whether no offset of the group is left."""
+    """Delete the expired offsets of a group; return whether none is left."""
     topics = store.topics(group.group_id)
     if not topics:
         return not store.has_pending(group.group_id)
@@ -305,7 +316,7 @@ def expire(store: OffsetStore, group: Group, turn: Turn) -> bool:
 
 
 def _retention_start(group: Group) -> Callable[[CommittedOffset], int] | None:
-    """From when on each offset's retention counts; None: nothing expires."""
+    """Return a function from an offset to the start of its retention; None if none expires."""
     if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return lambda value: value.commit_timestamp_ms
     if group.state is GroupState.EMPTY:

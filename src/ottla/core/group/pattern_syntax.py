@@ -1,14 +1,15 @@
-"""The syntax of topic patterns, which is RE2's: from text to parts.
+"""Parser for topic patterns, which use the syntax of RE2.
 
     pattern     = alternative { '|' alternative }
     alternative = { repeated }
     repeated    = single { '*' | '+' | '?' | '{n}' | '{n,}' | '{n,m}' [ '?' ] }
     single      = character | '.' | '[' class ']' | '(' pattern ')' | '^' | '$' | escape
 
-Names of topics consist of few characters, so a set of characters is a number with a bit for each.
-Escapes and classes of other characters are understood, and match nothing.
+Topic names use few characters, so a set of characters is an integer with one bit per character.
+Escapes and classes of other characters are accepted, and match nothing.
 
-Deviations from RE2: no `\\C`; of Unicode's classes, those of ASCII letters and digits alone."""
+Deviations from RE2: no `\\C`; Unicode classes contain only their ASCII characters.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +50,10 @@ MAX_DEPTH = 100
 
 
 class InvalidPattern(ValueError):
-    """The message says what is wrong with it."""
+    """An invalid pattern. The message says what is wrong with it."""
 
 
-# ------------------------------------------------------------------------------------- the parts
+# -------------------------------------------------------------------------------------- syntax tree
 
 
 class Chars(NamedTuple):
@@ -60,7 +61,7 @@ class Chars(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """A place without width: `^`, `$`, or a word boundary `b` or none `B`."""
+    """A zero-width assertion: `^`, `$`, a word boundary `b`, or its negation `B`."""
 
     kind: str
 
@@ -155,7 +156,7 @@ class Parser:
         return self._counted() if self._peek() == "{" else None
 
     def _counted(self) -> tuple[int, int | None] | None:
-        """None: the brace is just a brace."""
+        """Parse `{n}`, `{n,}` or `{n,m}`; return None if the brace is a literal."""
         content, closed, _ = self._text[self._at + 1 :].partition("}")
         low, comma, high = content.partition(",")
         if not closed or not _is_number(low) or (comma and high and not _is_number(high)):
@@ -170,7 +171,7 @@ class Parser:
     # ----------------------------------------------------------------------------------- single
 
     def _single(self) -> Node | None:
-        """None: flags for what follows, which match nothing themselves."""
+        """Parse one element; return None for flags, which apply to what follows."""
         character = self._take()
         if character == "(":
             return self._group()
@@ -216,7 +217,7 @@ class Parser:
         self._at += len(name) + 1
 
     def _flags(self) -> bool:
-        """Read flags up to `:` or `)`. Whether the group has ended, and the flags stay."""
+        """Parse flags up to `:` or `)`; return whether `)` ended it, so that they persist."""
         value = is_empty = True
         while True:
             character = self._take()
@@ -262,7 +263,7 @@ class Parser:
         return None
 
     def _coded_character(self, character: str) -> str:
-        """What an escape that stands for one character stands for."""
+        """Return the character that an escape sequence stands for."""
         if character in _ESCAPED:
             return _ESCAPED[character]
         if character == "x":

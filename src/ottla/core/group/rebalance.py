@@ -1,12 +1,14 @@
-"""Rebalances: gathering the members, beginning a generation, handing out assignments.
+"""Rebalances of classic groups: collecting joins, starting generations, distributing assignments.
 
     prepare ──► (members join) ──► complete_join ──► (leader syncs) ──► hand_out
        ▲             │ join timer       │ sync timer
        └─────────────┴──────────────────┘ a member is lost or changes
 
-Timers of a group: `join` ends the gathering, `sync` ends the wait for SyncGroups. Each member has
-one, `session`. The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` for
-more members, and as long again while more come, up to the rebalance timeout."""
+A group has two timers: `join` ends the wait for JoinGroups, `sync` the wait for SyncGroups. Each
+member has a `session` timer. The first rebalance of an empty group waits for
+`group.initial.rebalance.delay.ms`, and for as long again whenever more members have joined, up to
+the rebalance timeout.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from ottla.core.group.member import Member
 from ottla.core.group.records import GroupMetadata, GroupRecord
 from ottla.core.group.turn import Turn
 
-# --------------------------------------------------------------------------------------- answers
+# ---------------------------------------------------------------------------------- response bodies
 
 
 def join_error(code: ErrorCode, member_id: str) -> Body:
@@ -40,7 +42,7 @@ def join_error(code: ErrorCode, member_id: str) -> Body:
 
 
 def joined(group: ClassicGroup, member_id: str) -> Body:
-    """The leader is told of all members, the others of none."""
+    """Return the JoinGroup response. Only the leader receives the list of members."""
     return {
         "generation_id": group.generation,
         "protocol_type": group.protocol_type,
@@ -103,8 +105,10 @@ def restart_session(
 
 
 def remove_member(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """Requests of the member that are parked are told that it is not one any more: if its client
-    lives, it joins anew."""
+    """Remove a member, and answer its delayed requests with UNKNOWN_MEMBER_ID.
+
+    If its client is alive, it joins again.
+    """
     turn.decision.cancel_timer(session_key(group, member_id))
     member = group.members.get(member_id)
     if member is not None:
@@ -115,17 +119,17 @@ def remove_member(group: ClassicGroup, member_id: str, turn: Turn) -> None:
 
 
 def park_join(group: ClassicGroup, member: Member, token: Token | None, turn: Turn) -> None:
-    """A second JoinGroup of a member takes the place of the first, which has lost its client."""
+    """Delay a JoinGroup. It replaces a delayed one, which the client no longer waits for."""
     replaced = group.park_join(member, token)
     code = ErrorCode.REBALANCE_IN_PROGRESS
     turn.decision.respond(replaced, join_error(code, member.member_id))
 
 
-# -------------------------------------------------------------------------------- the rebalance
+# -------------------------------------------------------------------------------------- rebalancing
 
 
 def rebalance(group: ClassicGroup, turn: Turn) -> None:
-    """Somebody came, went or changed."""
+    """React to a member that joined, left or changed."""
     if group.can_rebalance:
         prepare(group, turn)
     else:
@@ -151,7 +155,7 @@ def prepare(group: ClassicGroup, turn: Turn) -> None:
 
 
 def _send_back(group: ClassicGroup, turn: Turn) -> None:
-    """Members that wait for an assignment that will not come must join again."""
+    """Ask members to rejoin that wait for an assignment which will not come."""
     for member in group.members.values():
         token = group.take_sync(member)
         if token is not None:
@@ -181,7 +185,7 @@ def end_initial_delay(group: ClassicGroup, event: InitialDelayEnded, turn: Turn)
 
 
 def complete_join_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
-    """Not during the initial delay: more may come."""
+    """Complete the join phase if all members have joined and the initial delay is over."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
@@ -191,8 +195,10 @@ def complete_join_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
 
 
 def complete_join(group: ClassicGroup, turn: Turn) -> None:
-    """Begin the next generation with those who have joined. Static members stay even if they have
-    not: their session decides."""
+    """Start the next generation with the members that have joined.
+
+    Static members stay even if they have not joined, until their session expires.
+    """
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     turn.decision.cancel_timer(join_key(group))
@@ -231,8 +237,11 @@ def _begin_generation(group: ClassicGroup, turn: Turn) -> None:
 
 
 def hand_out(group: ClassicGroup, assignments: dict[str, bytes], turn: Turn) -> None:
-    """The leader has assigned. The group is Stable when the record of it is applied; members that
-    the leader forgot have nothing to do."""
+    """Write the leader's assignment, and send it to the members that wait for it.
+
+    The group becomes Stable when the record is applied. Members that the leader left out have an
+    empty assignment.
+    """
     value = group.metadata(turn.now_ms, assignments)
     turn.decision.records.append(GroupRecord(group.group_id, value))
     for member in group.members.values():

@@ -1,8 +1,9 @@
-"""Bringing a member from what it has to what it is to have, one step per heartbeat.
+"""Reconciliation: moves a member from its current to its target assignment, one step per heartbeat.
 
-A partition that goes from one member to another is first given up by the one, who says so, and only
-then assigned to the other. So nobody has to stop what stays: members go on with all that is neither
-taken from them nor given to them."""
+A partition that moves between members is first revoked by its owner, which confirms that, and only
+then assigned to the new member. Nothing else stops: members continue with all partitions that are
+neither revoked from them nor newly assigned to them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from ottla.core.group.consumer_group import NOTHING, ConsumerMember
 from ottla.core.group.consumer_records import Assignment, MemberState
 
 IsTaken = Callable[[bytes, int], bool]
-"""Whether somebody else owns the partition still."""
+"""Predicate: whether another member still owns the partition."""
 
 
 def reconcile(
@@ -23,8 +24,18 @@ def reconcile(
     is_taken: IsTaken,
     owned: Assignment | None,
 ) -> ConsumerMember:
-    """The member after this step. `owned` is what it says that it has; None: it did not say.
-    Raises KafkaError."""
+    """Return the member after the next step towards its target assignment.
+
+    Args:
+        member: The member's current state.
+        target_epoch: The assignment epoch of the group.
+        target: The member's target assignment.
+        is_taken: Whether another member still owns a partition.
+        owned: The partitions that the member reports as owned, or None if it reports nothing.
+
+    Raises:
+        KafkaError: FENCED_MEMBER_EPOCH if the member must rejoin.
+    """
     if member.is_reconciled_to(target_epoch):
         return member
     epoch = member.epoch
@@ -84,7 +95,7 @@ def _moved(
 
 
 def _still_owns(owned: Assignment | None, given_up: Assignment) -> bool:
-    """A member that does not say what it owns may own all of it still."""
+    # A member that does not report its partitions may still own all of them.
     if owned is None:
         return True
     return any(

@@ -1,8 +1,9 @@
-"""The parts that records of the offsets topic are made of.
+"""Primitive types of the records in the offsets topic.
 
-Keys and old values have int16 lengths of strings and int32 lengths of bytes and arrays, -1 for
-null. Flexible values have varint lengths plus one, 0 for null, and tagged fields at the end of each
-struct: a count, then tag, size and content of each."""
+In keys and old values, strings have int16 lengths, bytes and arrays int32 lengths, and -1 means
+null. In flexible values, lengths are varints plus one, 0 means null, and each struct ends with its
+tagged fields: a count, then tag, size and content of each.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def compact_array(elements: Iterable[bytes]) -> bytes:
 
 
 def tagged_fields(fields: dict[int, bytes]) -> bytes:
-    """Those of the highest tags last, as readers expect them."""
+    """Encode tagged fields in ascending order of their tags, as readers expect them."""
     parts = [encode_uvarint(len(fields))]
     for tag in sorted(fields):
         parts += (encode_uvarint(tag), encode_uvarint(len(fields[tag])), fields[tag])
@@ -59,9 +60,11 @@ def tagged_fields(fields: dict[int, bytes]) -> bytes:
 
 
 class Reader:
-    """Reads a key, or a value once `version` was read. Raises struct.error, IndexError or
-    ValueError where the bytes are not what they should be. Loading many groups is mostly this, so
-    it is written to be quick."""
+    """Decoder for a key, or for a value after `version` has been called.
+
+    Methods raise struct.error, IndexError or ValueError for malformed data. Loading many groups
+    spends most of its time here, so the code is optimized for speed.
+    """
 
     __slots__ = ("_data", "_flexible", "_position")
 
@@ -148,6 +151,7 @@ class Reader:
         return fields
 
     def peek_tagged_fields(self) -> dict[int, bytes]:
+        """Return the tagged fields without consuming them."""
         position = self._position
         fields = self.tagged_fields()
         self._position = position

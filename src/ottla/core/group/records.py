@@ -1,7 +1,7 @@
-"""The records of the offsets topic, byte for byte as Apache Kafka writes them.
+"""Records of the offsets topic, byte for byte as Apache Kafka writes them.
 
-A key begins with an int16 that names its kind; a value with an int16 version. No value: a
-tombstone, the thing named by the key is gone.
+A key starts with an int16 that identifies the kind of record, a value with an int16 version. A
+record without a value is a tombstone: it deletes the object that the key identifies.
 
     key 0, 1  committed offset   group, topic: string; partition: int32
     key 2     classic group      group: string
@@ -13,18 +13,19 @@ tombstone, the thing named by the key is gone.
       commit time: int64 x   x   x   x   x        leader: string?          x   x   x   x   x
       expire time: int64     x                    state time: int64                x   x   x
       topic id: tag 0                    x        members: array           x   x   x   x   x
-                                            a member
-      Versions up to 3 have int16 lengths     id: string                   x   x   x   x   x
-      of strings and int32 lengths of         instance id: string?                     x   x
-      bytes and arrays; version 4 has         client id, host: string      x   x   x   x   x
-      varint lengths plus one, and tagged     rebalance timeout: int32         x   x   x   x
-      fields at the end of each struct.       session timeout: int32       x   x   x   x   x
+                                            member
+      Up to version 3, strings have int16     id: string                   x   x   x   x   x
+      lengths, bytes and arrays int32         instance id: string?                     x   x
+      lengths. Version 4 has varint           client id, host: string      x   x   x   x   x
+      lengths plus one, and tagged fields     rebalance timeout: int32         x   x   x   x
+      at the end of each struct.              session timeout: int32       x   x   x   x   x
                                               subscription: bytes          x   x   x   x   x
                                               assignment: bytes            x   x   x   x   x
 
-Kafka 4 writes offsets in version 4, or 1 where they have an expire time of their own, and groups in
-version 3; so do we. We read them all. Key kinds 3 to 8 and 16 are those of consumer groups, see
-consumer_records.py; others belong to kinds of groups that are not known here."""
+Like Kafka 4, this writes offsets in version 4, or 1 if they have an expire time, and groups in
+version 3. All versions are read. Key kinds 3 to 8 and 16 belong to consumer groups, see
+consumer_records.py; all others belong to kinds of groups that are not supported here.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int = NO_TIMESTAMP
     topic_id: bytes = ZERO_UUID
     record_offset: int = -1
-    """Where the record lies in the offsets topic; not part of it."""
+    """The record's offset in the offsets topic; not part of the record."""
 
 
 class OffsetRecord(NamedTuple):
@@ -96,7 +97,7 @@ class MemberMetadata(NamedTuple):
 
 class GroupMetadata(NamedTuple):
     protocol_type: str
-    """Empty: none, as of a group that only commits offsets."""
+    """The protocol type; empty if the group has none, because it only commits offsets."""
     generation: int
     protocol_name: str | None
     leader_id: str | None
@@ -123,7 +124,14 @@ def encode_record(record: GroupTopicRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupTopicRecord | None:
-    """None for a kind that is not known here. ValueError: it is malformed."""
+    """Decode a record of the offsets topic.
+
+    Returns:
+        The record, or None if its kind is unknown.
+
+    Raises:
+        ValueError: The record is malformed.
+    """
     try:
         reader = Reader(key)
         kind = reader.int16()

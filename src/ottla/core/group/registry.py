@@ -1,9 +1,9 @@
-"""The groups of a shard, of either protocol, as records make them.
+"""The groups of a shard, of both protocols, as built from records.
 
-A group that has offsets and nothing else is an empty classic group without a protocol type, which
-becomes whatever the first who joins it is. The records of one protocol replace a group of the
-other: whoever changes a group's protocol writes the tombstones of the old before the records of the
-new."""
+A group that only has offsets is an empty classic group without a protocol type; the first member
+that joins determines its protocol. Records of one protocol replace a group of the other: to change
+a group's protocol, write the tombstones of the old group before the records of the new one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the decisions about groups are configured with."""
+"""Settings of the group coordinator."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
+    """The broker configs that the group coordinator uses."""
+
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 30 * MINUTE_MS
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2**31 - 1
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
-    """How long a new member may wait for the rebalance that takes it in: until then it has no
-    session, and nobody notices that its client has gone."""
+    """Session timeout of a new member until its first rebalance is complete. It sends no heartbeats
+    until then, so a client that has gone is noticed only after this time."""
     max_pending_joins: int = 10_000
-    """How many members of a group may have been given an id and not have come back with it."""
+    """Maximum number of member ids of a group that were issued and have not joined yet."""
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_assignment_interval_ms: int = 1_000
-    """How long after an assignment of a consumer group the next is made at the earliest."""
+    """Minimum interval between two target assignments of a consumer group."""
     consumer_max_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
-    """The first is the default."""
+    """The available assignors; the first one is the default."""
     can_upgrade: bool = True
-    """Whether a classic group becomes a consumer group when a member of that protocol joins it."""
+    """Whether a classic group becomes a consumer group when a consumer protocol member joins."""
     can_downgrade: bool = True
-    """Whether a consumer group becomes a classic group when only members of that are left."""
+    """Whether a consumer group becomes a classic group when only classic members are left."""
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
 

@@ -1,7 +1,8 @@
 """The groups of one partition of the offsets topic.
 
-Every group that has offsets is known here, if only as an empty group without a protocol type: a
-"simple" group, which members may join later as any other."""
+Every group that has offsets is in the shard, if only as an empty group without a protocol type: a
+"simple" group, which members can join later like any other group.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from ottla.core.group.topics import NoTopics, TopicsView
 from ottla.core.group.turn import Turn
 
 ConfigsOf = Callable[[str], Mapping[str, int]]
-"""What is set for a group by its own configs."""
+"""Function that returns the dynamic configs of a group."""
 
 
 def no_configs(group_id: str) -> Mapping[str, int]:
@@ -38,6 +39,14 @@ def no_configs(group_id: str) -> Mapping[str, int]:
 
 
 class GroupShard:
+    """The `Shard` of the group coordinator.
+
+    Args:
+        settings: The broker's settings for groups.
+        topics: The cluster's topics; without it, there are none.
+        configs_of: The dynamic configs of a group.
+    """
+
     def __init__(
         self,
         settings: GroupSettings,
@@ -63,7 +72,7 @@ class GroupShard:
             events.TopicDeleted: self._forget_topic,
         }
 
-    # ------------------------------------------------------------------------------- the contract
+    # --------------------------------------------------------------------------- the Shard protocol
 
     def decide(self, event: Any, now_ms: int) -> Decision:
         decision = Decision()
@@ -110,7 +119,7 @@ class GroupShard:
         self.groups.clear()
         return waiting
 
-    # ------------------------------------------------------------------------------------- offsets
+    # -------------------------------------------------------------------------------------- offsets
 
     def _commit(self, event: events.CommitRequested, turn: Turn) -> None:
         offsets.commit(self.groups.get(event.group_id), event, turn)
@@ -135,10 +144,10 @@ class GroupShard:
             if _is_empty(group) and not (isinstance(group, ClassicGroup) and group.pending_joins):
                 _add_tombstones(group, turn)
 
-    # --------------------------------------------------------------------------- groups as a whole
+    # --------------------------------------------------------------------------------- whole groups
 
     def _describe(self, event: events.DescribeRequested, turn: Turn) -> None:
-        """Of consumer groups this API knows nothing."""
+        # DescribeGroups covers only classic groups; ConsumerGroupDescribe describes the others.
         group = self.groups.get(event.group_id)
         body: Body = {"group_id": event.group_id, "group_state": GroupState.DEAD.value}
         if isinstance(group, ClassicGroup):

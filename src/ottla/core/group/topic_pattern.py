@@ -1,8 +1,10 @@
-"""Patterns of topic names, matched as a whole.
+"""Matching of topic names against patterns. A pattern must match the whole name.
 
-Nothing that a client sends may hold up the broker, so a pattern is matched in time that grows with
-the name and the pattern alone: all ways through it are followed at once, and none is ever tried
-again. What cannot be matched so (back references, looking ahead or behind) RE2 does not have."""
+A client must not be able to block the broker, so the matching time depends only on the lengths of
+the name and the pattern: all states of the automaton are advanced in parallel, without
+backtracking. RE2 lacks the features that would need backtracking (back references, lookahead and
+lookbehind).
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,26 @@ from ottla.core.group.pattern_syntax import (
 __all__ = ["InvalidPattern", "TopicPattern", "compile_pattern"]
 
 MAX_STATES = 2_000
-"""How large a pattern may be with its repetitions written out."""
+"""Maximum number of states of a pattern with its repetitions expanded."""
 MAX_REMEMBERED_STEPS = 20_000
 MAX_REMEMBERED_PATTERNS = 256
 _ACCEPT = 0
 
 
 class TopicPattern:
-    """States are numbered; 0 accepts. `_chars[s]` is what a state takes to go on to `_next[s][0]`;
-    one that takes nothing goes on to all of `_next[s]`, if its edge, where it has one, holds."""
+    """A nondeterministic finite automaton. States are numbered, and state 0 accepts.
+
+    `_chars[s]` is the set of characters with which state s advances to `_next[s][0]`. A state
+    without a set advances to all of `_next[s]` without a character, provided that its zero-width
+    assertion, if it has one, holds.
+    """
 
     def __init__(self, text: str) -> None:
-        """Raises InvalidPattern."""
+        """Compile a pattern.
+
+        Raises:
+            InvalidPattern: The pattern is not valid.
+        """
         self._chars: list[int | None] = [None]
         self._edges: list[str | None] = [None]
         self._next: list[tuple[int, ...]] = [()]
@@ -43,6 +53,7 @@ class TopicPattern:
         self._steps: dict[tuple[int, str, str], int] = {}
 
     def matches(self, name: str) -> bool:
+        """Return whether the pattern matches the whole name."""
         states, before = self._start, ""
         steps = self._steps
         for character in name:
@@ -66,7 +77,7 @@ class TopicPattern:
         return reached
 
     def _closure(self, states: int, before: str, after: str) -> int:
-        """All states that are reached without taking a character."""
+        """Return all states that can be reached without consuming a character."""
         found, pending = states, list(_bits(states))
         while pending:
             state = pending.pop()
@@ -82,7 +93,7 @@ class TopicPattern:
     # --------------------------------------------------------------------------------- building
 
     def _build(self, node: Node, then: int) -> int:
-        """The state from which what `node` matches leads to the state `then`."""
+        """Return the start state of an automaton that matches `node` and ends in state `then`."""
         match node:
             case Chars(mask):
                 return self._state(mask, None, (then,))
@@ -139,5 +150,9 @@ def _holds(edge: str, before: str, after: str) -> bool:
 
 @lru_cache(maxsize=MAX_REMEMBERED_PATTERNS)
 def compile_pattern(text: str) -> TopicPattern:
-    """Raises InvalidPattern."""
+    """Compile a pattern; recently used patterns are cached.
+
+    Raises:
+        InvalidPattern: The pattern is not valid.
+    """
     return TopicPattern(text)

@@ -1,4 +1,4 @@
-"""What groups know of topics: the image of the metadata store is such a view."""
+"""The group coordinator's view of topics, which `ClusterImage` implements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.base.cluster import TopicImage
 class TopicsView(Protocol):
     @property
     def revision(self) -> int:
-        """Grows with every change."""
+        """Revision of the metadata; it grows with every change."""
 
     @property
     def topics(self) -> Mapping[str, TopicImage]: ...
@@ -21,7 +21,7 @@ class TopicsView(Protocol):
 
 
 class NoTopics:
-    """Of a cluster without topics."""
+    """A view without topics."""
 
     revision = 0
     topics: Mapping[str, TopicImage] = {}

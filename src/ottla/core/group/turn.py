@@ -1,4 +1,4 @@
-"""What the decisions of one event share."""
+"""Context of the decision on one event."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Turn(NamedTuple):
     decision: Decision
     topics: TopicsView = NoTopics()
     configs: Mapping[str, int] = {}
-    """What is set for the group that the event is about."""
+    """The dynamic configs of the group that the event concerns."""
 
     @property
     def consumer_session_timeout_ms(self) -> int:

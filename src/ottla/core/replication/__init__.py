@@ -1,1 +1,1 @@
-"""Replication's decisions: who is in sync, what is committed, who may lead."""
+"""Replication decisions: ISR membership, high watermark, leases and log divergence."""

@@ -1,11 +1,12 @@
-"""A follower's side of an incremental fetch session (KIP-227; the leader's is core.fetch_session).
+"""Follower side of an incremental fetch session (KIP-227); core.fetch_session is the leader side.
 
-What is asked of each partition is said once, and again when it changes; whatever is not named in a
-request is asked as before, and what is no longer wanted is forgotten. So a fetch says the same as
-one that names everything, and costs as much as there is news.
+A fetch lists only the partitions whose parameters have changed; the leader continues to use the
+last parameters of all others. Partitions that are no longer fetched are listed as forgotten. The
+result is the same as that of a full fetch, at a cost proportional to the changes.
 
-Nothing is taken for known before the leader has answered: a request whose answer does not come may
-or may not have been heard, and after it everything is named anew."""
+A change counts as known to the leader only once it has answered. If a response is lost, the leader
+may or may not have processed the request, so the next fetch is a full one.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +16,16 @@ from typing import NamedTuple, TypeAlias
 from ottla.core.fetch_session import INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
 
 PartitionId: TypeAlias = tuple[bytes, int]
-"""(topic id, partition)"""
+"""A partition, as (topic id, index)."""
 
 
 class Question(NamedTuple):
-    """What a follower asks of one partition."""
+    """The fetch parameters of one partition."""
 
     leader_epoch: int
     offset: int
     last_epoch: int
-    """Of the record before that offset."""
+    """Leader epoch of the last record before `offset`."""
     start_offset: int
     max_bytes: int
 
@@ -37,6 +38,8 @@ class Request(NamedTuple):
 
 
 class FollowerSession:
+    """A follower's fetch session with one leader."""
+
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
@@ -48,7 +51,11 @@ class FollowerSession:
         return self._id != NO_SESSION
 
     def request(self, wanted: Mapping[PartitionId, Question]) -> Request:
-        """What to send so that the leader is asked all this."""
+        """Return the request to send in order to fetch the wanted partitions.
+
+        Args:
+            wanted: All partitions to fetch, with their parameters.
+        """
         self._asking = dict(wanted)
         if not self.is_open:
             return Request(NO_SESSION, INITIAL_EPOCH, wanted, [])
@@ -63,7 +70,11 @@ class FollowerSession:
         return Request(self._id, self._epoch, asked, forgotten)
 
     def answered(self, session_id: int) -> None:
-        """The leader has heard the last request, and keeps this session; 0: none."""
+        """Handle a response.
+
+        Args:
+            session_id: The session id in the response; 0 if the leader keeps no session.
+        """
         if session_id == NO_SESSION:
             self.lost()
             return
@@ -73,6 +84,6 @@ class FollowerSession:
         self._known = self._asking
 
     def lost(self) -> None:
-        """Whether the leader heard the last request is not known, or it knows no such session."""
+        """Reset the session after a lost response, or if the leader does not know the session."""
         self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
         self._known = {}

@@ -1,22 +1,24 @@
-"""What the leader of a partition knows of its replicas, in one leader epoch.
+"""A partition leader's view of its replicas, within one leader epoch.
 
-    committed ISR   what the metadata store holds: (broker, incarnation) pairs
-    pending ISR     what this leader has asked the store to make of it, and not yet seen the outcome
-    maximal ISR     both together
+    committed ISR   the ISR in the metadata store: (broker, incarnation) pairs
+    pending ISR     a change that this leader has sent to the store, with an unknown outcome so far
+    maximal ISR     the union of both
 
-Rules (see docs/decisions on the cluster; the numbers are theirs)
-2. The high watermark is the least log end offset over the *maximal* ISR: a member that may be in
-   the ISR for the controller must have what consumers were shown; acks=all is granted only while
-   the *committed* ISR is large enough.
-3. A follower's fetch counts only under its present incarnation, in this leader epoch.
-4. A follower joins only when it has everything below the high watermark *and* reaches the start of
-   this epoch: what it holds behind that may not be ours.
+Rules
+1. The high watermark is the lowest log end offset in the *maximal* ISR: a broker that may be in the
+   ISR from the controller's point of view must have every record that consumers have seen. acks=all
+   is granted only while the *committed* ISR is large enough.
+2. A follower's fetch counts only in its current incarnation, and in this leader epoch.
+3. A follower joins the ISR only once it has everything below the high watermark *and* has reached
+   the start offset of this leader epoch: the high watermark of a new leader may lag behind records
+   that its predecessor has committed (KAFKA-7128).
 
-A follower is caught up while it reads the end of the log, or read the end that the log had when it
-fetched before (KIP-16): a steady writer does not throw good followers out.
+A follower is caught up while it fetches from the log end offset, or from the log end offset as of
+its previous fetch (KIP-16): continuous writes do not remove healthy followers from the ISR.
 
-Pure: offsets and times come in, decisions go out. Times are seconds of the leader's monotonic
-clock. A shrink or an expansion is one change of the store at a time."""
+All functions are pure: offsets and times are inputs, decisions are outputs. Times are seconds of
+the leader's monotonic clock. Only one ISR change is in progress at a time.
+"""
 
 from __future__ import annotations
 
@@ -34,26 +36,31 @@ class FollowerProgress:
     incarnation: int
     log_end_offset: int = UNKNOWN_OFFSET
     caught_up_at: float = NEVER
-    """When it last had everything there was at some moment."""
+    """Time at which the follower last had every record of the leader's log."""
     fetched_at: float = NEVER
     followed_at: float = NEVER
-    """When the fetch before came: as it has had its answer since, it followed us after that."""
+    """Time of the previous fetch. The follower has had its response since, so it still followed
+    this leader after that time."""
     leader_end_at_fetch: int = 0
-    """Where the leader's log ended when it last fetched."""
+    """The leader's log end offset at the follower's last fetch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
-    """A change of the ISR on its way to the store. It is what it was when it was decided, whatever
-    the image shows before it gets there."""
+    """An ISR change that has been sent to the store.
+
+    It is not adjusted to changes of the image that arrive before its outcome.
+    """
 
     isr: Mapping[int, int]
     joining: Mapping[int, int]
     partition_epoch: int
-    """Of the state that it changes: of any other it would be wrong."""
+    """The partition epoch of the state that the change applies to; no other may be changed."""
 
 
 class Leadership:
+    """A leader's state in one leader epoch: the ISR, its followers and the high watermark."""
+
     __slots__ = (
         "_committed",
         "_followers",
@@ -77,8 +84,19 @@ class Leadership:
         high_watermark: int,
         now: float,
     ) -> None:
-        """`state` is the one that made us leader; `epoch_start_offset` is where our log ended then.
-        Members of the ISR begin as caught up now: the new leader has not heard of them yet."""
+        """Start a leader epoch.
+
+        Members of the ISR count as caught up now, because the new leader has not seen their fetches
+        yet.
+
+        Args:
+            broker_id: This broker's id.
+            incarnation: This broker's incarnation.
+            state: The partition state that made this broker the leader.
+            epoch_start_offset: The log end offset at that time.
+            high_watermark: The high watermark to start with.
+            now: The current time.
+        """
         self.broker_id = broker_id
         self.incarnation = incarnation
         self.leader_epoch = state.leader_epoch
@@ -95,11 +113,11 @@ class Leadership:
                     follower_incarnation, caught_up_at=now, leader_end_at_fetch=epoch_start_offset
                 )
 
-    # ------------------------------------------------------------------------------ what it is
+    # ---------------------------------------------------------------------------------------- state
 
     @property
     def isr(self) -> Mapping[int, int]:
-        """The committed one: broker -> incarnation."""
+        """The committed ISR: broker id -> incarnation."""
         return self._committed
 
     @property
@@ -108,8 +126,11 @@ class Leadership:
 
     @property
     def is_alone(self) -> bool:
-        """Other replicas could lead, but nobody else is, or may become, a member of the ISR. Then
-        nobody's fetches tell whether another leads by now (an unclean election)."""
+        """Whether other replicas exist, but none is in the committed or pending ISR.
+
+        No follower's fetches then show whether another broker has become leader by an unclean
+        election.
+        """
         if len(self._replicas) == 1 or len(self._committed) > 1:
             return False
         return self._pending is None or len(self._pending.isr) == 1
@@ -117,11 +138,13 @@ class Leadership:
     def progress(self, follower: int) -> FollowerProgress | None:
         return self._followers.get(follower)
 
-    # ------------------------------------------------------------------------------ the store's
+    # ------------------------------------------------------------------------------- metadata store
 
     def take(self, state: PartitionState, now: float) -> None:
-        """The image has this state now. A newer one of the same epoch settles what was pending,
-        whichever way it went."""
+        """Apply the partition state in the image.
+
+        A newer state of this leader epoch settles the pending change, whatever its outcome.
+        """
         if state.leader_epoch != self.leader_epoch or state.partition_epoch < self.partition_epoch:
             return
         if state.partition_epoch > self.partition_epoch:
@@ -136,30 +159,47 @@ class Leadership:
                 self._followers[follower] = FollowerProgress(incarnation, caught_up_at=now)
 
     def propose(self, isr: Mapping[int, int]) -> Proposal:
-        """`isr` is on its way to the store. From now on both count."""
+        """Start an ISR change. Until it is settled, both the old and the new ISR count.
+
+        Args:
+            isr: The new ISR: broker id -> incarnation.
+        """
         assert self._pending is None, "one change at a time"
         joining = dict(isr.items() - self._committed.items())
         self._pending = Proposal(dict(isr), joining, self.partition_epoch)
         return self._pending
 
     def refused(self, proposal: Proposal) -> None:
-        """The store has certainly not made the change. (An outcome that is not known stays pending
-        until `take` shows it.) By now another may be on its way, and that one still counts."""
+        """Drop a change that the store has definitely not made.
+
+        A change with an unknown outcome stays pending until `take` settles it. Does nothing if
+        another change is pending by now.
+        """
         if self._pending is proposal:
             self._pending = None
 
-    # --------------------------------------------------------------------------- the followers'
+    # ------------------------------------------------------------------------------------ followers
 
     def fetched(
         self, follower: int, incarnation: int, offset: int, leader_end: int, now: float
     ) -> bool:
-        """A follower asks for what is behind `offset`: it has everything before. Returns whether
-        it is one of ours; an older incarnation than the one we know is a ghost."""
+        """Record a follower's fetch, which shows that it has all records below the fetch offset.
+
+        Args:
+            follower: The follower's broker id.
+            incarnation: The follower's incarnation.
+            offset: The fetch offset.
+            leader_end: The leader's log end offset.
+            now: The current time.
+
+        Returns:
+            Whether the fetch counts: the broker is a replica, and not in an outdated incarnation.
+        """
         if follower not in self._replicas or follower == self.broker_id:
             return False
         known = self._followers.get(follower)
         if known is None or known.incarnation < incarnation:
-            # A new incarnation has to prove itself: what the old one held may be lost.
+            # A new incarnation starts from scratch: the old one's records may be lost.
             known = self._followers[follower] = FollowerProgress(incarnation)
         elif known.incarnation > incarnation:
             return False
@@ -173,8 +213,13 @@ class Leadership:
         return True
 
     def fetched_again(self, follower: int, incarnation: int, leader_end: int, now: float) -> bool:
-        """As `fetched` from the end of the log, if it is a member of the ISR and did that before:
-        nothing follows from it but that it is still there. Else False, and nothing is done."""
+        """Record a repeated fetch from the log end offset by an ISR member, faster than `fetched`.
+
+        Such a fetch only shows that the follower is still alive.
+
+        Returns:
+            Whether the fast path applied. If not, nothing was recorded.
+        """
         known = self._followers.get(follower)
         if (
             known is None
@@ -188,10 +233,15 @@ class Leadership:
         return True
 
     def heard_since(self) -> float:
-        """At this moment all members of the maximal ISR still followed us: they fetched, and after
-        they had the answer they fetched again. (One fetch proves nothing: it may have been long on
-        its way.) NEVER if one has not, or if there is nobody to tell. Whoever may have become a
-        member may have become the leader."""
+        """Return a time at which all members of the maximal ISR still followed this leader.
+
+        A member followed the leader at the time of a fetch if it fetched again after the response.
+        A single fetch proves nothing, because it may have been in transit for long. Pending members
+        count, because a broker that may be in the ISR may have become leader.
+
+        Returns:
+            The time, or NEVER if a member has not fetched twice or there is no other member.
+        """
         if self.is_alone:
             return NEVER
         heard = float("inf")
@@ -205,8 +255,15 @@ class Leadership:
         return heard
 
     def advance(self, leader_end: int) -> bool:
-        """Bring the high watermark up to date; `leader_end` is how far the leader's own log counts
-        (where it is synced to, if acks wait for that). Returns whether it moved."""
+        """Advance the high watermark.
+
+        Args:
+            leader_end: The leader's log end offset, or the end of its flushed records if acks wait
+                for the disk.
+
+        Returns:
+            Whether the high watermark has changed.
+        """
         least = leader_end
         committed = self._committed
         pending = None if self._pending is None else self._pending.isr
@@ -215,7 +272,7 @@ class Leadership:
                 continue
             required = committed.get(follower)
             if required is not None and known.incarnation != required:
-                # The member that the store knows is gone; the one that came back is behind.
+                # The member in the ISR has crashed, and its new incarnation may lack records.
                 return False
             least = min(least, known.log_end_offset)
         if least <= self.high_watermark:
@@ -224,13 +281,13 @@ class Leadership:
         return True
 
     def grants(self, min_insync: int) -> bool:
-        """Whether acks=all may be granted (NOT_ENOUGH_REPLICAS if not)."""
+        """Return whether acks=all can be granted; if not, the error is NOT_ENOUGH_REPLICAS."""
         return len(self._committed) >= min_insync
 
-    # ------------------------------------------------------------------------------- decisions
+    # ------------------------------------------------------------------------------------ decisions
 
     def shrunk(self, now: float, max_lag_s: float) -> dict[int, int] | None:
-        """The ISR without those that have not been caught up for so long; None: no change."""
+        """Return the ISR without members that lag for more than `max_lag_s`; None for no change."""
         if self._pending is not None:
             return None
         kept = {
@@ -247,7 +304,7 @@ class Leadership:
         return now - known.caught_up_at <= max_lag_s
 
     def expanded(self, follower: int) -> dict[int, int] | None:
-        """The ISR with a follower that has earned it (rule 4); None: it has not, or is in it."""
+        """Return the ISR with the follower if it qualifies (rule 3); None for no change."""
         known = self._followers.get(follower)
         if self._pending is not None or known is None or follower not in self._replicas:
             return None

@@ -1,14 +1,17 @@
-"""How long a broker may act on its own word, and when the controller may replace it.
+"""Broker leases: how long a broker may act as leader, and when the controller may replace it.
 
-A broker commits a write to the store every third of a lease, and holds its lease until the moment
-it *sent* that write plus the lease, on its own monotonic clock. It is replaced only a lease and a
-quarter after the one who replaces it *observed* the last renewal, on that one's own clock. So, with
-clocks that drift by less than a tenth, nobody is replaced who still believes in its lease. All
-brokers watch all leases, so that whoever becomes controller need not begin to count then. An
-observer that is cut off from the store sees no renewals: it judges nobody while it has no lease of
-its own, and counts anew from when it has one again.
+A broker commits a write to the store three times per lease. It holds the lease until the time at
+which it *sent* the last committed write plus the lease duration, on its own monotonic clock. It is
+replaced only after 1.25 lease durations since the replacing broker *observed* the last renewal, on
+that broker's own clock. As long as clocks drift by less than a tenth, no broker is replaced that
+still considers its lease valid.
 
-A broker without a lease is degraded, not down: see `broker/leases.py`."""
+All brokers watch all leases, so that a new controller does not have to start counting. A broker
+that is cut off from the store sees no renewals: it draws no conclusions while it has no lease
+itself, and restarts counting once it has one again.
+
+A broker without a lease is degraded, not down: see `broker/leases.py`.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ GRACE = 1.25
 
 @dataclass(slots=True)
 class Lease:
-    """The holder's side."""
+    """A lease from its holder's point of view."""
 
     duration_s: float
     _until: float = float("-inf")
 
     def renewed(self, sent_at: float) -> None:
-        """A renewal that was sent then has been committed."""
+        """Extend the lease after a renewal, sent at `sent_at`, has been committed."""
         self._until = max(self._until, sent_at + self.duration_s)
 
     def is_held(self, now: float) -> bool:
@@ -44,34 +47,35 @@ class Lease:
 class Observed(NamedTuple):
     at: float
     version: int
-    """Of the lease's node. Whoever acts on a lease being over commits under the condition that the
-    node still has this version: a renewal that has not been seen yet then prevents it."""
+    """Version of the lease's node. A change that relies on the lease having expired is committed
+    only if the node still has this version, so that a renewal not observed yet prevents it."""
 
 
 @dataclass(slots=True)
 class LeaseWatch:
-    """An observer's side: when each broker's last renewal was seen."""
+    """All leases from an observer's point of view: when each last renewal was observed."""
 
     duration_s: float
     _observed: dict[int, Observed] = field(default_factory=dict)
 
     def observed(self, broker: int, now: float, version: int) -> None:
+        """Record the version of a broker's lease node, and the time if the version is new."""
         known = self._observed.get(broker)
         if known is None or known.version != version:
             self._observed[broker] = Observed(now, version)
 
     def released(self, broker: int, version: int) -> None:
-        """It was given up: nobody need wait."""
+        """Record that a broker gave up its lease, which therefore counts as expired."""
         self._observed[broker] = Observed(float("-inf"), version)
 
     def begin_anew(self, now: float) -> None:
-        """The observer was cut off itself: what it did not see in that time says nothing."""
+        """Restart counting after the observer was cut off and may have missed renewals."""
         for broker, (at, version) in self._observed.items():
             if at > float("-inf"):
                 self._observed[broker] = Observed(max(at, now), version)
 
     def expired(self, now: float) -> dict[int, int]:
-        """The brokers whose lease is certainly over, with the version of its node."""
+        """Return the brokers whose lease has certainly expired, with the version of its node."""
         limit = self.duration_s * GRACE
         return {
             broker: version
@@ -80,7 +84,7 @@ class LeaseWatch:
         }
 
     def next_expiry(self, now: float) -> float | None:
-        """When the next lease is over that is not over yet, if it is not renewed."""
+        """Return the expiry time of the earliest lease that has not expired, or None."""
         limit = self.duration_s * GRACE
         coming = [at + limit for at, _ in self._observed.values() if now - at <= limit]
         return min(coming, default=None)

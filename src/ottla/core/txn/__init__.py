@@ -1,1 +1,1 @@
-"""Transactions: who has one open, what it touches, how it ends."""
+"""Transaction coordinator decisions: producer ids and epochs, partitions, and outcomes."""

@@ -1,7 +1,8 @@
-"""What happens to transactions: requests, and what the coordinator itself finds out.
+"""Events of the transaction coordinator: requests, timeouts and progress.
 
-Requests carry a token to answer them by. New producer ids come with the event, where the shard has
-said that it will need one (`TransactionShard.wants_producer_id`)."""
+Requests carry a token for the response. An event carries a new producer id if the shard needs one
+(`TransactionShard.wants_producer_id`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from ottla.core.txn.records import NO_PRODUCER_ID, TransactionState
 
 @dataclass(slots=True)
 class TransactionEvent:
-    """About one transactional id."""
+    """An event that concerns one transactional id."""
 
     token: Token | None
     transactional_id: str
@@ -36,7 +37,7 @@ class TransactionEvent:
 class InitRequested(TransactionEvent):
     timeout_ms: int
     expected: Producer | None = None
-    """What the producer takes itself to be (KIP-360); None: it has just begun."""
+    """The producer's current id and epoch (KIP-360), or None if it has just started."""
     two_phase_commit: bool = False
     keep_prepared: bool = False
     new_producer_id: int = NO_PRODUCER_ID
@@ -47,12 +48,12 @@ class AddPartitionsRequested(TransactionEvent):
     producer: Producer
     partitions: frozenset[TopicPartition]
     client_version: int = 0
-    """2: the partitions are added because something is about to be written to them."""
+    """Transaction version; in 2, partitions are added just before the first write to them."""
 
 
 @dataclass(slots=True)
 class VerifyRequested(TransactionEvent):
-    """Are these partitions part of the transaction?"""
+    """Transaction verification: check that the partitions are part of the transaction."""
 
     producer: Producer
     partitions: frozenset[TopicPartition]
@@ -72,13 +73,13 @@ class DescribeRequested(TransactionEvent):
 
 
 class ListFilters(NamedTuple):
-    """Empty, or negative: everything."""
+    """Filters of ListTransactions; empty or negative values match everything."""
 
     producer_ids: frozenset[int] = frozenset()
     states: frozenset[TransactionState] | None = None
-    """None: in any state."""
+    """States to include, or None for all."""
     duration_ms: int = -1
-    """Those that began longer ago."""
+    """Minimum time since the start of the transaction."""
 
 
 @dataclass(slots=True)
@@ -95,12 +96,12 @@ class ListRequested:
         return False
 
 
-# ------------------------------------------------------------------------------ the broker's own
+# --------------------------------------------------------------------------- the coordinator itself
 
 
 @dataclass(slots=True)
 class TimeoutPassed(TransactionEvent):
-    """A transaction has been open for longer than its timeout: abort it."""
+    """A transaction has been open for longer than its timeout and must be aborted."""
 
     producer: Producer
     new_producer_id: int = NO_PRODUCER_ID
@@ -112,23 +113,23 @@ NewIdEvent = InitRequested | EndRequested | TimeoutPassed
 
 @dataclass(slots=True)
 class IdExpired(TransactionEvent):
-    """A transactional id has not been used for so long that it may be forgotten."""
+    """A transactional id has not been used for so long that it may be deleted."""
 
 
 @dataclass(slots=True)
 class MarkersDue(TransactionEvent):
-    """A decision was found in the log when the shard was loaded: write its markers."""
+    """The loaded log has a prepared transaction, whose markers must be written now."""
 
 
 @dataclass(slots=True)
 class MarkersWritten(TransactionEvent):
-    """All partitions of a transaction know its end."""
+    """All partitions of a transaction have its marker."""
 
     producer: Producer
 
 
 @dataclass(slots=True)
 class CompletionNotWritten(TransactionEvent):
-    """All markers are written, but the record that says so could not be: write it later."""
+    """All markers are written, but the Complete record could not be, and must be retried."""
 
     producer: Producer

@@ -1,44 +1,46 @@
-"""The life of a transactional id.
+"""The state machine of a transactional id.
 
-    state            what it means                          goes on to
-    Empty            a producer has begun, without a        Ongoing (partitions), Empty (it begins
-                     transaction                            again), PrepareAbort (v2), Dead
+    state            meaning                                next states
+    Empty            a producer is initialized, without a   Ongoing (partitions added), Empty
+                     transaction                            (reinitialized), PrepareAbort (v2), Dead
     Ongoing          partitions may be written to           Ongoing, PrepareCommit, PrepareAbort
-    PrepareCommit    it is decided: markers are written     CompleteCommit
-    PrepareAbort     it is decided: markers are written     CompleteAbort
+    PrepareCommit    decided; markers are being written     CompleteCommit
+    PrepareAbort     decided; markers are being written     CompleteAbort
     CompleteCommit   every partition has its marker         Ongoing, Empty, PrepareAbort (v2), Dead
     CompleteAbort    every partition has its marker         Ongoing, Empty, PrepareAbort (v2), Dead
-    Dead             it has expired; a tombstone is written, and the id is gone
-    PrepareEpochFence  the producer's epoch is bumped so that its transaction can be aborted without
-                     it: not a state of its own here, since the bump and PrepareAbort are one record
+    Dead             expired; a tombstone is written, and the transactional id is deleted
+    PrepareEpochFence  the epoch is bumped so that the transaction can be aborted without its
+                     producer: never entered here, because one record has both the bump and
+                     PrepareAbort
 
 Rules
 1. The decision (Prepare*) is one record. Markers are written only once it is committed: after a
-   crash the record alone says how the transaction ended. Complete* is written when all markers are.
-2. Epochs. A producer that begins gets the next epoch; everyone with an older one is fenced. An
-   ongoing transaction of the one before is aborted first, with a bumped epoch.
-3. Version 1 of the protocol: the epoch stays the same from transaction to transaction. Version 2
-   (KIP-890, `client_version` 2): the end of a transaction bumps it, and the markers carry the new
-   epoch, so that nothing of the old transaction can be written behind them.
-4. The last epoch is kept for fencing: a producer never gets 32767. Who has used up its epochs gets
-   a new producer id; in version 2 its next id is decided with the end of the transaction.
-5. A request with a wrong producer id, a wrong epoch, or in the wrong state changes nothing.
+   crash, this record alone determines the outcome. Complete* follows when all markers are written.
+2. A producer that initializes gets the next epoch, which fences all producers with older epochs. An
+   ongoing transaction of its predecessor is aborted first, with a bumped epoch.
+3. In version 1 of the protocol, all transactions of a producer have the same epoch. In version 2
+   (KIP-890, `client_version` 2), the end of a transaction bumps the epoch and the markers have the
+   new one, so that no record of the old transaction can be written after them.
+4. The last epoch is reserved for fencing: a producer never gets 32767. A producer that has used up
+   its epochs gets a new producer id. In version 2, that id is part of the decision.
+5. A request with a wrong producer id or epoch, or in a wrong state, changes nothing.
 6. In the Prepare* states a transition is pending: until the markers are written, requests of
-   version 2 are answered CONCURRENT_TRANSACTIONS before their producer id and epoch are checked.
-   EndTxn has already returned the next epoch, or the next producer id, which the transaction takes
-   on only in Complete*; a producer that uses it at once must retry, and must not be fenced.
-7. When the coordinator aborts a transaction (it timed out, or another producer begins), the old
-   producer is fenced by the bump, but it may still retry: EndTxn(abort) of version 2 and
-   InitProducerId with the epoch before the bump return the bumped one.
+   version 2 are answered with CONCURRENT_TRANSACTIONS before their producer id and epoch are
+   checked. EndTxn has already returned the next epoch or producer id, which the transaction takes
+   on only in Complete*. A producer that uses it at once must retry, and must not be fenced.
+7. When the coordinator aborts a transaction (because of a timeout or a new producer), the bump
+   fences the old producer, but it may still retry: EndTxn(abort) of version 2 and InitProducerId
+   with the epoch before the bump return the bumped one.
 
-A function here takes the transaction and an event, and returns the next value of the transaction,
-or raises KafkaError. It never waits: what happened before is in the value.
+Each function takes the transaction and an event, and returns the next value of the transaction or
+raises KafkaError. It never waits: everything that happened before is in the value.
 
 Deviations
-- A producer that begins again with an identity of its own, older than the one whose transaction is
-  open, is fenced at once; Kafka would abort the newer one's transaction first.
-- EndTxn with the epoch before the present one is a retry only if version 2 bumped the epoch. Kafka
-  returns the present epoch also to a producer that was fenced before a version 1 transaction."""
+- A producer that reinitializes with an id or epoch older than that of the open transaction is
+  fenced at once; Kafka would abort the newer transaction first.
+- EndTxn with the previous epoch is a retry only if version 2 bumped the epoch. Kafka returns the
+  current epoch also to a producer that was fenced before a version 1 transaction.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ from ottla.core.txn.records import (
 
 LAST_EPOCH = 2**15 - 1
 NEVER_MS = 2**31 - 1
-"""The timeout of transactions that a coordinator outside decides (KIP-939)."""
+"""Timeout of transactions that an external coordinator decides (KIP-939)."""
 EPOCH_BUMP_VERSION = 2
 
 _S = TransactionState
@@ -81,12 +83,15 @@ def _concurrent() -> KafkaError:
     return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
-# ------------------------------------------------------------------------------- a producer begins
+# ----------------------------------------------------------------------------------- initialization
 
 
 def begin_producer(known: Transaction | None, event: InitRequested, now_ms: int) -> Transaction:
-    """The transaction of a producer that (again) begins: Empty with a new epoch; or, if one is
-    ongoing, PrepareAbort: then the producer is to ask again."""
+    """Return the transaction of a producer that initializes, possibly again.
+
+    It is Empty with a new epoch. If a transaction is ongoing, it is PrepareAbort instead, and the
+    producer must retry.
+    """
     timeout_ms = NEVER_MS if event.two_phase_commit else event.timeout_ms
     if known is None:
         if event.new_producer_id == NO_PRODUCER_ID:
@@ -125,29 +130,31 @@ def begin_producer(known: Transaction | None, event: InitRequested, now_ms: int)
 def _may_be(known: Transaction, expected: Producer) -> bool:
     """Return whether `expected` may be the producer of this transactional id.
 
-    It has the current producer id, or it used up the epochs of the previous one and did not get
-    the response with the new id."""
+    It has the current producer id, or it used up the epochs of the previous one and did not get the
+    response with the new id.
+    """
     return expected.id == known.producer_id or (
         expected.id == known.previous_producer_id and is_epoch_exhausted(expected.epoch)
     )
 
 
 def _next_epoch(known: Transaction, expected: Producer | None) -> tuple[int, int]:
-    """Return the epoch to give, and the one that the same producer had before it."""
+    """Return the epoch to assign, and the previous one if the same producer had it."""
     epoch = known.producer_epoch
     if expected is None:
         return epoch + 1, NO_EPOCH
     if expected == (known.producer_id, epoch):
         return epoch + 1, epoch
     if expected.epoch == known.last_producer_epoch:
-        return epoch, known.last_producer_epoch  # the same request again
+        return epoch, known.last_producer_epoch  # a retry of the same request
     raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
 def abort_with_fence(ongoing: Transaction, new_producer_id: int, now_ms: int) -> Transaction:
     """Abort a transaction without its producer, which the bumped epoch fences.
 
-    A producer whose epochs are used up continues under `new_producer_id` if it retries."""
+    A producer whose epochs are used up continues under `new_producer_id` if it retries.
+    """
     assert ongoing.state is _S.ONGOING
     next_id = NO_PRODUCER_ID
     if is_epoch_exhausted(ongoing.producer_epoch):
@@ -165,11 +172,15 @@ def abort_with_fence(ongoing: Transaction, new_producer_id: int, now_ms: int) ->
     )
 
 
-# ------------------------------------------------------------------------------------- partitions
+# --------------------------------------------------------------------------------------- partitions
 
 
 def _check_producer(known: Transaction | None, producer: Producer) -> Transaction:
-    """Raise KafkaError unless `producer` may work on a transaction now."""
+    """Return the transaction if `producer` may change it now.
+
+    Raises:
+        KafkaError: The producer is unknown or fenced, or the transaction is ending.
+    """
     if known is None:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if known.state in PREPARED:
@@ -184,7 +195,7 @@ def _check_producer(known: Transaction | None, producer: Producer) -> Transactio
 def add_partitions(
     known: Transaction | None, event: AddPartitionsRequested, now_ms: int
 ) -> Transaction | None:
-    """None: they are part of it already."""
+    """Return the transaction with the added partitions, or None if it has them already."""
     transaction = _check_producer(known, event.producer)
     is_ongoing = transaction.state is _S.ONGOING
     if is_ongoing and event.partitions <= transaction.partitions:
@@ -203,7 +214,11 @@ def add_partitions(
 def verify_partition(
     known: Transaction | None, producer: Producer, partition: tuple[str, int]
 ) -> None:
-    """Raises KafkaError unless the partition is part of the producer's transaction."""
+    """Check that the partition is part of the producer's transaction.
+
+    Raises:
+        KafkaError: TRANSACTION_ABORTABLE if it is not; other errors if the producer is invalid.
+    """
     transaction = _check_producer(known, producer)
     if transaction.state is not _S.ONGOING or partition not in transaction.partitions:
         raise KafkaError(ErrorCode.TRANSACTION_ABORTABLE)
@@ -213,7 +228,7 @@ def verify_partition(
 
 
 def end(known: Transaction | None, event: EndRequested, now_ms: int) -> Transaction | None:
-    """The decision; None: it was made before and this is the same request again."""
+    """Return the transaction with its decision, or None for a retry after it was completed."""
     if known is None:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if event.client_version >= EPOCH_BUMP_VERSION:
@@ -222,7 +237,7 @@ def end(known: Transaction | None, event: EndRequested, now_ms: int) -> Transact
 
 
 def _end_without_bump(known: Transaction, event: EndRequested, now_ms: int) -> Transaction | None:
-    """Version 1. As in Kafka, the producer is checked first: its id and epoch do not change."""
+    # As in Kafka, version 1 checks the producer first: its id and epoch do not change.
     if known.producer_id != event.producer.id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if known.producer_epoch != event.producer.epoch:
@@ -241,7 +256,11 @@ def _end_without_bump(known: Transaction, event: EndRequested, now_ms: int) -> T
 
 
 def _check_outcome(known: Transaction, commit: bool) -> None:
-    """Raise KafkaError unless the last transaction ended in the way that is asked for again."""
+    """Check that the last transaction had the outcome that is requested again.
+
+    Raises:
+        KafkaError: INVALID_TXN_STATE if it had not.
+    """
     if known.state is not (_S.COMPLETE_COMMIT if commit else _S.COMPLETE_ABORT):
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
 
@@ -263,7 +282,7 @@ def _end_with_bump(known: Transaction, event: EndRequested, now_ms: int) -> Tran
 
 
 def _is_retry(known: Transaction, producer: Producer) -> bool:
-    """Return whether `producer` is who it was before version 2 ended its last transaction."""
+    """Return whether `producer` has the identity from before version 2 ended its transaction."""
     if known.client_version < EPOCH_BUMP_VERSION:
         return False
     if producer.id == known.producer_id:
@@ -276,7 +295,7 @@ def _is_retry(known: Transaction, producer: Producer) -> bool:
 
 
 def _bumped_decision(known: Transaction, event: EndRequested, now_ms: int) -> Transaction:
-    """An abort may come before any partition was added: the client cannot know whether one was."""
+    # An abort is valid without partitions: the client cannot know whether one was added.
     next_id = NO_PRODUCER_ID
     if is_epoch_exhausted(known.producer_epoch):
         next_id = event.new_producer_id
@@ -297,7 +316,7 @@ def _bumped_decision(known: Transaction, event: EndRequested, now_ms: int) -> Tr
 
 
 def complete(prepared: Transaction, now_ms: int) -> Transaction:
-    """All markers are written."""
+    """Return the completed transaction, after all markers have been written."""
     is_commit = prepared.state is _S.PREPARE_COMMIT
     producer_id, epoch = producer_after(prepared)
     return prepared._replace(
@@ -313,13 +332,13 @@ def complete(prepared: Transaction, now_ms: int) -> Transaction:
 
 
 def producer_after(prepared: Transaction) -> Producer:
-    """Who the producer is once its transaction is over."""
+    """Return the producer's id and epoch after the transaction has been completed."""
     if prepared.next_producer_id != NO_PRODUCER_ID:
         return Producer(prepared.next_producer_id, 0)
     return Producer(prepared.producer_id, prepared.producer_epoch)
 
 
-# ------------------------------------------------------------------------------------------- time
+# ----------------------------------------------------------------------------------------- timeouts
 
 
 def is_timed_out(transaction: Transaction, now_ms: int) -> bool:

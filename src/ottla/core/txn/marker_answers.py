@@ -1,22 +1,23 @@
-"""What the leader of a partition may answer to a marker, and what the coordinator makes of it.
+"""Responses of partition leaders to transaction markers, and the coordinator's reactions.
 
-    verdict   answer                                    what follows
-    WRITTEN   NONE; UNSUPPORTED_FOR_MESSAGE_FORMAT and  the partition knows the end of the
-              UNSUPPORTED_VERSION, since nothing of a   transaction, or needs none
-              transaction can have been written there;
-              INVALID_PRODUCER_EPOCH
-    AGAIN     a leader that moved, replicas or a disk   the marker is sent again, to whoever leads
-              that are missing, a lost connection       then
-    OVER      TRANSACTION_COORDINATOR_FENCED            a newer coordinator has the transaction:
-                                                        nothing more is sent for it
+    verdict   response                                  consequence
+    WRITTEN   NONE; UNSUPPORTED_FOR_MESSAGE_FORMAT and  the partition has the outcome, or does not
+              UNSUPPORTED_VERSION, because no record    need it
+              of a transaction can have been written
+              there; INVALID_PRODUCER_EPOCH
+    AGAIN     the leader has moved, replicas or a disk  the marker is sent again, to the leader at
+              are missing, the connection was lost      that time
+    OVER      TRANSACTION_COORDINATOR_FENCED            a newer coordinator has the transaction;
+                                                        no further markers are sent for it
 
-UNKNOWN_TOPIC_OR_PARTITION is AGAIN: the leader may not have heard of the partition yet. That it is
-gone is seen in the coordinator's own image.
+UNKNOWN_TOPIC_OR_PARTITION is AGAIN, because the leader may not know the partition yet. Whether the
+partition was deleted is determined by the coordinator's own image.
 
-Deviations: INVALID_PRODUCER_EPOCH says that a newer epoch was in the partition, so the transaction
-is over there; Kafka stops sending the other markers too, and the id stays as it is until another
-broker loads it. An answer that makes no sense (CORRUPT_MESSAGE, ...) stops Kafka's sender with an
-exception; here the marker is sent again, because the decision stands."""
+Deviations: INVALID_PRODUCER_EPOCH means that the partition has a newer epoch, so the transaction
+has ended there. Kafka also stops sending the other markers, and the transactional id is stuck until
+another broker loads it. Unexpected errors (CORRUPT_MESSAGE, ...) stop Kafka's sender with an
+exception; here the marker is sent again, because the decision is final.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +52,9 @@ EXPECTED = frozenset({
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 })  # fmt: skip
-"""Anything else is worth a line in the log."""
+"""Known responses. All others are logged."""
 
 
 def judge(code: ErrorCode) -> Verdict:
+    """Return the reaction to a leader's response to a marker."""
     return _VERDICTS.get(code, Verdict.AGAIN)

@@ -1,4 +1,4 @@
-"""The records of the transaction topic, byte for byte as Apache Kafka writes them.
+"""Records of the transaction topic, byte for byte as Apache Kafka writes them.
 
     key     version int16 (0), transactional id: string
     value                                   0   1
@@ -10,14 +10,16 @@
       partitions: [topic: string,           x   x      null while there is no transaction
                    [partition: int32]]?
       last update, ms: int64                x   x
-      start, ms: int64                      x   x      -1: there has been no transaction
+      start, ms: int64                      x   x      -1 if there has been no transaction
       previous producer id: tag 0, int64        x
-      next producer id: tag 1, int64            x      what follows when the epochs are used up
+      next producer id: tag 1, int64            x      the successor once the epochs are used up
       client's transaction version: tag 2, int16    x
 
-Version 0 has int16 lengths of strings and int32 lengths of arrays; version 1 has varint lengths
-plus one, and tagged fields at the end of each struct. We write version 1, as Kafka does from
-`transaction.version` 1 on, and read both. No value: a tombstone, the transactional id expired."""
+In version 0, strings have int16 lengths and arrays int32 lengths. In version 1, lengths are varints
+plus one, and each struct ends with its tagged fields. This writes version 1, as Kafka does from
+`transaction.version` 1 on, and reads both. A record without a value is a tombstone: the
+transactional id has expired.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ MAX_REMEMBERED = 4_096
 
 
 class TransactionState(IntEnum):
-    """The number that a record has for it. machine.py has what they mean."""
+    """Transaction states, with their numbers in records. machine.py explains them."""
 
     EMPTY = 0
     ONGOING = 1
@@ -61,12 +63,12 @@ class TransactionState(IntEnum):
 
     @property
     def label(self) -> str:
-        """As tools know it: PrepareCommit."""
+        """The name that Kafka's tools use, such as PrepareCommit."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 class Transaction(NamedTuple):
-    """What is known of a transactional id."""
+    """The state of a transactional id."""
 
     producer_id: int
     producer_epoch: int
@@ -78,9 +80,9 @@ class Transaction(NamedTuple):
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
     client_version: int = 0
-    """2: the client knows that every end of a transaction bumps its epoch (KIP-890)."""
+    """Transaction version; in 2, the end of a transaction bumps the epoch (KIP-890)."""
     last_producer_epoch: int = NO_EPOCH
-    """The epoch before this one, if its owner is the same. Not part of the record."""
+    """The previous epoch, if the same producer had it. Not part of the record."""
 
 
 class TransactionRecord(NamedTuple):
@@ -100,7 +102,14 @@ def _key(transactional_id: str) -> bytes:
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
-    """None for a kind of key that is not known here. ValueError: it is malformed."""
+    """Decode a record of the transaction topic.
+
+    Returns:
+        The record, or None if its kind is unknown.
+
+    Raises:
+        ValueError: The record is malformed.
+    """
     try:
         reader = _Reader(key)
         if reader.number(_INT16) != KEY_VERSION:
@@ -140,7 +149,7 @@ def encode_value(value: Transaction) -> bytes:
 
 @lru_cache(maxsize=MAX_REMEMBERED)
 def _encode_partitions(partitions: frozenset[TopicPartition]) -> bytes:
-    """Most producers write to the same partitions in transaction after transaction."""
+    # Cached, because most producers write to the same partitions in every transaction.
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
@@ -188,7 +197,7 @@ def decode_value(data: bytes) -> Transaction:
 
 
 class _Reader:
-    """Raises struct.error, IndexError or ValueError where the bytes are not what they should be."""
+    """Decoder. Raises struct.error, IndexError or ValueError for malformed data."""
 
     def __init__(self, data: bytes) -> None:
         self._data = memoryview(data)
@@ -223,7 +232,7 @@ class _Reader:
         return fields
 
     def _array_length(self) -> int:
-        """-1: null."""
+        """Return the length of an array, or -1 for null."""
         length = self._uvarint() - 1 if self.is_flexible else self.number(_INT32)
         if length > len(self._data):
             raise ValueError(f"an array claims {length} elements")

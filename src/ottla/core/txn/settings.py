@@ -1,4 +1,4 @@
-"""What the decisions about transactions are configured with."""
+"""Settings of the transaction coordinator."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
+    """The broker configs that the transaction coordinator uses."""
+
     max_timeout_ms: int = 15 * MINUTE_MS
     id_expiration_ms: int = 7 * 24 * 60 * MINUTE_MS
     two_phase_commit: bool = False

@@ -1,9 +1,9 @@
 """The transactional ids of one partition of the transaction topic.
 
-Markers are an effect that must wait until the decision is committed. So they are asked for as an
-answer is given: by a response, to a token of the runtime's surroundings (`markers`), which gets
-`{"markers": WriteMarkers}`. The decision of a transaction and the request for its markers thus go
-the same way, and the runtime lets the second out only when the first cannot be lost."""
+Markers must not be written before the decision is committed. They are therefore requested through a
+response, to a token of the runtime's owner (`markers`), which receives `{"markers": WriteMarkers}`.
+The runtime sends a response only once the records of the decision cannot be lost.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ COMPLETION_RETRY_MS = 100
 
 
 class WriteMarkers(NamedTuple):
+    """A request to write the markers of a transaction to its partitions."""
+
     transactional_id: str
     producer: Producer
     commit: bool
@@ -37,6 +39,13 @@ class WriteMarkers(NamedTuple):
 
 
 class TransactionShard:
+    """The `Shard` of the transaction coordinator.
+
+    Args:
+        settings: The broker's settings for transactions.
+        markers: Receives the requests to write markers.
+    """
+
     def __init__(self, settings: TransactionSettings, markers: Token) -> None:
         self._settings = settings
         self._markers = markers
@@ -55,7 +64,7 @@ class TransactionShard:
             events.ListRequested: self._list,
         }
 
-    # ------------------------------------------------------------------------------- the contract
+    # --------------------------------------------------------------------------- the Shard protocol
 
     def decide(self, event: Any, now_ms: int) -> Decision:
         decision = Decision()
@@ -72,7 +81,7 @@ class TransactionShard:
             self.transactions[record.transactional_id] = record.value
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """There are no transactions about transactions."""
+        """Do nothing: the transaction topic is not written to in transactions."""
 
     def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
         return encode_record(record)
@@ -81,7 +90,7 @@ class TransactionShard:
         return decode_record(key, value)
 
     def loaded(self, now_ms: int) -> Decision:
-        """Decisions whose markers may be missing are carried out now."""
+        """Request the markers of all prepared transactions, because they may be missing."""
         decision = Decision()
         for transactional_id, transaction in self.transactions.items():
             if transaction.state in machine.PREPARED:
@@ -93,10 +102,10 @@ class TransactionShard:
         self.transactions.clear()
         return []
 
-    # ------------------------------------------------------------------------------------ looking
+    # -------------------------------------------------------------------------------------- queries
 
     def wants_producer_id(self, event: events.NewIdEvent) -> bool:
-        """Whether an event, decided now, needs a new producer id."""
+        """Return whether the event, if decided now, needs a new producer id."""
         known = self.transactions.get(event.transactional_id)
         if known is None:
             return isinstance(event, events.InitRequested)
@@ -105,16 +114,18 @@ class TransactionShard:
         )
 
     def timed_out(self, now_ms: int) -> Iterator[events.TimeoutPassed]:
+        """Yield an event for each transaction that is past its timeout."""
         for transactional_id, known in self.transactions.items():
             if machine.is_timed_out(known, now_ms):
                 yield events.TimeoutPassed(None, transactional_id, _producer(known))
 
     def expired(self, now_ms: int) -> Iterator[events.IdExpired]:
+        """Yield an event for each transactional id that has expired."""
         for transactional_id, known in self.transactions.items():
             if machine.is_expired(known, self._settings.id_expiration_ms, now_ms):
                 yield events.IdExpired(None, transactional_id)
 
-    # ----------------------------------------------------------------------------------- deciding
+    # ------------------------------------------------------------------------------------ decisions
 
     def _write(self, transactional_id: str, value: Transaction, decision: Decision) -> None:
         known = self.transactions.get(transactional_id)
@@ -206,7 +217,7 @@ class TransactionShard:
     def _completion_not_written(
         self, event: events.CompletionNotWritten, now_ms: int, decision: Decision
     ) -> None:
-        """Retry only the record: each marker that is sent again is one more batch in a log."""
+        # Retry only the record: writing the markers again would append a batch to each log.
         transactional_id = event.transactional_id
         again = events.MarkersWritten(None, transactional_id, event.producer)
         decision.start_timer((transactional_id, "completion"), COMPLETION_RETRY_MS, again)
@@ -236,7 +247,7 @@ class TransactionShard:
         if known is not None and machine.is_expired(known, self._settings.id_expiration_ms, now_ms):
             decision.records.append(TransactionRecord(event.transactional_id, None))
 
-    # ----------------------------------------------------------------------------------- telling
+    # ----------------------------------------------------------------------- describing and listing
 
     def _describe(self, event: events.DescribeRequested, now_ms: int, decision: Decision) -> None:
         known = self.transactions.get(event.transactional_id)
@@ -294,4 +305,4 @@ def _identity(producer: Producer) -> Body:
 
 
 NO_IDENTITY: Body = {"producer_id": NO_PRODUCER_ID, "producer_epoch": NO_EPOCH}
-"""What a refused producer is told beside the error."""
+"""Producer id and epoch in an error response."""

@@ -1,9 +1,10 @@
-"""ZooKeeper members as processes, for users who have no ensemble of their own.
+"""ZooKeeper members as child processes, for users without an ensemble of their own.
 
-`jars.py` finds ZooKeeper's jars. The decision record on ZooKeeper has the figures behind the flags.
+`jars.py` finds ZooKeeper's jars. docs/operations/capacity.md has the memory limits of a member.
 
     <directory>/zoo.cfg, log4j2.properties, log4j.properties, logback.xml, member.log
-    <directory>/data/myid, data/version-2/…"""
+    <directory>/data/myid, data/version-2/…
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ JAVA_FLAGS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xss512k",
-    # With 64 MB it fails at about 110,000 nodes, and without an exit.
+    # With 64 MB, a member runs out of memory at about 110,000 nodes, and does not exit.
     "-Xmx128m",
     "-XX:+ExitOnOutOfMemoryError",
 )
@@ -57,7 +58,7 @@ _LOGBACK = """\
   <root level="WARN"><appender-ref ref="out"/></root>
 </configuration>
 """
-# Which of them is read depends on the logging library that comes with ZooKeeper.
+# ZooKeeper's logging library, which differs between versions, reads one of these files.
 _LOGGING = {
     "log4j2.properties": _LOG4J2,
     "log4j.properties": _LOG4J,
@@ -73,12 +74,18 @@ class MemberAddress(NamedTuple):
 
 
 class Member:
-    """One ZooKeeper server. `members` are all of the ensemble, `number` (from 1) says which."""
+    """One ZooKeeper server.
+
+    Args:
+        directory: The directory of the server's files.
+        number: The server's number in the ensemble, starting at 1.
+        members: The addresses of all servers of the ensemble.
+    """
 
     def __init__(
         self, directory: str | os.PathLike[str], number: int, members: Sequence[MemberAddress]
     ) -> None:
-        # Java runs in this directory, so a path relative to ours would mean another place there.
+        # Java runs in this directory, so a relative path would be resolved differently there.
         self.directory = Path(directory).absolute()
         self.number = number
         self.address = members[number - 1]
@@ -112,7 +119,7 @@ class Member:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 cwd=self.directory,
-                start_new_session=True,  # Ctrl-C is for the supervisor, which stops it in order
+                start_new_session=True,  # Ctrl-C must reach the supervisor only: it stops members
             )
 
     def command(self) -> list[str]:
@@ -121,7 +128,12 @@ class Member:
         return [str(find_java()), *JAVA_FLAGS, "-cp", classpath, MAIN, config]
 
     def wait_until_serving(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Raises UserError with the member's last words if it ends, or is not ready in time."""
+        """Wait until the server is ready.
+
+        Raises:
+            UserError: The server exited or was not ready in time; the message has its last log
+                lines.
+        """
         deadline = time.monotonic() + timeout_s
         while not self.is_serving():
             if not self.is_running:
@@ -134,12 +146,12 @@ class Member:
             time.sleep(POLL_S)
 
     def is_serving(self) -> bool:
-        """Whether it takes part in a quorum, or is alone and ready."""
+        """Return whether the server is part of a quorum, or ready as a standalone server."""
         answer = self.ask("srvr")
         return answer.startswith("Zookeeper version") and "Mode:" in answer
 
     def ask(self, word: str) -> str:
-        """ZooKeeper's four-letter words."""
+        """Send one of ZooKeeper's four-letter commands; return '' if the server is down."""
         try:
             with socket.create_connection((self.address.host, self.address.client_port), 1) as peer:
                 peer.sendall(word.encode())
@@ -187,7 +199,7 @@ class Member:
             f"dataDir={data}",
             f"clientPort={self.address.client_port}",
             f"clientPortAddress={self.address.host}",
-            # Sessions from one tick up: the lease decides who leads, not the session.
+            # Short sessions are allowed: leases, not sessions, decide which broker may lead.
             f"minSessionTimeout={TICK_MS}",
             "maxSessionTimeout=60000",
             "maxClientCnxns=0",
@@ -215,6 +227,12 @@ class Member:
 def local_addresses(
     count: int, ports: Sequence[int], host: str = "127.0.0.1"
 ) -> list[MemberAddress]:
-    """Members on one machine, from three free ports each."""
+    """Return the addresses of servers on one machine.
+
+    Args:
+        count: The number of servers.
+        ports: Free ports, three for each server.
+        host: The host name or address of all servers.
+    """
     assert len(ports) >= 3 * count
     return [MemberAddress(host, *ports[3 * index : 3 * index + 3]) for index in range(count)]

@@ -1,14 +1,15 @@
-"""The jars that a ZooKeeper member runs from: those of an installed ZooKeeper, else PySpark's.
+"""The jars of a ZooKeeper member: those of an installed ZooKeeper, or PySpark's.
 
-Searched in this order, each in its own layout:
+Directories are searched in this order, each in its own layout:
 
     $ZOOKEEPER_HOME/lib      a ZooKeeper distribution: zookeeper-3.9.3.jar and so on
     $KAFKA_HOME/libs         Apache Kafka before 4.0, which contains ZooKeeper
     /usr/share/java          Debian's package `zookeeper`: zookeeper.jar and so on
     pyspark/jars             PySpark
 
-Only the jars that a member needs are returned: with the whole folder of PySpark a member takes
-40 MB more memory."""
+Only the jars that a member needs are returned: with all of PySpark's jars, a member uses 40 MB more
+memory.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ LOGGING = (
     ("slf4j-reload4j", "reload4j"),
     ("slf4j-log4j12", "log4j"),
 )
-"""Implementations of SLF4J, of which the first that is complete is used."""
+"""Implementations of SLF4J; the first complete one is used."""
 OLDEST = (3, 6)
-"""The first version with persistent recursive watches, which brokers need."""
+"""First version with persistent recursive watches, which brokers need."""
 DEBIAN_FOLDER = Path("/usr/share/java")
 
 
@@ -40,7 +41,7 @@ def find_jars() -> list[Path]:
     """Return the class path of a ZooKeeper member.
 
     Raises:
-        UserError: There is no ZooKeeper in any of the places above.
+        UserError: None of the directories above contains ZooKeeper.
     """
     for folder in _folders():
         if _is_new_enough(folder):
@@ -65,7 +66,7 @@ def _folders() -> Iterator[Path]:
 
 def _is_new_enough(folder: Path) -> bool:
     if not (folder / "zookeeper-jute.jar").exists() and not [*folder.glob("zookeeper-jute-*.jar")]:
-        return False  # none at all, or one before 3.5
+        return False  # no ZooKeeper, or a version before 3.5
     versions = [re.match(r"zookeeper-(\d+)\.(\d+)", jar.name) for jar in folder.glob("*.jar")]
     known = [(int(found[1]), int(found[2])) for found in versions if found is not None]
     return _jar(folder, "zookeeper") is not None and (not known or max(known) >= OLDEST)

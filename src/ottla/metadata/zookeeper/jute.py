@@ -1,6 +1,9 @@
-"""ZooKeeper's messages as bytes ("jute"): big-endian numbers, strings and buffers with an int32
-length (-1 null), vectors with an int32 count. A frame is an int32 size and that many bytes; a
-request begins with (xid, type), a reply with (xid, zxid, error)."""
+"""ZooKeeper's message encoding ("jute").
+
+Numbers are big-endian; strings and buffers have an int32 length (-1 for null), vectors an int32
+count. A frame is an int32 size and that many bytes. A request starts with (xid, type), a reply with
+(xid, zxid, error).
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ class EventType(IntEnum):
 
 
 class ZkCode(IntEnum):
-    """The errors that this client tells apart."""
+    """Error codes that this client distinguishes."""
 
     OK = 0
     RUNTIME_INCONSISTENCY = -2
@@ -80,12 +83,12 @@ class ZkError(Exception):
 
 
 class MultiFailed(ZkError):
-    """One operation of a multi did not fit; none was carried out."""
+    """An operation of a multi failed, so none was carried out."""
 
     def __init__(self, index: int, code: int) -> None:
         super().__init__(code)
         self.index = index
-        """Which of the operations."""
+        """Index of the failed operation."""
 
 
 class Stat(NamedTuple):
@@ -141,7 +144,7 @@ class Event(NamedTuple):
     path: str
 
 
-# ------------------------------------------------------------------------------------ writing
+# ----------------------------------------------------------------------------------------- encoding
 
 
 def string(text: str) -> bytes:
@@ -160,7 +163,7 @@ def connect_request(last_zxid: int, timeout_ms: int, session_id: int, password: 
     return (
         _CONNECT.pack(PROTOCOL_VERSION, last_zxid, timeout_ms, session_id)
         + buffer(password)
-        + b"\x00"  # never to a member that serves stale reads
+        + b"\x00"  # read-only: never connect to a server without a quorum, which serves stale reads
     )
 
 
@@ -169,7 +172,7 @@ def request(xid: int, code: int, body: bytes = b"") -> bytes:
 
 
 def path_and_flag(path: str) -> bytes:
-    """GET_DATA, EXISTS and GET_CHILDREN2, without the one-shot watch."""
+    """Encode the body of GET_DATA, EXISTS and GET_CHILDREN2, without the one-shot watch."""
     return string(path) + b"\x00"
 
 
@@ -203,7 +206,7 @@ def _acl(acl: Sequence[Acl]) -> bytes:
     return _INT.pack(len(entries)) + b"".join(entries)
 
 
-# ------------------------------------------------------------------------------------ reading
+# ----------------------------------------------------------------------------------------- decoding
 
 
 def read_connected(payload: bytes) -> Connected:
@@ -239,8 +242,14 @@ def read_children(payload: bytes, position: int) -> tuple[list[str], Stat]:
 
 
 def check_multi(payload: bytes, position: int) -> None:
-    """Raises MultiFailed if an operation did not fit. Only the first result of a failed multi that
-    is not a consequence names the reason."""
+    """Check the results of a multi.
+
+    In a failed multi, only the failed operation has a specific error code: those before it have OK,
+    those after it RUNTIME_INCONSISTENCY.
+
+    Raises:
+        MultiFailed: An operation failed.
+    """
     index = 0
     while position < len(payload):
         code, done, _ = _MULTI_HEADER.unpack_from(payload, position)

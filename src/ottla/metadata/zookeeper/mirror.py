@@ -1,17 +1,18 @@
-"""A subtree of ZooKeeper in memory, kept current by one persistent recursive watch.
+"""A ZooKeeper subtree in memory, kept current by one persistent recursive watch.
 
-    event ──► get, sent at once ──► taken if its mzxid is newer ──► told to the watchers together,
-                                                                    once no get is outstanding
+    event ──► GET_DATA at once ──► applied if its mzxid is newer ──► watchers notified together,
+                                                                     once no read is outstanding
 
-A reconnect replays no events for such a watch: it is set again, and then the whole subtree is read
-and held against what is known. Events that arrive during the reading are gets like any other; a
-node's newest mzxid wins, whatever the order.
+ZooKeeper does not replay missed events for such a watch after a reconnect. The watch is therefore
+set again, and the whole subtree is read and compared with the known state. Events that arrive
+meanwhile cause reads as usual; the newest mzxid of a node wins, in whatever order replies arrive.
 
-Events carry the zxid of their change since ZooKeeper 3.9 (ZOOKEEPER-4655); before, it is -1. Then
-the revision comes from the replies to the gets: a member sends every event up to the zxid of a
+Since ZooKeeper 3.9 (ZOOKEEPER-4655), events have the zxid of their change; before, it is -1. The
+revision then comes from the replies to the reads: a server sends all events up to the zxid of a
 reply before that reply.
 
-Structural nodes (parents that ZooKeeper needs) are empty and are not told."""
+Structural nodes (parents that ZooKeeper requires) are empty and are not reported.
+"""
 
 from __future__ import annotations
 
@@ -43,39 +44,43 @@ class Mirror:
         self._outstanding = 0
         self._changed: dict[str, Node | None] = {}
         self.revision = 0
-        """Everything up to this zxid has been told."""
+        """The zxid up to which all changes have been reported."""
         self._seen_zxid = 0
         self._told_zxid = 0
         self._loading = False
         self._seen_while_loading: set[str] = set()
 
     def nodes(self, prefix: str) -> dict[str, Node]:
-        """By paths below the root."""
+        """Return the known nodes by path, relative to the root."""
         return {path: known.node for path, known in self._known.items() if path.startswith(prefix)}
 
     # -------------------------------------------------------------------------------- loading
 
     async def load(self) -> None:
-        """Watch, then read everything. Called for each new connection. Raises ZkError."""
+        """Set the watch, then read the whole subtree. Called for each new connection.
+
+        Raises:
+            ZkError: A request failed.
+        """
         self._loading = True
         self._seen_while_loading.clear()
-        self._outstanding = 0  # replies of an earlier connection never come
+        self._outstanding = 0  # replies of an earlier connection never arrive
         try:
             await self._session.request(OpCode.ADD_WATCH, jute.add_watch(self.root))
             reply = await self._session.request(OpCode.SYNC, jute.string(self.root))
             self._seen_zxid = max(self._seen_zxid, reply.zxid)
             found: set[str] = set()
             await self._read_below([""], found)
-            # What an event has told of since may be newer than the listing that lacks it.
+            # A node reported by an event meanwhile may be newer than the listing that lacks it.
             for path in self._known.keys() - found - self._seen_while_loading:
                 self._forget(path)
         finally:
             self._loading = False
-        if not self._outstanding:  # else the last of the reads under way tells
+        if not self._outstanding:  # otherwise the last outstanding read reports the changes
             self._tell()
 
     async def _read_below(self, paths: list[str], found: set[str]) -> None:
-        """Breadth first, with a bounded number of reads under way."""
+        """Read nodes breadth-first, with a bounded number of outstanding reads."""
         while paths:
             below: list[str] = []
             for start in range(0, len(paths), MAX_OUTSTANDING_READS):
@@ -114,10 +119,10 @@ class Mirror:
             children += [f"{path}/{name}" for name in sorted(names)]
         return children
 
-    # --------------------------------------------------------------------------------- events
+    # --------------------------------------------------------------------------------------- events
 
     def on_event(self, event: Event, zxid: int) -> None:
-        """Of any path; those outside of the root are not ours."""
+        """Handle a watch event. Events for paths outside of the root are ignored."""
         if event.path != self.root and not event.path.startswith(self.root + "/"):
             return
         self._seen_zxid = max(self._seen_zxid, zxid)
@@ -153,13 +158,16 @@ class Mirror:
             self._tell()
 
     def committed(self, zxid: int) -> None:
-        """This session's own transaction was committed. Its events came before its reply, so once
-        their reads are done everything up to it has been told."""
+        """Handle a commit of this session.
+
+        Its events arrived before its reply, so everything up to it is reported once their reads are
+        done.
+        """
         self._seen_zxid = max(self._seen_zxid, zxid)
         if not self._outstanding and not self._loading:
             self._tell()
 
-    # -------------------------------------------------------------------------------- taking
+    # ------------------------------------------------------------------------------------- applying
 
     def _take(self, path: str, data: bytes, version: int, mzxid: int) -> None:
         known = self._known.get(path)

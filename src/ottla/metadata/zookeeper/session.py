@@ -1,21 +1,22 @@
-"""A ZooKeeper session over connections that come and go.
+"""A ZooKeeper session that survives reconnects.
 
-    connecting  no connection; members are tried one after another
-    connected   requests go out at once, in order; replies come in the same order
-    lost        the ensemble said so: every ephemeral node is gone. A new session is begun by itself
+    connecting  no connection; servers are tried one after another
+    connected   requests are sent at once, and answered in order
+    lost        the ensemble reported that the session expired: all its ephemeral nodes are gone. A
+                new session is created automatically
     closed
 
-Silence is no loss: while the whole ensemble is away nobody's session ends, and brokers go on with
-what needs no ensemble. That nobody acts on a session that has ended unheard is the leases' to
-ensure (core/replication/lease.py).
+A missing answer does not mean that the session is lost: while the whole ensemble is down, no
+session expires, and brokers continue with everything that needs no ensemble. Leases
+(core/replication/lease.py) ensure that no broker relies on a session that expired without notice.
 
-Everything happens on one event loop, on purpose: a broker whose loop hangs must lose its session.
-A reply is trusted only from a connection that is alive; when a connection ends, requests without a
-reply fail with `ConnectionLoss`, and nobody knows whether they were carried out. The store above
-finds out (see store.py).
+All code runs on one event loop on purpose: a broker with a blocked loop must lose its session. When
+a connection ends, requests without a reply fail with `ConnectionLoss`, and may or may not have been
+carried out. The store determines the outcome (see store.py).
 
-`on_connected` is awaited after each reconnect, before anybody else's requests: watches of the old
-connection are gone, and what they would have told must be read again."""
+`on_connected` is awaited after each reconnect, before any other request: the watches of the old
+connection are gone, and changes may have been missed.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ _unpack_int = struct.Struct(">i").unpack_from
 
 
 class ConnectionLoss(ZkError):
-    """Whether the request was carried out is not known."""
+    """The connection ended before the reply: the request may or may not have been carried out."""
 
     def __init__(self) -> None:
         super().__init__(ZkCode.CONNECTION_LOSS)
@@ -78,7 +79,7 @@ class ZooKeeperSession:
         random.shuffle(self._servers)
         self._wanted_timeout_ms = timeout_ms
         self.timeout_ms = timeout_ms
-        """As the ensemble granted it."""
+        """The session timeout that the ensemble granted."""
         self._tls = tls
         self._digest = digest
         self.session_id = NO_SESSION
@@ -97,12 +98,12 @@ class ZooKeeperSession:
     # ------------------------------------------------------------------------ start and close
 
     async def start(self) -> None:
-        """Returns with a session; whoever calls bounds the time."""
+        """Connect and create a session. The caller must limit the time."""
         self._task = asyncio.create_task(self._run(), name="zookeeper-session")
         await self.connected()
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes vanish at once."""
+        """End the session, which deletes its ephemeral nodes at once."""
         self._closed = True
         if self._connection is not None:
             try:
@@ -119,7 +120,11 @@ class ZooKeeperSession:
             self._ready.exception()
 
     async def connected(self) -> None:
-        """Returns while there is a connection that is ready for everybody."""
+        """Wait until there is a connection and `on_connected` has completed.
+
+        Raises:
+            SessionClosed: The session has been closed.
+        """
         while True:
             if self._closed:
                 raise SessionClosed
@@ -136,18 +141,29 @@ class ZooKeeperSession:
     # ------------------------------------------------------------------------------- requests
 
     async def request(self, code: OpCode, body: bytes) -> Reply:
-        """Raises ZkError with the reply's code, ConnectionLoss, or SessionClosed."""
+        """Send a request and wait for its reply.
+
+        Raises:
+            ZkError: The server answered with an error.
+            ConnectionLoss: The connection ended before the reply.
+            SessionClosed: The session has been closed.
+        """
         return await self.send(code, body)
 
     def send(self, code: OpCode, body: bytes) -> asyncio.Future[Reply]:
-        """Send now, or raise ConnectionLoss if there is no connection."""
+        """Send a request at once, and return a future for its reply.
+
+        Raises:
+            ConnectionLoss: There is no connection.
+            SessionClosed: The session has been closed.
+        """
         if self._closed:
             raise SessionClosed
         if self._connection is None:
             raise ConnectionLoss
         return self._connection.send(code, body)
 
-    # ------------------------------------------------------------------------- the connection
+    # ----------------------------------------------------------------------------------- connecting
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -165,7 +181,7 @@ class ZooKeeperSession:
                 await asyncio.sleep(RETRY_PAUSE_S * random.uniform(0.5, 1.5))
 
     def _report(self, failure: str) -> None:
-        """Once for each failure that is not the same as the last: an outage fills no log."""
+        """Log each distinct failure once per outage, so that long outages do not fill the log."""
         if failure not in self._reported:
             logger.info("zookeeper %s", failure)
         self._reported.add(failure)
@@ -174,12 +190,12 @@ class ZooKeeperSession:
         return asyncio.get_running_loop().time() - self._last_heard
 
     async def _serve(self, host: str, port: int) -> None:
-        """Connect, and stay until the connection ends."""
+        """Connect, and keep the connection until it ends."""
         connection = _Connection(self)
         loop = asyncio.get_running_loop()
         sent_at = loop.time()
-        # Closed also where nobody answers in time: a late answer would move the session to a
-        # connection that is given up.
+        # Closed even if the server does not answer in time: a late answer would move the session to
+        # a connection that has been abandoned.
         try:
             async with asyncio.timeout(CONNECT_ATTEMPT_S):
                 await loop.create_connection(lambda: connection, host, port, ssl=self._tls)
@@ -193,7 +209,7 @@ class ZooKeeperSession:
                 return
             self.session_id, self._password = granted.session_id, granted.password
             self.timeout_ms = granted.timeout_ms
-            # Counted from before the request: the ensemble's clock cannot have begun earlier.
+            # Counted from before the request: the ensemble's timeout cannot have started earlier.
             self._last_heard = sent_at
             self._connection = connection
             if self._ready is None:
@@ -208,7 +224,7 @@ class ZooKeeperSession:
             connection.close()
 
     async def _prepare(self, connection: _Connection) -> None:
-        """Make a new connection ready for everybody, beside the pings: it may take a while."""
+        """Authenticate and call `on_connected`. Runs beside the pings, because it may take long."""
         try:
             if self._digest is not None:
                 await connection.authenticate("digest", self._digest.encode())
@@ -223,8 +239,11 @@ class ZooKeeperSession:
             ready.set_result(None)
 
     async def _keep_alive(self, connection: _Connection) -> None:
-        """Ping often enough; leave a member that is silent for too long while another can still
-        be reached in the session's time."""
+        """Send pings, and leave a silent server while the session can still move to another one.
+
+        Raises:
+            TimeoutError: The server has been silent for two thirds of the session timeout.
+        """
         timeout_s = self.timeout_ms / 1000
         while not connection.is_closed:
             silent_s = self._silent_s()
@@ -244,14 +263,14 @@ class ZooKeeperSession:
         self._last_heard = asyncio.get_running_loop().time()
         self.on_lost()
 
-    # -------------------------------------------------------------------- from the connection
+    # --------------------------------------------------------------------- called by the connection
 
     def heard(self, sent_at: float | None = None) -> None:
         self._last_heard = asyncio.get_running_loop().time() if sent_at is None else sent_at
 
     @property
     def last_zxid(self) -> int:
-        """The highest zxid of any reply. Every event up to it has been received."""
+        """Highest zxid of any reply. All events up to it have been received."""
         return self._last_zxid
 
     def saw_zxid(self, zxid: int) -> None:
@@ -333,8 +352,8 @@ class _Connection(asyncio.Protocol):
     # ------------------------------------------------------------------------ asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by shape only
-        if self.is_closed:  # given up meanwhile
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
+        if self.is_closed:  # abandoned meanwhile
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:

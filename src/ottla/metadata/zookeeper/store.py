@@ -1,14 +1,16 @@
 """The MetadataStore port on ZooKeeper.
 
-    <root>/tree/…           the cluster's tree, in the memory of every broker (mirror.py)
-    <root>/leases/…         watched by the controller alone: it changes all the time
-    <root>/writers/<name>   the number of the last transaction that this writer committed
+    <root>/tree/…           the cluster's tree, mirrored in the memory of every broker (mirror.py)
+    <root>/leases/…         mirrored and watched separately, because it changes continuously
+    <root>/writers/<name>   the number of the last transaction that this writer has committed
 
-A transaction is one multi: its checks, its ops, and last the writer's number. When a connection
-ends before the reply came, the writer's number tells, on the next connection and after a sync,
-whether it was carried out: requests of the old connection can no longer be by then. So `txn` keeps
-the port's promise that an error means "nothing was changed"; it may take as long as the ensemble is
-away, and whoever cannot wait bounds it and must then look at the image for the outcome."""
+A transaction is one multi: its checks, its operations and, last, the writer's number. If a
+connection ends before the reply arrives, the writer's number, read on the next connection after a
+sync, shows whether the transaction was carried out: by then, no request of the old connection can
+still be. `txn` thus keeps the port's promise that an error means "nothing was changed". It may take
+as long as the ensemble is down. A caller that sets a timeout must look for the outcome in the
+image.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,12 @@ STRUCTURE = (
     TREE, LEASES, WRITERS, f"{TREE}/controller", f"{TREE}/registrations", f"{TREE}/live",
     f"{TREE}/draining", f"{TREE}/topics", f"{TREE}/configs", f"{TREE}/configs/brokers",
 )  # fmt: skip
-"""Parents that ZooKeeper wants to exist."""
+"""Parent nodes that ZooKeeper requires."""
 DEFAULT_PORT = 2181
 
 
 class ZooKeeperStore:
-    """A `MetadataStore`. Made by `open`."""
+    """A `MetadataStore` in a ZooKeeper ensemble. Create it with `open`."""
 
     def __init__(self, session: ZooKeeperSession, root: str, *, with_acl: bool) -> None:
         self._session = session
@@ -79,7 +81,18 @@ class ZooKeeperStore:
         tls: ssl.SSLContext | None = None,
         digest: str | None = None,
     ) -> ZooKeeperStore:
-        """`connect` is Kafka's zookeeper.connect: host:port,host:port/root."""
+        """Connect to the ensemble and load the tree.
+
+        Args:
+            connect: Kafka's `zookeeper.connect`: `host:port,host:port/root`.
+            session_timeout_ms: The session timeout to request.
+            connect_timeout_ms: How long to wait for the connection.
+            tls: The TLS context, or None for plain text.
+            digest: Credentials as `user:password`; nodes are then accessible to this user only.
+
+        Raises:
+            UserError: `connect` is malformed, or the ensemble could not be reached in time.
+        """
         servers, root = parse_connect(connect)
         session = ZooKeeperSession(servers, timeout_ms=session_timeout_ms, tls=tls, digest=digest)
         store = cls(session, root, with_acl=digest is not None)
@@ -94,7 +107,7 @@ class ZooKeeperStore:
             ) from None
         return store
 
-    # -------------------------------------------------------------------------------- the port
+    # ----------------------------------------------------------------------- the MetadataStore port
 
     @property
     def session_id(self) -> int:
@@ -120,8 +133,8 @@ class ZooKeeperStore:
         return lambda: self._unwatch_lease(entry)
 
     async def txn(self, checks: Sequence[Check], ops: Sequence[Op]) -> int:
-        async with self._lock:  # one at a time, so that the writer's number tells all
-            # Taken for good: if the caller is cancelled, nobody learns whether it was committed.
+        async with self._lock:  # one at a time, so that the writer's number shows the outcome
+            # Never reused: if the caller is cancelled, the transaction's outcome stays unknown.
             self._number += 1
             number = self._number
             zk_ops = self._zk_ops(checks, ops)
@@ -132,8 +145,18 @@ class ZooKeeperStore:
                     return committed
 
     async def put(self, path: str, value: bytes) -> int:
-        """Create or replace, in no order with transactions: a lease is not held up by them. Returns
-        the revision of the commit, and raises KafkaError if it is not known to have been one."""
+        """Create or replace a node, independently of transactions, which must not delay a lease.
+
+        Args:
+            path: The path of the node.
+            value: The new value.
+
+        Returns:
+            The revision of the commit.
+
+        Raises:
+            KafkaError: The change may not have been committed.
+        """
         await self._connected()
         full = self._full(path)
         try:
@@ -150,8 +173,7 @@ class ZooKeeperStore:
         return reply.zxid
 
     def expect(self, revision: int) -> None:
-        """Tell watchers of this revision, which a `put` returned, once they have been told of
-        everything before it."""
+        """Report a revision that `put` returned, once everything before it has been reported."""
         self._tree.committed(revision)
 
     async def close(self) -> None:
@@ -165,7 +187,7 @@ class ZooKeeperStore:
     # ---------------------------------------------------------------------------- transactions
 
     async def _try(self, ops: list[ZkOp], number: int) -> int | None:
-        """The zxid of the commit; None: it was not carried out for want of a connection."""
+        """Try a transaction; return the zxid of its commit, or None if it must be retried."""
         marker = ZkOp(OpCode.SET_DATA, self._writer, str(number).encode())
         body = jute.multi([*ops, marker], self._acl)
         try:
@@ -185,7 +207,11 @@ class ZooKeeperStore:
         return reply.zxid
 
     async def _outcome(self, number: int) -> int | None:
-        """Whether a transaction whose reply was lost has been carried out."""
+        """Find out whether a transaction was carried out whose reply was lost.
+
+        Returns:
+            The zxid of its commit, or None if it was not carried out.
+        """
         while True:
             await self._connected()
             try:
@@ -202,8 +228,11 @@ class ZooKeeperStore:
             return stat.mzxid
 
     def _zk_ops(self, checks: Sequence[Check], ops: Sequence[Op]) -> list[ZkOp]:
-        """A check of an absent path is the create that must follow it; ZooKeeper checks that a
-        node does not exist only by creating it."""
+        """Translate checks and operations to ZooKeeper's.
+
+        ZooKeeper can check that a node does not exist only by creating it. Such a check is
+        therefore left to the create of the same path in `ops`, or becomes a create and a delete.
+        """
         created = {op.path for op in ops if isinstance(op, Create)}
         result: list[ZkOp] = []
         for check in checks:
@@ -237,7 +266,7 @@ class ZooKeeperStore:
             return TxnConflict(path, None, ANY_VERSION)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"ZooKeeper refuses {path}: {failure}")
 
-    # ------------------------------------------------------------------------------ the session
+    # ---------------------------------------------------------------------------------- the session
 
     async def _on_connected(self) -> None:
         await self._ensure_structure()
@@ -311,8 +340,7 @@ class ZooKeeperStore:
 def _tell(
     watches: list[tuple[str, WatchCallback]], revision: int, changes: Sequence[Change]
 ) -> None:
-    """Watchers are told of a revision even when nothing below their prefix changed by it: they may
-    be waiting for it."""
+    """Call all watchers, even without changes below their prefix: they may await the revision."""
     for prefix, callback in tuple(watches):
         seen = [change for change in changes if change[0].startswith(prefix)]
         try:
@@ -322,7 +350,14 @@ def _tell(
 
 
 def parse_connect(connect: str) -> tuple[list[tuple[str, int]], str]:
-    """Servers and root of `host:port,host:port/root`; UserError if it cannot be read."""
+    """Parse `zookeeper.connect`: `host:port,host:port/root`.
+
+    Returns:
+        The servers, and the root path, which is '' if there is none.
+
+    Raises:
+        UserError: The value is malformed.
+    """
     addresses, slash, root = connect.strip().partition("/")
     servers: list[tuple[str, int]] = []
     for address in addresses.split(","):

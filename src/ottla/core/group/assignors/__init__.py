@@ -1,8 +1,9 @@
-"""Assignors on the broker's side: who of a consumer group gets which partitions.
+"""Server-side assignors, which distribute partitions over the members of a consumer group.
 
-An assignor is a function of who subscribes to what, what each has been assigned so far, and how
-many partitions the topics have. Its answer depends on nothing else, not even on the order in which
-members are named."""
+An assignor is a function of the members' subscriptions, their current target assignments, and the
+partition counts of the topics. Its result depends on nothing else, not even on the order in which
+the members are given.
+"""
 
 from __future__ import annotations
 
@@ -16,5 +17,6 @@ from ottla.core.group.consumer_records import Assignment
 Assignor = Callable[[Mapping[str, MemberSpec], Mapping[bytes, int]], dict[str, Assignment]]
 
 ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniformly, "range": assign_ranges}
+"""The available assignors, by name."""
 
 __all__ = ["ASSIGNORS", "Assignor", "MemberSpec"]

@@ -1,8 +1,10 @@
-"""`range`: the partitions of each topic in as many runs as it has subscribers, in order.
+"""The `range` assignor: one contiguous range of each topic's partitions per subscriber.
 
-Members that subscribe to the same topics get the same partitions of each, where those have the same
-number of them: what is keyed alike ends up at the same member, as joins need it. The first members
-get one more where the numbers do not divide. What members had before does not count."""
+Members with the same subscriptions get the same partition numbers of all topics that have the same
+partition count. Records with the same key therefore end up at the same member, as joins require. If
+a topic's partitions do not divide evenly, the first members get one more. Current assignments are
+ignored.
+"""
 
 from __future__ import annotations
 

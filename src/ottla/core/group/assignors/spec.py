@@ -1,4 +1,4 @@
-"""What an assignor is told of a member."""
+"""Input of the assignors: the subscription and current target assignment of each member."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from typing import NamedTuple
 from ottla.core.group.consumer_records import Assignment
 
 Place = tuple[bytes, int]
-"""A partition: topic id, number."""
+"""A partition, as (topic id, index)."""
 
 
 class MemberSpec(NamedTuple):
     topic_ids: frozenset[bytes]
-    """What it subscribes to; topics that do not exist are left out."""
+    """The topics that the member subscribes to; topics that do not exist are left out."""
     assigned: Assignment
-    """What it was to have so far."""
+    """The member's current target assignment."""
     instance_id: str | None = None
 
 
 def in_order(members: Mapping[str, MemberSpec]) -> list[str]:
-    """Static members first, by their instance ids, which survive a restart; then the others."""
+    """Return member ids in a stable order: static members by instance id, then the others.
+
+    Instance ids survive a restart, member ids do not.
+    """
 
     def rank(member_id: str) -> tuple[bool, str, str]:
         instance_id = members[member_id].instance_id

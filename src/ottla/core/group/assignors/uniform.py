@@ -1,15 +1,18 @@
-"""`uniform`, the default: as even as can be, and as much as can be stays where it is.
+"""The `uniform` assignor, the default: a balanced assignment that moves few partitions.
 
-All subscribe to the same topics
-    Members have n or n + 1 partitions. Each keeps what it has, up to that; those that have more
-    than n are the first to keep n + 1. Only the rest moves: no assignment as even moves less.
+All members have the same subscription
+    Each member gets n or n + 1 partitions and keeps up to that many of its current ones. Members
+    with more than n are the first to keep n + 1. Only the remaining partitions move: no other
+    balanced assignment moves fewer.
 
-They subscribe to different topics
-    1. Each keeps what it has and still subscribes to.
-    2. What is free goes, topics with few subscribers first, to the subscriber that has least.
-    3. While a partition can go from its member to a subscriber of its topic that has at least two
-       less, it does. Each such step makes the loads more even, so this ends; then no single move
-       would."""
+Members have different subscriptions
+    1. Each member keeps the current partitions it still subscribes to.
+    2. Unassigned partitions go to the subscriber with the fewest partitions. Topics with few
+       subscribers are assigned first.
+    3. A partition moves to another subscriber as long as that one has at least two partitions less
+       than its owner. Each move makes the assignment more balanced, so this terminates; afterwards
+       no single move can improve it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def assign_uniformly(
 def _kept(
     members: Mapping[str, MemberSpec], ordered: Iterable[str], partition_counts: Mapping[bytes, int]
 ) -> tuple[Holdings, list[Place]]:
-    """What each has and may keep; and what nobody has, of topics that somebody subscribes to."""
+    """Return the partitions each member keeps, and the unassigned ones of subscribed topics."""
     taken: set[Place] = set()
     holdings: Holdings = {}
     wanted: set[bytes] = set()
@@ -62,7 +65,7 @@ def _kept(
     return holdings, free
 
 
-# ----------------------------------------------------------------------- all subscribe to the same
+# -------------------------------------------------------------------------------- same subscription
 
 
 def _fill_evenly(holdings: Holdings, free: list[Place]) -> None:
@@ -85,7 +88,7 @@ def _fill_evenly(holdings: Holdings, free: list[Place]) -> None:
             places.append(free.pop())
 
 
-# ------------------------------------------------------------------- they subscribe to different
+# -------------------------------------------------------------------------- different subscriptions
 
 
 def _fill_by_subscription(
@@ -107,15 +110,18 @@ def _fill_by_subscription(
 
 
 def _by_load(subscribers: list[str], holdings: Holdings) -> list[tuple[int, int, str]]:
-    """A heap of (load, place in the order, member)."""
+    """Return a heap of (partition count, rank, member id)."""
     heap = [(len(holdings[each]), index, each) for index, each in enumerate(subscribers)]
     heapify(heap)
     return heap
 
 
 def _least_loaded(heap: list[tuple[int, int, str]], holdings: Holdings) -> str:
-    """Loads only grow while what is free is given away: an entry that is behind is put right when
-    it comes up."""
+    """Return the member with the fewest partitions.
+
+    Counts only grow while partitions are being assigned, so an outdated entry can be corrected when
+    it reaches the top of the heap.
+    """
     while True:
         load, index, member_id = heap[0]
         actual = len(holdings[member_id])
@@ -125,7 +131,7 @@ def _least_loaded(heap: list[tuple[int, int, str]], holdings: Holdings) -> str:
 
 
 def _even_out(holdings: Holdings, topic_id: bytes, subscribers: list[str]) -> bool:
-    """Move partitions of one topic until that makes nothing more even. Whether any moved."""
+    """Move partitions of a topic until no move improves the balance; return whether any moved."""
     movable = {
         member_id: [place for place in holdings[member_id] if place[0] == topic_id]
         for member_id in subscribers
