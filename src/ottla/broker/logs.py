@@ -62,7 +62,7 @@ class Logs:
         self._checkpointing = asyncio.Lock()
         self._in_directory: Counter[str] = Counter()
         self.high_watermark: Callable[[TopicPartition], int | None] | None = None
-        """Function that returns a partition's high watermark; set in a cluster, to checkpoint it."""
+        """Function that returns a partition's high watermark; set in a cluster, for checkpoints."""
         self._is_settled = False
 
     # ----------------------------------------------------------------------------------- start
