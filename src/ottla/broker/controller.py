@@ -120,7 +120,7 @@ class ControllerOfCluster(Protocol):
 
 
 class Controller:
-    """Serves admin requests by committing changes to the metadata store."""
+    """The part of the controller that serves admin requests."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ REPEAT_MS = 30_000
 
 
 class DiskWatch:
-    """Tracks which data directories refuse writes."""
+    """The data directories that refuse writes, and the partitions affected."""
 
     def __init__(
         self,

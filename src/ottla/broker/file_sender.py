@@ -28,7 +28,7 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class FileSender:
-    """Sends one response, piece by piece."""
+    """A response that is being sent, piece by piece."""
 
     def __init__(
         self,

@@ -31,11 +31,11 @@ class LeaseStore(Protocol):
         call does no harm."""
 
     def expect(self, revision: int) -> None:
-        """Report this revision to watchers, in order, even if nothing that they watch changes."""
+        """Report a revision that `put` returned to watchers, once they have seen all before it."""
 
 
 class LeaseKeeper:
-    """Acquires and renews the lease of this broker."""
+    """The lease of this broker, and the task that renews it."""
 
     def __init__(
         self,

@@ -133,7 +133,7 @@ class Route:
 
 
 class Router:
-    """Finds the handler of each request."""
+    """The routes of all APIs."""
 
     def __init__(self, handlers: Mapping[int, Handler] = HANDLERS) -> None:
         keys = sorted({*handlers, api_versions.API_KEY})

@@ -74,7 +74,7 @@ class ServerConfig:
 
 
 class Server:
-    """Accepts connections and enforces the limits they share."""
+    """The listeners of a broker and its connections."""
 
     def __init__(
         self,

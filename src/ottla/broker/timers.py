@@ -36,7 +36,7 @@ class _Timer:
 
 
 class Timers:
-    """Timers by key."""
+    """A set of timers, each with a key."""
 
     def __init__(
         self,
