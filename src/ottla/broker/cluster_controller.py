@@ -75,7 +75,7 @@ class ClusterBroker(Protocol):
 
 
 class ClusterController:
-    """The part of the controller that elections need: its own and those of partition leaders."""
+    """The part of the controller that runs elections: its own and those of partition leaders."""
 
     def __init__(self, broker: ClusterBroker, lease_ms: int, has_lease: Callable[[], bool]) -> None:
         self._broker = broker
