@@ -98,7 +98,7 @@ class Broker:
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.hosting = object()
         """Replaced by a new object whenever a partition is opened, removed or reconfigured, or its
-        leader or leader epoch changes. Caches compare it by identity (known_produce.py)."""
+        leader or leader epoch changes. Fetch sessions and known_produce.py compare it by identity."""
         self.topics_looked_into: set[str] = set()
         """Topics whose batches are decoded and checked before they are appended
         (core/produce.py)."""
@@ -173,7 +173,8 @@ class Broker:
         await self._open_topics(delta.topics_created)
         self._follower.follow()
         if not self.logs.was_clean:
-            # Recovery must not examine the truncated records again after new ones are appended.
+            # Recovery may have truncated a log below its recovery point. Checkpoint the lower one
+            # before new records are appended there, because the next recovery must check them.
             await self.logs.write_checkpoints()
         await self._serve(await self._adopt(), undo)
         self.logs.settle()
@@ -245,6 +246,7 @@ class Broker:
         }
 
     async def stop(self) -> None:
+        """Hand over leaderships, answer the requests in progress, and close every log."""
         if self.cluster is not None:
             await self.cluster.leave()
         self.transaction_coordinator.stop()
@@ -312,7 +314,7 @@ class Broker:
     @property
     def leads_freely(self) -> bool:
         """Whether a leader here may acknowledge acks=1 without asking its followers: on a
-        standalone broker, or while this broker has a lease."""
+        standalone broker, or while this broker has a lease and is not shutting down."""
         return self.cluster is None or self.cluster.leads_freely
 
     def proof_of_leading(self, partition: Partition) -> asyncio.Future[None] | None:

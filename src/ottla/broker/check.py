@@ -42,7 +42,14 @@ class Finding(NamedTuple):
 
 
 def check(config: BrokerConfig) -> Iterator[Finding]:
-    """Yield one finding per check of a broker's directories, ports and cluster settings."""
+    """Check the directories, ports and cluster settings of a broker.
+
+    Args:
+        config: The configuration to check.
+
+    Yields:
+        One finding per check, good or bad.
+    """
     for path in config.log_dirs:
         yield _check_directory(path, config.log_segment_bytes)
     directories = [

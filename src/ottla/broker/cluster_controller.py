@@ -5,7 +5,7 @@
     a broker dies           its lease expires one and a quarter lease durations after its last
                             renewal was seen; then its partitions get other leaders
     a broker shuts down     its partitions get other leaders at once, while it still serves them
-    a reassignment ends     replicas that were to be removed are (core/controller/reassignment.py)
+    a reassignment ends     the old replicas are removed (core/controller/reassignment.py)
     a broker returns        partitions without a leader are reconsidered; a while later leadership
                             moves back to the preferred replicas
 
@@ -99,7 +99,7 @@ class ClusterController:
         return self._leases.expired(self._broker.clock.monotonic())
 
     def count_anew(self) -> None:
-        """Restart the expiry of all leases after this broker was cut off from the store."""
+        """Restart the expiry timers of all leases after this broker was cut off from the store."""
         self._leases.begin_anew(self._broker.clock.monotonic())
         self._note_silent()
         self._something.set()

@@ -127,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender: FileSender | None = None
         self.flush_is_due = False
         self.active = True
-        """Whether data has arrived since the last sweep."""
+        """Whether the client has sent or read anything since the last sweep."""
         self.last_active = 0.0
         self.unsent_seen = 0
 

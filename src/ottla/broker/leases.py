@@ -45,8 +45,15 @@ class LeaseKeeper:
         duration_ms: int,
         applied: Callable[[int], Awaitable[None]],
     ) -> None:
-        """Prepare a lease, not held yet; `applied` waits until the broker has reacted to a
-        revision."""
+        """Create a lease that is not held yet.
+
+        Args:
+            store: The store that keeps the lease.
+            clock: Source of monotonic time.
+            broker_id: The ID of this broker.
+            duration_ms: Duration of the lease.
+            applied: Waits until the broker has reacted to a revision.
+        """
         self._store = store
         self._applied = applied
         self._clock = clock

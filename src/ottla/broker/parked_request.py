@@ -22,7 +22,7 @@ TOLD_TO_CLIENTS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""Maps errors of the coordinator's log to error codes that coordinator clients understand."""
+"""Errors of the coordinator's log -> error codes that clients of a coordinator understand."""
 
 
 class ParkedRequest:

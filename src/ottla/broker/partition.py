@@ -45,7 +45,8 @@ class FetchWaiter(Protocol):
         nothing was appended."""
 
     def wake(self) -> None:
-        """Check again now: the partition's role changed, it was removed, or a proof is wanted."""
+        """Complete the fetch now: the partition was removed, its role or log start offset changed,
+        or a proof of leadership is wanted."""
 
 
 class VerificationGuard:
@@ -246,7 +247,7 @@ class Partition:
 
     def confirmed(self, offset: int) -> asyncio.Future[None]:
         """Return a future that completes when the high watermark reaches `offset`. It fails with
-        KafkaError if this replica loses leadership or goes offline first."""
+        KafkaError if this replica loses leadership or a required sync fails first."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.high_watermark >= offset:
             future.set_result(None)

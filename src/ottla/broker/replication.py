@@ -112,7 +112,7 @@ class Replication:
             self.take_role(partition, topic, topic.partitions[index])
 
     def take_role(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
-        """Make this replica a leader or a follower, as the image says."""
+        """Make this replica the leader or a follower, according to the image."""
         if partition.log.is_truncating:
             return  # `_truncation_over` reviews the role again
         if not self._leads(state):
@@ -200,7 +200,7 @@ class Replication:
             )
         )
         if partition.waits_for_sync and log.recovery_point < log.log_end_offset:
-            self._broker.flusher.request(partition)  # no append may come to trigger it
+            self._broker.flusher.request(partition)  # there may be no append to trigger it
         self._broker.leader_changed(partition)
 
     def _follow(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
@@ -280,7 +280,7 @@ class Replication:
     # --------------------------------------------------------------------------------- the ISR
 
     def fetched(self, partition: Partition, replica: Replica, offset: int) -> None:
-        """Record that a follower has everything below `offset`, and expand the ISR if it may."""
+        """Record that a follower has everything below `offset`, and add it to the ISR if it may join."""
         leadership = partition.leadership
         if leadership is None:
             return

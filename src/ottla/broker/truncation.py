@@ -7,7 +7,7 @@
 Meanwhile the log is marked as truncating: nothing flushes, compacts or deletes its segments, and
 its partition keeps its role. A role that is assigned meanwhile takes effect when the truncation is
 over, because a leader must not start with a log that is about to be cut. Cutting it first is safe:
-records that the old leader lacks were not committed before its epoch, and no later leader that
+records that this leader lacks were not committed before its epoch, and no later leader that
 counts on this replica commits anything before this replica has fetched from it.
 
 A failure before the truncation itself changes nothing. If the truncation fails, the contents of the
@@ -35,7 +35,12 @@ class Truncations:
     """The truncations in progress on this broker."""
 
     def __init__(self, broker: Broker, on_over: Callable[[Partition], None]) -> None:
-        """Prepare; `on_over` is called with each partition that may change its role again."""
+        """Create an empty set.
+
+        Args:
+            broker: The broker that holds the logs.
+            on_over: Called with each partition that may change its role again.
+        """
         self._broker = broker
         self._on_over = on_over
         self._running: set[asyncio.Task[None]] = set()

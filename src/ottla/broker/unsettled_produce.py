@@ -3,7 +3,7 @@
 - An append with acks=all is acknowledged when every in-sync replica has it.
 - A refusal that depends on producer state (epoch or sequence number) is sent only once this broker
   has proved that it leads. Without a lease another broker may lead by now and may have accepted
-  more batches from the same producer, and a client treats such a refusal as its own fatal error.
+  more batches from the same producer, and a client treats such a refusal as its own error.
 
 Both waits end at the request's timeout. Records that were appended stay in the log, whatever the
 response says."""

@@ -4,8 +4,8 @@ Behaviours
 - Operations: set (0), delete (1), append to (2) and subtract from (3) a list.
 - Topics, brokers by ID, the defaults of all brokers by an empty name, groups, and this broker's
   loggers (KIP-412), whose levels last until the broker stops.
-- `core.controller.alter_configs` and `broker.loggers` list the error codes. `validate_only` changes
-  nothing. The response is sent when the change is in effect.
+- `core.controller.alter_configs` lists the error codes; those for loggers are in `broker.loggers`.
+- `validate_only` changes nothing. The response is sent when the change is in effect.
 
 Deviations
 - Client metrics (16) have no configs yet: INVALID_REQUEST."""
