@@ -98,7 +98,7 @@ class Broker:
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.hosting = object()
         """Replaced by a new object whenever a partition is opened, removed or reconfigured, or its
-        leader or leader epoch changes. Fetch sessions and known_produce.py compare it by identity."""
+        leader or leader epoch changes. Fetch sessions and known_produce.py compare its identity."""
         self.topics_looked_into: set[str] = set()
         """Topics whose batches are decoded and checked before they are appended
         (core/produce.py)."""

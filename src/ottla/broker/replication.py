@@ -280,7 +280,7 @@ class Replication:
     # --------------------------------------------------------------------------------- the ISR
 
     def fetched(self, partition: Partition, replica: Replica, offset: int) -> None:
-        """Record that a follower has everything below `offset`, and add it to the ISR if it may join."""
+        """Record that a follower has everything below `offset`, and expand the ISR if possible."""
         leadership = partition.leadership
         if leadership is None:
             return
