@@ -1,1 +1,1 @@
-"""The asyncio shell: connections, request handlers and the parts that they work on."""
+"""The broker process: connections, request handlers and the components behind them."""

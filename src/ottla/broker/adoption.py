@@ -1,19 +1,19 @@
-"""Taking over a directory that Apache Kafka wrote, at the first start on it.
+"""Adoption of a data directory that Apache Kafka wrote, at the first start on it.
 
-| what | is taken from |
+| taken over | from |
 |---|---|
-| cluster id and node id | `meta.properties`; a configured node.id must agree |
-| topics, their ids and partitions | the logs' directories, as far as Kafka's metadata has them |
-| configs of topics, of this broker, of all brokers | Kafka's metadata log |
-| leader epochs | the same and `leader-epoch-checkpoint`; ours is the next one |
-| the first producer id to give out | the same: a log must never meet an old id again |
+| cluster ID and node ID | `meta.properties`; a configured node.id must agree |
+| topics, topic IDs and partitions | the log directories, if Kafka's metadata contains the topic |
+| configs of topics, of this broker and of all brokers | Kafka's metadata log |
+| leader epochs | the metadata log and `leader-epoch-checkpoint`; ours is the next epoch |
+| the next producer ID | the metadata log; a log must never see an old ID again |
 
-A log whose topic Kafka's metadata does not have was being deleted: it stays unclaimed, and is set
-aside by whoever set aside the others.
+A log whose topic is not in Kafka's metadata was being deleted. It is not adopted, and becomes a
+stray like any other log without a topic (logs.py).
 
-Nothing is deleted on a guess. Where the configs cannot be known (no metadata log, because the
-directory is older than it or our own metadata was lost; or a damaged one), records are kept for
-ever until somebody sets retention.ms."""
+Nothing is deleted on a guess. If the configs are unknown (there is no metadata log, because the
+directory is older or Ottla's own metadata was lost, or the log is damaged), records are kept
+forever until somebody sets retention.ms."""
 
 from __future__ import annotations
 
@@ -43,29 +43,31 @@ logger = logging.getLogger(__name__)
 KEEP_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 DECIDES_DELETION = frozenset({"cleanup.policy", *KEEP_FOR_EVER})
 UNREACHED_PRODUCER_ID = 2**40
-"""Where producer ids begin if nobody knows which were given out: no cluster got there."""
+"""First producer ID if those in use are unknown; no cluster has ever reached it."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 @dataclass(slots=True)
 class Adoption:
+    """Everything to take over from a data directory."""
+
     topics: list[FoundTopic] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
-    """What else goes into the new metadata, beside the topics."""
+    """Metadata to create in addition to the topics."""
     notes: list[str] = field(default_factory=list)
-    """What a person should know: what could not be taken over as it was."""
+    """Log messages about settings that could not be taken over unchanged."""
 
 
 # ------------------------------------------------------------------------------------- identity
 
 
 def directory_owner(directories: Iterable[LogDirectory]) -> DirectoryOwner | None:
-    """Whose directories these are; None if all are new."""
+    """Return the owner recorded in the directories, or None if all of them are new."""
     return next(filter(None, (directory.owner() for directory in directories)), None)
 
 
 def with_node_id(config: BrokerConfig, owner: DirectoryOwner | None) -> BrokerConfig:
-    """A broker that was not told its id has the one its directory has."""
+    """Return the config with the node.id of the directory, if none is configured."""
     if owner is None or {"node.id", "broker.id"} & config.static.keys():
         return config
     return BrokerConfig({**config.static, "node.id": str(owner.node_id)})
@@ -75,7 +77,13 @@ def with_node_id(config: BrokerConfig, owner: DirectoryOwner | None) -> BrokerCo
 
 
 def adopt(fs: FileSystem, found: Sequence[FoundLog], config: BrokerConfig) -> Adoption:
-    """What the logs that were found make up. Reads the disk; logs what is taken over."""
+    """Read Kafka's metadata from disk and decide what to adopt; log the result.
+
+    Args:
+        fs: Access to the data directories.
+        found: Logs on disk that have not been opened.
+        config: The broker's configuration.
+    """
     if not found:
         return Adoption()
     metadata_dir = config.static.get("metadata.log.dir")
@@ -110,7 +118,14 @@ def decide_adoption(
     kraft: KraftMetadata | None,
     config: BrokerConfig,
 ) -> Adoption:
-    """`epochs`: the latest leader epoch in each log, by its path."""
+    """Decide what to adopt, without any I/O.
+
+    Args:
+        found: Logs on disk that have not been opened.
+        epochs: Latest leader epoch of each log, by path.
+        kraft: Kafka's metadata, or None if there is none.
+        config: The broker's configuration.
+    """
     if kraft is None:
         adoption = _without_metadata(found, epochs, config)
     else:

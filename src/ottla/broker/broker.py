@@ -1,15 +1,16 @@
-"""The broker: what it holds, and how it reacts when the cluster's metadata changes.
+"""The broker: the components of one process, and its reaction to metadata changes.
 
     start: lock and read the data directories -> metadata store -> open the logs -> listen ->
            register -> background work
-    stop:  hand over leaderships -> accept nothing more -> answer what is under way -> close every
-           log -> mark it clean
+    stop:  hand over leaderships -> stop accepting connections -> answer the requests in progress ->
+           close every log -> mark the directories clean
 
-Every step of a stop that needs another process has a time limit (`controlled.shutdown.timeout.ms`
-for handing over, seconds for the others); only the disks are waited for as long as they take.
+Every step of a stop that depends on another process has a time limit: the handover has
+`controlled.shutdown.timeout.ms`, the others have seconds. Only disk writes may take as long as they
+need.
 
-Handlers get this object. It has no logic of its own beyond wiring: decisions are in `core`, data is
-in `storage`, agreement is in `metadata`."""
+Handlers receive this object. It only connects the components: `core` decides, `storage` keeps the
+data, `metadata` agrees with the other brokers."""
 
 from __future__ import annotations
 
@@ -63,10 +64,12 @@ T = TypeVar("T")
 METADATA_DIRECTORY = "ottla-metadata"
 STOP_GRACE_S = 5.0
 OPEN_CHUNK = 500
-"""Logs opened between two looks at the loop."""
+"""Number of logs opened in one call to a thread."""
 
 
 class Broker:
+    """A broker: listeners, logs, coordinators and, in a cluster, replication."""
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -76,7 +79,15 @@ class Broker:
         bind: BindListener = bind_listener,
         lock: Lock | None = None,
     ) -> None:
-        """`bind` and `lock` are the real ones unless a simulation brings its own."""
+        """Create a broker; `start` starts it.
+
+        Args:
+            config: The static configuration.
+            fs: Access to the data directories.
+            clock: Source of wall-clock and monotonic time.
+            bind: Binds a listener; simulations pass their own network.
+            lock: Locks the data directories; simulations pass their own lock.
+        """
         self._bind = bind
         self.config = config
         self.fs = fs
@@ -86,10 +97,11 @@ class Broker:
         self.image = ClusterImage()
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.hosting = object()
-        """Another object whenever partitions come or go, are led by others or in another epoch, or
-        are configured otherwise."""
+        """Replaced by a new object whenever a partition is opened, removed or reconfigured, or its
+        leader or leader epoch changes. Fetch sessions and known_produce.py compare its identity."""
         self.topics_looked_into: set[str] = set()
-        """Topics whose batches are looked into before they are written (core/produce.py)."""
+        """Topics whose batches are decoded and checked before they are appended
+        (core/produce.py)."""
         self.fetch_sessions = FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, random.randrange(1, 2**31)
         )
@@ -104,7 +116,7 @@ class Broker:
         self.group_coordinator = GroupCoordinator(self)
         self.transaction_coordinator = TransactionCoordinator(self)
         self.client_log = LogLimiter(logger, clock.monotonic)
-        """For what clients do that a person should know; they cannot fill the disk with it."""
+        """Rate-limited log for client behaviour that an operator should know about."""
         self._lock: Lock = DataLock() if lock is None else lock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Server | None = None
@@ -112,7 +124,7 @@ class Broker:
         self._opening = asyncio.Lock()
         self.store: MetadataStore
         self.cluster: Cluster | None = None
-        """None: this broker is alone."""
+        """Membership in a cluster; None on a standalone broker."""
         self.controller: Controller
         self.producer_ids: ProducerIds
         self._follower: ImageFollower
@@ -120,7 +132,11 @@ class Broker:
     # --------------------------------------------------------------------------- start and stop
 
     async def start(self) -> None:
-        """Raises UserError with a sentence for the person who started us."""
+        """Start the broker. If this fails or is cancelled, everything started so far is closed.
+
+        Raises:
+            UserError: The broker cannot start; the message says why and what to do.
+        """
         undo = AsyncExitStack()
         try:
             self._lock.acquire(self.config.log_dirs)
@@ -129,13 +145,13 @@ class Broker:
             undo.push_async_callback(self._end_threads)
             await self._start(undo)
         except GeneratorExit:
-            raise  # the event loop is gone: nothing can be awaited
+            raise  # the event loop is closed: nothing can be awaited any more
         except BaseException:
             await undo.aclose()
             raise
 
     async def _start(self, undo: AsyncExitStack) -> None:
-        """Start, and add to `undo` how to close each part if the start fails or is cancelled."""
+        """Start each component, and push how to close it on `undo` in case the start fails."""
         self.logs.begin()
         home = self.logs.directories[0]
         owner = directory_owner(self.logs.directories)
@@ -157,7 +173,8 @@ class Broker:
         await self._open_topics(delta.topics_created)
         self._follower.follow()
         if not self.logs.was_clean:
-            # What recovery has cut must not be looked for again behind what is appended next.
+            # Recovery may have truncated a log below its recovery point. Checkpoint the lower one
+            # before new records are appended there, because the next recovery must check them.
             await self.logs.write_checkpoints()
         await self._serve(await self._adopt(), undo)
         self.logs.settle()
@@ -182,8 +199,8 @@ class Broker:
         self.cluster = Cluster(self, zookeeper)
 
     async def _adopt(self) -> Adoption:
-        """Topics that Apache Kafka, or an Ottla that lost its metadata, left in the directories.
-        They are looked for until a first controller has taken them over."""
+        """Return the topics that Apache Kafka, or an Ottla broker that lost its metadata, left in
+        the directories. A standalone broker looks for them until its first controller epoch."""
         if self.cluster is not None or self.image.controller_epoch != NO_CONTROLLER_EPOCH:
             return Adoption()
         return await self.run_blocking(lambda: adopt(self.fs, self.logs.found, self.config))
@@ -214,13 +231,13 @@ class Broker:
             found_topics=adoption.topics,
             first_ops=adoption.ops,
         )
-        # Not before: joining begins new leader epochs, and what coordinators do belongs to one.
+        # Only now: joining starts new leader epochs, and a coordinator belongs to one epoch.
         self._has_joined = True
         for partition in self.partitions.values():
             self.leader_changed(partition)
 
     def _endpoints(self) -> dict[str, tuple[str, int]]:
-        """What clients are told to connect to: the advertised listeners, with real ports."""
+        """Return the advertised listeners, with the bound port in place of port 0."""
         assert self._server is not None
         bound = self._server.ports
         return {
@@ -229,6 +246,7 @@ class Broker:
         }
 
     async def stop(self) -> None:
+        """Hand over leaderships, answer the requests in progress, and close every log."""
         if self.cluster is not None:
             await self.cluster.leave()
         self.transaction_coordinator.stop()
@@ -237,7 +255,8 @@ class Broker:
             await self._server.stop(STOP_GRACE_S)
         await self.housekeeping.stop()
         await self.flusher.drain()
-        # A change may wait for ZooKeeper for ever; that of a broker alone only for its disk.
+        # In a cluster a change may wait for ZooKeeper indefinitely; on a standalone broker it only
+        # waits for the disk.
         await self.controller.close(None if self.cluster is None else GOODBYE_S)
         await self._follower.close()
         for task in list(self._tasks):
@@ -249,7 +268,7 @@ class Broker:
         self._lock.release()
 
     async def _end_threads(self) -> None:
-        """Wait for what the threads still do, without holding up the event loop."""
+        """Wait for the worker threads to finish, without blocking the event loop."""
         await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
 
     @property
@@ -273,8 +292,12 @@ class Broker:
     # --------------------------------------------------------------------------- for handlers
 
     def find_partition(self, key: tuple[str, int]) -> Partition:
-        """One that we lead. Raises KafkaError: there is none, its disk does not let us have it, or
-        another broker leads it."""
+        """Return a partition that this broker leads.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR if its log cannot be opened,
+                or NOT_LEADER_OR_FOLLOWER.
+        """
         partition = self.partitions.get(key)
         if partition is None:
             if key in self.logs.unopened:
@@ -290,19 +313,22 @@ class Broker:
 
     @property
     def leads_freely(self) -> bool:
-        """Whether this broker may grant acks=1 on its own word: alone, or while it has a lease."""
+        """Whether a leader here may acknowledge acks=1 without asking its followers: on a
+        standalone broker, or while this broker has a lease and is not shutting down."""
         return self.cluster is None or self.cluster.leads_freely
 
     def proof_of_leading(self, partition: Partition) -> asyncio.Future[None] | None:
-        """What to wait for before something is said that only the leader knows; None: nothing. It
-        fails with KafkaError."""
+        """Return a future to await before reporting something that only the leader can know.
+
+        Returns None if no proof is needed: the broker is standalone or has a lease. The future
+        fails with KafkaError if this broker no longer leads the partition."""
         if self.cluster is None or self.cluster.has_lease or partition.leadership is None:
             return None
         return partition.proof(self.clock.monotonic())
 
     def check_may_lead(self, partition: Partition) -> None:
-        """Raises KafkaError if this broker, without a lease and alone in the ISR, would have to
-        take its own word for it that it still leads."""
+        """Raise KafkaError if leadership cannot be proved: this broker has no lease and is the only
+        member of the ISR, so no follower can confirm it."""
         leadership = partition.leadership
         if leadership is None or not leadership.is_alone:
             return
@@ -314,7 +340,8 @@ class Broker:
             )
 
     def peer_endpoint(self, broker_id: int) -> tuple[str, int]:
-        """Where another broker listens for brokers. Raises ConnectionLost if it is not known."""
+        """Return the inter-broker endpoint of another broker. Raises ConnectionLost if it is
+        unknown."""
         registration = self.image.brokers.get(broker_id)
         if registration is None:
             raise ConnectionLost(f"broker {broker_id} is not registered")
@@ -325,14 +352,15 @@ class Broker:
         return endpoint
 
     def leader_of(self, key: TopicPartition) -> int | None:
-        """Who leads a partition, as far as is known here; None: there is no such partition."""
+        """Return the leader of a partition according to the image, or None if the partition does
+        not exist."""
         topic = self.image.topics.get(key.topic)
         if topic is None or not 0 <= key.partition < len(topic.partitions):
             return None
         return topic.partitions[key.partition].leader
 
     async def applied(self, revision: int) -> None:
-        """Returns when the image has the revision and this broker has reacted to it."""
+        """Wait until the image includes the revision and this broker has reacted to it."""
         await self._follower.applied(revision)
 
     def features(self) -> Features:
@@ -342,7 +370,7 @@ class Broker:
         return self._endpoints()[listener]
 
     async def run_blocking(self, work: Callable[[], T]) -> T:
-        """Run what may wait for the disk in a thread."""
+        """Run a function that may block on disk I/O in a thread, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -403,7 +431,8 @@ class Broker:
         await self._open(wanted)
 
     async def _open(self, wanted: Sequence[WantedLog]) -> None:
-        """A log is opened once, whoever wants it; what it was wanted for may be gone by then."""
+        """Open logs that are not open yet. If a replica has been removed from this broker
+        meanwhile, its log is deleted again."""
         async with self._opening:
             missing = [each for each in wanted if each.partition not in self.partitions]
             if not missing:
@@ -416,7 +445,7 @@ class Broker:
                     self._delete_log(log)
 
     def _is_here(self, key: TopicPartition, topic_id: bytes) -> bool:
-        """Whether the image has a replica of the partition on this broker."""
+        """Return whether the image assigns a replica of the partition to this broker."""
         topic = self.image.topics.get(key.topic)
         if topic is None or topic.topic_id != topic_id or key.partition >= len(topic.partitions):
             return False
@@ -444,7 +473,7 @@ class Broker:
         self.logs.disk_watch.sync_failed(partition.log, error, needs_restart=is_offline)
 
     async def open_missing(self) -> None:
-        """Try again to open the logs that the disk did not let us open."""
+        """Retry the logs that could not be opened because of an I/O error."""
         for key, wanted in list(self.logs.unopened.items()):
             if not self._is_here(wanted.partition, wanted.topic_id):
                 self.logs.unopened.pop(key, None)
@@ -465,7 +494,7 @@ class Broker:
             self._drop_partition(TopicPartition(topic.name, index))
 
     def _drop_partition(self, key: TopicPartition) -> None:
-        """Its topic was deleted, or it was moved to other brokers."""
+        """Close a partition whose topic was deleted or which was reassigned to other brokers."""
         partition = self.partitions.pop(key, None)
         if partition is None:
             return
@@ -478,7 +507,7 @@ class Broker:
         partition.wake_waiters()
 
     def leader_changed(self, partition: Partition) -> None:
-        """This broker begins or ceases to lead a partition; coordinators come and go with that."""
+        """Start or stop the coordinator of a partition that this broker starts or stops leading."""
         coordinators: dict[str, GroupCoordinator | TransactionCoordinator] = {
             OFFSETS_TOPIC: self.group_coordinator,
             TRANSACTION_TOPIC: self.transaction_coordinator,
@@ -534,12 +563,14 @@ def _server_config(config: BrokerConfig) -> ServerConfig:
 
 
 def _unless_default(config: BrokerConfig, name: str) -> int:
-    """Kafka's default of 100 KB costs large requests twice the CPU time; who does not set a size
-    gets the kernel's own, which grows with need."""
+    """Return the configured buffer size, or -1 to keep the kernel's own.
+
+    Kafka's default of 100 KB doubles the CPU time of large requests, while the kernel's buffers
+    grow as needed. So only a size that was set explicitly is used."""
     return int(config.static[name]) if name in config.static else -1
 
 
 def _per_ip(overrides: str) -> dict[str, int]:
-    """`host1:200,host2:100`."""
+    """Parse `host1:200,host2:100` into a dict."""
     pairs = (item.rpartition(":") for item in overrides.split(",") if item.strip())
     return {host.strip(): int(count) for host, _, count in pairs}

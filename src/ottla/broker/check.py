@@ -1,4 +1,4 @@
-"""Checks of `ottla broker --check`: everything that could refuse a start, without starting.
+"""The checks of `ottla broker --check`: everything that could prevent a start, without starting.
 
 Nothing on disk is changed, ZooKeeper is not contacted, and ports are released at once. A running
 broker holds its port and its data directories, so checking its configuration reports both."""
@@ -34,13 +34,22 @@ _GIB = 1024**3
 
 
 class Finding(NamedTuple):
+    """One result of a check."""
+
     level: int
-    """logging.INFO if all is well, WARNING, or ERROR for what refuses a start."""
+    """logging.INFO if all is well, WARNING, or ERROR if the broker would not start."""
     text: str
 
 
 def check(config: BrokerConfig) -> Iterator[Finding]:
-    """Yield what is well and what is wrong with a broker's directories, ports and cluster."""
+    """Check the directories, ports and cluster settings of a broker.
+
+    Args:
+        config: The configuration to check.
+
+    Yields:
+        One finding per check, good or bad.
+    """
     for path in config.log_dirs:
         yield _check_directory(path, config.log_segment_bytes)
     directories = [
@@ -103,7 +112,7 @@ def _is_locked(path: str) -> bool:
 
 
 def _check_owners(config: BrokerConfig, directories: list[LogDirectory]) -> Iterator[Finding]:
-    """Compare cluster.id and node.id of meta.properties, the metadata and the configuration."""
+    """Compare cluster.id and node.id in meta.properties, the metadata and the configuration."""
     try:
         owner = directory_owner(directories)
         node_id = with_node_id(config, owner).node_id
@@ -128,7 +137,7 @@ def _check_owners(config: BrokerConfig, directories: list[LogDirectory]) -> Iter
 
 
 def _stored_cluster_id(home: str) -> str | None:
-    """Return the cluster id in the metadata of a broker that is alone, or None if it has none.
+    """Return the cluster ID in a standalone broker's metadata, or None if it has none.
 
     Opening a journal repairs it, so this opens a copy. Raises UserError if it is damaged."""
     stored = f"{home}/{METADATA_DIRECTORY}"

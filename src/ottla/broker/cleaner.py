@@ -1,16 +1,16 @@
-"""Compaction in the background: which log is next, a worker for it, and the swap.
+"""The log cleaner: chooses the next log to compact, runs a worker, and swaps the segments.
 
-    filthiest log that is due -> flush it up to where it is to be cleaned -> worker process
-        -> for each group of segments that the worker reports: are they still the log's? swap
-        -> write how far the log is clean to cleaner-offset-checkpoint
+    dirtiest log that is due -> flush it up to the end of the section to clean -> worker process
+        -> for each group of segments that the worker reports: still part of the log? swap them
+        -> write the clean offset to cleaner-offset-checkpoint
 
-A log that is being cleaned stays in use: the worker reads sealed segments, which never change, and
-the swap is a few renames. If the log is deleted, truncated or cut by retention meanwhile, the work
-is thrown away: the worker is ended and what it wrote is removed.
+A log stays in use while it is cleaned: the worker reads sealed segments, which never change, and a
+swap is a few renames. If the log is deleted, truncated or shortened by retention meanwhile, the
+result is discarded: the worker is stopped and its files are removed.
 
-When cleaning fails because the disk refuses (it is full, say), that log is tried again later. Any
-other failure means that the log is damaged: it is left alone until the broker starts anew or the
-topic is created anew, and the others go on."""
+If cleaning fails with an I/O error (the disk is full, say), the log is retried later. Any other
+failure means that the log is damaged: it is skipped until the broker restarts or the topic is
+created again, and the other logs are cleaned as usual."""
 
 from __future__ import annotations
 
@@ -47,14 +47,16 @@ from ottla.wire.records.errors import BatchError
 logger = logging.getLogger(__name__)
 
 LOGS_PER_TURN = 50
-"""How many logs are looked at between two turns of the loop."""
+"""Number of logs examined before the event loop does other work."""
 RETRY_MS = 60_000
-"""How long a log is left alone after the disk refused."""
+"""Time for which a log is skipped after an I/O error."""
 MIN_IO_BUFFER_BYTES = 64 * 1024
 MIB = 1024 * 1024
 
 
 class CleanablePartition(Protocol):
+    """The parts of a partition that the cleaner uses."""
+
     log: Log
 
     @property
@@ -70,7 +72,7 @@ class _Housekeeping(Protocol):
 
 
 class CleanedBroker(Protocol):
-    """What a cleaner asks of its broker."""
+    """The parts of a broker that the cleaner uses."""
 
     fs: FileSystem
     clock: Clock
@@ -80,7 +82,7 @@ class CleanedBroker(Protocol):
 
     @property
     def partitions(self) -> Mapping[Any, CleanablePartition]:
-        """By (topic, partition)."""
+        """Partitions by (topic, partition)."""
 
     @property
     def flusher(self) -> _Flusher: ...
@@ -92,13 +94,15 @@ class CleanedBroker(Protocol):
 
 
 class _Excuse(NamedTuple):
-    """A log that is not to be cleaned, until when (None: ever)."""
+    """A log that is skipped until `until_ms`, or for good if that is None."""
 
     log: Log
     until_ms: int | None
 
 
 class Cleaner:
+    """Background compaction of all logs of a broker."""
+
     def __init__(self, broker: CleanedBroker, compactor: Compactor | None = None) -> None:
         self._broker = broker
         self._compactor = compactor or WorkerCompactor()
@@ -107,18 +111,19 @@ class Cleaner:
         self._excused: dict[TopicPartition, _Excuse] = {}
 
     def is_cleaning(self, partition: TopicPartition) -> bool:
-        """Retention that waits for this spares the work done so far."""
+        """Return whether the partition is being cleaned. Retention skips it then, because deleting
+        a segment would waste the work."""
         return partition in self._in_progress
 
     def is_uncleanable(self, partition: TopicPartition) -> bool:
-        """Whether cleaning it failed, and is not tried again."""
+        """Return whether cleaning the partition has failed for good."""
         excuse = self._excused.get(partition)
         return excuse is not None and excuse.until_ms is None
 
     # ------------------------------------------------------------------------------------ loop
 
     async def run(self) -> None:
-        """Until cancelled; then no worker is left."""
+        """Clean logs until cancelled. No worker is left running then."""
         await self._checkpoints.load(self._broker.config.log_dirs)
         running: set[asyncio.Task[None]] = set()
         try:
@@ -152,7 +157,7 @@ class Cleaner:
             logger.exception("looking for logs to compact failed; it is tried again later")
 
     async def find_filthiest(self) -> DirtyLog | None:
-        """The log with the largest dirty share of those that are due."""
+        """Return the due log with the highest dirty ratio, or None."""
         filthiest: DirtyLog | None = None
         for number, partition in enumerate(list(self._broker.partitions.values())):
             if number % LOGS_PER_TURN == LOGS_PER_TURN - 1:
@@ -195,7 +200,7 @@ class Cleaner:
     # --------------------------------------------------------------------------------- one log
 
     async def clean(self, dirty: DirtyLog) -> None:
-        """Clean one log; whatever goes wrong is said and remembered, not raised."""
+        """Clean one log. Errors are logged and remembered, not raised."""
         log = dirty.log
         self._in_progress.add(log.partition)
         directory, is_done = log.directory, False
@@ -245,7 +250,7 @@ class Cleaner:
         _report(log, current, result, clock.monotonic() - began)
 
     async def _flushed(self, dirty: DirtyLog) -> DirtyLog:
-        """Wait until what is to be cleaned is on disk, and look again at the log then."""
+        """Wait until the section to clean is on disk, then assess the log again."""
         partition = self._broker.partitions.get(dirty.log.partition)
         if partition is None or partition.log is not dirty.log:
             raise CompactionUnwanted

@@ -1,8 +1,8 @@
-"""How far each log is clean: Kafka's `cleaner-offset-checkpoint`, one in each data directory.
+"""The offset up to which each log is clean: `cleaner-offset-checkpoint` in each data directory.
 
-The files name topics, not their ids. So that a topic which was deleted and created anew does not
-inherit how far the old one was clean, offsets are kept with the id of the topic they were noted
-for, and those of logs that are gone leave the files."""
+The files contain topic names, not topic IDs. To prevent a topic that was deleted and created again
+from inheriting the old offset, each offset is kept with the ID of its topic, and offsets of logs
+that no longer exist are removed from the files."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ class _Clean(NamedTuple):
 
 
 class CleanerCheckpoints:
+    """The cleaner offsets of all logs."""
+
     def __init__(
         self,
         fs: FileSystem,
@@ -65,7 +67,7 @@ class CleanerCheckpoints:
         await self._write([directory])
 
     async def drop_deleted(self) -> None:
-        """Forget logs that are no more."""
+        """Remove the offsets of logs that no longer exist."""
         gone = {
             partition: clean
             for partition, clean in self._clean.items()

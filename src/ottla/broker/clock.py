@@ -1,4 +1,4 @@
-"""The Clock port on a real machine."""
+"""The Clock port, implemented with the system clocks."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""A broker as a member of a cluster: registered, with a lease, and in one case the controller.
+"""A broker's membership in its cluster: registration, lease, and the controller if it is elected.
 
-    join           register under a new incarnation, take the lease, see oneself in the image, lead
-                   what the image says
-    session lost   lead nothing, register anew: the session's nodes are gone, the data is not
-    leave          be drained of leaderships, give the lease back, end the session
+    join           register a new incarnation, acquire the lease, wait until the image shows the
+                   registration, lead what the image assigns
+    session lost   lead nothing and register again: the session's nodes are gone, the data is not
+    leave          hand over leaderships, release the lease, close the session
 
-The store is ZooKeeper's; a broker alone has the embedded store and none of this."""
+The metadata store is ZooKeeper. A standalone broker has the embedded store and needs none of
+this."""
 
 from __future__ import annotations
 
@@ -35,16 +36,18 @@ logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
 GOODBYE_S = 1.0
-"""Longest wait of a stopping broker for ZooKeeper to take what only speeds up the others."""
+"""Time limit of a stopping broker for writes to ZooKeeper that only speed up the other brokers."""
 MIN_PATIENCE_S = 5.0
 DRAIN_POLL_S = 0.05
 
 
 class SessionLostAgain(Exception):
-    """The session in which this broker has just registered is no more."""
+    """The session in which this broker has just registered has ended already."""
 
 
 class Cluster:
+    """This broker as a member of a cluster."""
+
     def __init__(self, broker: Broker, leases: LeaseStore) -> None:
         self._broker = broker
         lease_ms = broker.config.broker_lease_ms
@@ -55,13 +58,13 @@ class Cluster:
         self.forwarding = Forwarding(broker)
         self.marker_peers = Peers(broker)
         self.coordinator_peers = Peers(broker)
-        """To transaction coordinators, who are asked before something is written."""
+        """Connections to transaction coordinators, for the verification before an append."""
         self._endpoints: Mapping[str, tuple[str, int]] = {}
         self._is_draining = False
         self._checkpoints: asyncio.Task[None] | None = None
         self._is_joining = False
         self._has_everything = True
-        """Whether the next incarnation has what the last registered one had."""
+        """Whether the next incarnation has all data that the last registered one had."""
         self._rejoining: asyncio.Task[None] | None = None
 
     # ----------------------------------------------------------------------------------- state
@@ -72,12 +75,13 @@ class Cluster:
 
     @property
     def has_lease(self) -> bool:
-        """Whether nobody can have taken from this broker what it leads."""
+        """Whether it is certain that the controller has not replaced this broker as a leader."""
         return self._lease.is_held
 
     @property
     def leads_freely(self) -> bool:
-        """Whether a leader here may act on its own word."""
+        """Whether a leader here may acknowledge without asking its followers: it has a lease and is
+        not handing over its partitions."""
         return self._lease.is_held and not self._is_draining
 
     @property
@@ -97,6 +101,15 @@ class Cluster:
     # ------------------------------------------------------------------------- joining, leaving
 
     async def join(self, endpoints: Mapping[str, tuple[str, int]], *, clean_shutdown: bool) -> None:
+        """Register the broker, acquire the lease and start replication.
+
+        Args:
+            endpoints: Listener name to advertised host and port.
+            clean_shutdown: Whether the previous run lost nothing that it had written.
+
+        Raises:
+            UserError: Another broker with the same `node.id` is alive.
+        """
         self._endpoints = endpoints
         self._has_everything = clean_shutdown
         self._is_joining = True
@@ -130,7 +143,7 @@ class Cluster:
 
     async def _register(self) -> None:
         registration, revision = await self._new_incarnation()
-        # Nothing is lost with a session but the session: the log is all there.
+        # From now on only the session can be lost, not the data: the log remains complete.
         self._has_everything = True
         await self._broker.applied(revision)
         if not self._is_alive_as(registration.incarnation):
@@ -139,23 +152,24 @@ class Cluster:
         self.controller.image_changed()
 
     def _is_alive_as(self, incarnation: int) -> bool:
-        """Whether the image has this broker in a session, as this incarnation."""
+        """Return whether the image shows this incarnation of the broker with a live session."""
         mine = self._broker.image.brokers.get(self._broker.node_id)
         return mine is not None and not mine.fenced and mine.incarnation == incarnation
 
     def image_changed(self) -> None:
-        """A registration is worth nothing without its session, however that was lost."""
+        """Register again if the image shows that the session has ended."""
         incarnation = self.replication.incarnation
         if incarnation >= 0 and not self._is_alive_as(incarnation):
             self._session_lost()
         self.controller.image_changed()
 
     async def _new_incarnation(self) -> tuple[BrokerRegistration, int]:
-        """Register. While a former session of this broker exists, wait until it ends or its
-        process is known to be dead."""
+        """Register a new incarnation. If the node of a former session still exists, wait until
+        that session ends or its process is known to be dead."""
         clean, owner = self._has_everything, self._broker.data_owner
         node_id = self._broker.node_id
-        # ZooKeeper may end the former session, or others elect a controller, in between.
+        # These nodes may change meanwhile: ZooKeeper ends the former session, or another broker
+        # becomes the controller.
         may_vanish = (tree.draining_path(node_id), tree.CONTROLLER_EPOCH, tree.CONTROLLER_LEADER)
         replacing: Sequence[Check] | None = None
         while True:
@@ -168,10 +182,15 @@ class Cluster:
                     raise
 
     async def _former_is_dead(self) -> Sequence[Check]:
-        """Return once the process of the former session is known to be dead, with what must still
-        hold when its place is taken. It is dead if it had locked the directories that this process
-        has locked now: the system releases a lock when its holder ends. Of any other process it is
-        known when its lease has expired."""
+        """Wait until the process of the former session is known to be dead.
+
+        It is dead if it had locked the directories that this process has locked now, because the
+        system releases a lock when its holder ends. Any other process counts as dead when its
+        lease has expired.
+
+        Returns:
+            Checks that must still hold when the new incarnation takes its place.
+        """
         if await self._had_the_same_lock():
             return ()
         node_id, lease_s = self._broker.node_id, self._broker.config.broker_lease_ms / 1000
@@ -211,7 +230,7 @@ class Cluster:
                 return
 
     async def leave(self) -> None:
-        """Hand over what this broker leads, then give up the lease."""
+        """Hand over leaderships, release the lease and disconnect from the cluster."""
         await self._drain()
         await self._stop_replication()
         try:
@@ -229,7 +248,7 @@ class Cluster:
         await self._close()
 
     async def abandon(self) -> None:
-        """Stop what `join` has started, without handing anything over."""
+        """Stop everything that `join` has started, without handing anything over."""
         await self._stop_replication()
         await self._close()
 
@@ -267,7 +286,8 @@ class Cluster:
             logger.warning("shutting down without handing over what this broker leads: %s", error)
 
     async def _announce_drain(self, timeout_ms: int) -> None:
-        """Raises KafkaError if ZooKeeper is away: nothing can be handed over without it."""
+        """Announce the shutdown to the controller. Raises KafkaError if ZooKeeper does not respond,
+        because nothing can be handed over without it."""
         path = tree.draining_path(self._broker.node_id)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -282,8 +302,9 @@ class Cluster:
             await asyncio.sleep(DRAIN_POLL_S)
 
     def _leads_what_others_could(self) -> bool:
-        """Whether the controller would find another leader. Brokers that are drained themselves
-        are none: of a cluster that stops as a whole nobody waits for the others."""
+        """Return whether the controller would find another leader for a partition led here. Brokers
+        that are shutting down are no candidates, so a cluster that stops as a whole does not
+        wait."""
         me, seen = self._broker.node_id, self.brokers
         brokers = seen._replace(draining=seen.draining | {me})
         return any(

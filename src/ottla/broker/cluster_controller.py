@@ -1,18 +1,18 @@
-"""What the one broker that is controller does for its cluster, besides admin requests.
+"""The duties of the controller towards its cluster, apart from admin requests.
 
-    somebody must be it       whoever creates /controller/leader (gone with its session) and moves
-                              /controller/epoch on, in one transaction
-    a broker dies             its lease is over a lease and a quarter after its last renewal was
-                              seen; then its partitions get other leaders
-    a broker is drained       its partitions get other leaders at once, while it still serves
-    replicas were moved       what was to go goes (core/controller/reassignment.py)
-    a broker returns          partitions without a leader are looked at again; a while later leaders
-                              go back to the first of their replicas, so that all lead alike
+    controller election     the broker that creates /controller/leader (ephemeral) and increments
+                            /controller/epoch, in one transaction, is the controller
+    a broker dies           its lease expires one and a quarter lease durations after its last
+                            renewal was seen; then its partitions get other leaders
+    a broker shuts down     its partitions get other leaders at once, while it still serves them
+    a reassignment ends     the old replicas are removed (core/controller/reassignment.py)
+    a broker returns        partitions without a leader are reconsidered; a while later leadership
+                            moves back to the preferred replicas
 
-Everything is decided from the image, and committed with checks: that this broker is still the
-controller, the leases that are taken to be over, the registration of the new leader, the
-partition's own version. A commit that does not fit is not forced: the image will show why, and then
-it is decided again."""
+Every decision is based on the image and committed with checks: that this broker is still the
+controller, the leases that count as expired, the registration of the new leader and the version of
+the partition. A commit that conflicts is not forced. Once the image shows the change, the decision
+is made again."""
 
 from __future__ import annotations
 
@@ -50,12 +50,14 @@ from ottla.metadata.image import NO_CONTROLLER, NO_CONTROLLER_EPOCH, ClusterImag
 logger = logging.getLogger(__name__)
 
 PARTITIONS_PER_TXN = 100
-"""ZooKeeper takes a megabyte at a time, and a batch that conflicts is decided again as a whole."""
+"""ZooKeeper accepts about 1 MB per transaction, and a batch that conflicts is decided again."""
 RETRY_S = 0.2
 MAX_WAIT_S = 5.0
 
 
 class ClusterBroker(Protocol):
+    """The parts of a broker that the cluster controller uses."""
+
     @property
     def node_id(self) -> int: ...
 
@@ -73,12 +75,14 @@ class ClusterBroker(Protocol):
 
 
 class ClusterController:
+    """The part of the controller that runs elections: its own and those of partition leaders."""
+
     def __init__(self, broker: ClusterBroker, lease_ms: int, has_lease: Callable[[], bool]) -> None:
         self._broker = broker
         self._has_lease = has_lease
         self._leases = LeaseWatch(lease_ms / 1000)
         self._epoch: int | None = None
-        """While this broker is controller: its controller epoch."""
+        """Controller epoch while this broker is the controller, else None."""
         self._unwatch_leases: Callable[[], None] = _nothing
         self._something = asyncio.Event()
         self._balance_at: float | None = None
@@ -87,29 +91,31 @@ class ClusterController:
     # ------------------------------------------------------------------------ start and stop
 
     def observe(self) -> None:
-        """Begin to watch the leases of all brokers."""
+        """Start to watch the leases of all brokers."""
         self._unwatch_leases = self._broker.store.watch(tree.LEASES, self._on_leases)
 
     def expired_leases(self) -> dict[int, int]:
-        """Brokers whose lease is certainly over -> the version of its node."""
+        """Return the brokers whose lease has certainly expired -> version of the lease node."""
         return self._leases.expired(self._broker.clock.monotonic())
 
     def count_anew(self) -> None:
-        """This broker was cut off from the store, and is no more."""
+        """Restart the expiry timers of all leases after this broker was cut off from the store."""
         self._leases.begin_anew(self._broker.clock.monotonic())
         self._note_silent()
         self._something.set()
 
     def dead(self) -> dict[int, int]:
-        """As `expired_leases`, but whoever is cut off itself judges nobody."""
+        """Like `expired_leases`, but empty while this broker has no lease itself: it may be the
+        one that is cut off."""
         return self.expired_leases() if self._has_lease() else {}
 
     def _note_silent(self) -> None:
-        """What clients are told of brokers does not wait until their sessions end."""
+        """Mark dead brokers in the image, so that Metadata stops listing them before ZooKeeper ends
+        their sessions."""
         self._broker.image.note_silent(self.dead())
 
     def start(self) -> None:
-        """Call when the broker is registered and its image shows it."""
+        """Start the loop. Call it when the broker is registered and the image shows it."""
         self._task = asyncio.create_task(self._run(), name="cluster-controller")
 
     async def stop(self) -> None:
@@ -122,7 +128,7 @@ class ClusterController:
         self._resign()
 
     async def hand_over(self) -> None:
-        """Make room for another controller, if this broker is it."""
+        """Stop, and resign as the controller so that another broker can take over."""
         await self.stop()
         image = self._broker.image
         if image.controller_id == self._broker.node_id:
@@ -136,7 +142,7 @@ class ClusterController:
         return self._epoch is not None and self._epoch == self._broker.image.controller_epoch
 
     def image_changed(self) -> None:
-        """Brokers, partitions, or the controller are not what they were."""
+        """Run the loop again: brokers, partitions or the controller have changed."""
         self._something.set()
 
     # ------------------------------------------------------------------------------- the loop
@@ -193,8 +199,8 @@ class ClusterController:
     # --------------------------------------------------------------------------- being elected
 
     async def _stand_for_election(self, expired: Mapping[int, int]) -> None:
-        """Take the place of nobody, or of a controller whose lease is over; its own commits fail
-        from then on, because the epoch has moved."""
+        """Try to become the controller, in place of none or of one whose lease has expired. The
+        commits of the former controller fail from then on, because the epoch has changed."""
         image, node_id = self._broker.image, self._broker.node_id
         leader = Create(tree.CONTROLLER_LEADER, tree.encode({"id": node_id}), ephemeral=True)
         value = tree.encode({"controller_id": node_id})
@@ -205,7 +211,7 @@ class ClusterController:
             epoch, checks = Create(tree.CONTROLLER_EPOCH, value), []
         mine = image.brokers.get(node_id)
         if mine is None or mine.fenced:
-            return  # not registered in this session: the registration comes first
+            return  # not registered in this session yet
         checks.append(Check(tree.registration_path(node_id), mine.incarnation))
         ops: list[Op] = [leader, epoch]
         former = image.controller_id
@@ -239,7 +245,7 @@ class ClusterController:
                 self._something.set()
                 continue
             if broker_id in self._leases.expired(now):
-                self._something.set()  # it has returned
+                self._something.set()  # the broker has returned
             self._leases.observed(broker_id, now, node.version)
         self._note_silent()
 
@@ -263,7 +269,7 @@ class ClusterController:
 
     @property
     def brokers(self) -> Brokers:
-        """As elections see them now."""
+        """The brokers as elections see them now."""
         return self._brokers(self.dead())
 
     async def _complete_reassignments(self) -> None:
@@ -283,7 +289,7 @@ class ClusterController:
         self._balance_at = self._broker.clock.monotonic() + min(delay_s, MAX_WAIT_S)
 
     async def _balance(self) -> None:
-        """Give leadership back to the first replicas, once that has been due for a while."""
+        """Move leadership back to the preferred replicas, if that has been due for a while."""
         now = self._broker.clock.monotonic()
         if self._balance_at is None or now < self._balance_at:
             return
@@ -317,7 +323,7 @@ class ClusterController:
             try:
                 await self._broker.store.txn(self._checks(batch, expired), list(_ops(batch)))
             except TxnConflict as conflict:
-                # The image will show what has changed; until then the rest may still fit.
+                # The image will show what has changed; meanwhile the other batches may succeed.
                 logger.info("an election has to be decided again: %s", conflict)
                 self._something.set()
                 await asyncio.sleep(RETRY_S)
@@ -344,7 +350,7 @@ class ClusterController:
 
 
 def _nothing() -> None:
-    """There is no watch to end."""
+    """Stand in for the function that ends a watch, when there is none."""
 
 
 def _ops(batch: Iterable[LeadershipChange]) -> Iterable[Op]:

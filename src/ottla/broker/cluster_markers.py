@@ -1,11 +1,11 @@
-"""Markers to partitions that other brokers lead: WriteTxnMarkers.
+"""Transaction markers for partitions that other brokers lead: WriteTxnMarkers.
 
-    write ─► led here: LocalMarkers
-         └─► queue of the leader ─► one request at a time, with all that wait ─► answers
+    write ─► led by this broker: LocalMarkers
+         └─► queue of the leader ─► one request at a time, with all that wait ─► responses
 
-Nothing is retried here. Whoever asked is told what became of each marker, and asks again, so that
-the leader is looked up anew (transaction_coordinator.py, core/txn/marker_answers.py). A leader that
-does not answer is waited for only as long as the image says that it leads."""
+Nothing is retried here. The caller gets the result of each marker and tries again, which looks up
+the leader again (transaction_coordinator.py, core/txn/marker_answers.py). The sender waits for an
+unresponsive leader only as long as the image names it as the leader."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ class _Unsent(NamedTuple):
 
 
 class ClusterMarkers:
+    """Markers for partitions led by any broker of the cluster."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._local = LocalMarkers(broker)
@@ -61,7 +63,7 @@ class ClusterMarkers:
 
 
 class _Sender:
-    """To one broker."""
+    """The queue of markers for one broker."""
 
     def __init__(self, broker: Broker, peers: Peers, leader: int) -> None:
         self._broker = broker
@@ -88,8 +90,8 @@ class _Sender:
             self._is_running = False
 
     def _next_batch(self) -> list[_Unsent]:
-        """Answers name only the producer's id, so a request has no two markers of one producer
-        that differ."""
+        """Remove the markers for the next request from the queue. Responses identify a marker only
+        by its producer ID, so a request never contains two different markers of one producer."""
         batch: list[_Unsent] = []
         left: list[_Unsent] = []
         markers: dict[int, Marker] = {}

@@ -1,9 +1,9 @@
-"""Running one compaction away from the broker's loop.
+"""Compaction of one log, outside the broker's event loop.
 
-`WorkerCompactor` starts a process for each job (ottla.storage.compaction_worker) and ends it when
-the work is no longer wanted. Nothing of it outlives the call: whichever way it ends, the process
-has exited, so that nobody writes into the log's directory any more. `LocalCompactor` does the same
-work in this process, for simulations, where there are no others."""
+`WorkerCompactor` starts a process per job (ottla.storage.compaction_worker) and kills it when the
+result is no longer wanted. The process has always exited when the call returns or raises, so that
+nothing writes into the log's directory any more. `LocalCompactor` does the same work in this
+process, for simulations."""
 
 from __future__ import annotations
 
@@ -32,31 +32,46 @@ WORKER = "ottla.storage.compaction_worker"
 MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_ERROR_BYTES = 4096
 LOOK_AGAIN_S = 1.0
-"""How often it is asked whether the work is still wanted."""
+"""Interval between checks whether the result is still wanted."""
 
 OnCleaned = Callable[[CleanedSegment], Awaitable[None]]
 IsWanted = Callable[[], bool]
 
 
 class CompactionFailed(Exception):
+    """A compaction that failed; a transient failure is worth a retry."""
+
     def __init__(self, message: str, *, is_transient: bool) -> None:
         super().__init__(message)
         self.is_transient = is_transient
 
 
 class CompactionUnwanted(Exception):
-    """The log changed, so its compaction was ended."""
+    """A compaction that was stopped because its log changed."""
 
 
 class Compactor(Protocol):
+    """The interface of the compactors."""
+
     async def run(
         self, job: CompactionJob, on_cleaned: OnCleaned, is_wanted: IsWanted
     ) -> CompactionResult:
-        """Compact; `on_cleaned` is awaited for each new segment. Raises CompactionFailed, or
-        CompactionUnwanted once `is_wanted` is false, or what `on_cleaned` raises."""
+        """Compact the segments of a job.
+
+        Args:
+            job: The segments and the limits.
+            on_cleaned: Awaited for each new segment.
+            is_wanted: Checked now and then; False stops the job.
+
+        Raises:
+            CompactionFailed: The job failed.
+            CompactionUnwanted: `is_wanted` returned False. What `on_cleaned` raises is passed on.
+        """
 
 
 class LocalCompactor:
+    """A compactor that works in this process."""
+
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
 
@@ -75,6 +90,8 @@ class LocalCompactor:
 
 
 class WorkerCompactor:
+    """A compactor that starts a process for each job."""
+
     async def run(
         self, job: CompactionJob, on_cleaned: OnCleaned, is_wanted: IsWanted
     ) -> CompactionResult:
@@ -95,7 +112,7 @@ async def _start_worker() -> Process:
     paths = [str(Path(ottla.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        "-P",  # the broker's working directory is no place to import from
+        "-P",  # do not import from the broker's working directory
         "-m",
         WORKER,
         stdin=PIPE,
@@ -107,13 +124,13 @@ async def _start_worker() -> Process:
 
 
 async def _give(process: Process, job: CompactionJob) -> None:
-    """The pipe stays open: its end tells the worker to stop."""
+    """Send the job. The pipe stays open; the worker stops when it is closed."""
     assert process.stdin is not None
     process.stdin.write(job.to_json().encode() + b"\n")
     try:
         await process.stdin.drain()
     except ConnectionError:
-        pass  # it has died already; why, is said below
+        pass  # the worker has died already; `_died` reports why
 
 
 async def _follow(process: Process, on_cleaned: OnCleaned, is_wanted: IsWanted) -> CompactionResult:
@@ -140,8 +157,8 @@ async def _next_answer(process: Process, is_wanted: IsWanted) -> Answer:
 
 
 async def _died(process: Process) -> CompactionFailed:
-    """Why a worker ended without an answer. One that was killed (memory was short, say) may do
-    better another time."""
+    """Return the reason why a worker exited without a result. If it was killed (memory was short,
+    say), a retry may succeed."""
     assert process.stderr is not None
     code = await process.wait()
     said = (await process.stderr.read(MAX_LINE_BYTES))[-MAX_ERROR_BYTES:]
@@ -151,7 +168,7 @@ async def _died(process: Process) -> CompactionFailed:
 
 
 async def _end(process: Process) -> None:
-    """It has nothing that would need to be put in order."""
+    """Kill the worker if it is still running; it has nothing to clean up."""
     if process.returncode is None:
         try:
             process.kill()

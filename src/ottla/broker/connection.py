@@ -1,27 +1,27 @@
-"""One client's connection: requests in, answers out in the order of the requests.
+"""A client connection: requests in, responses out in the order of the requests.
 
-Requests are served while nothing stands against it. `_held_up` has a bit for each thing that does;
-while any is set the socket is not read, and frames already received are kept:
+The connection serves requests while no bit of `_held_up` is set. While any is set, the socket is
+not read and frames that were already received are kept:
 
     bit       set when                                          cleared when
-    TURN      a wake-up has served `FRAMES_PER_TURN` requests   the loop comes round again
-    WRITING   the peer does not read: unsent bytes pile up,     the socket has taken them
-              in memory or in files
+    TURN      `FRAMES_PER_TURN` requests were served at once    the next loop iteration begins
+    WRITING   the client does not read: unsent bytes            the socket has taken them
+              accumulate, in memory or in files
     TASK      a coroutine serves a request                      it is done
-    PARKED    too many, or too large, answers wait for an       an answer has gone out
+    PARKED    too many, or too large, responses wait for an     a response has been sent
               earlier one, or a request must be alone
     MEMORY    a large frame waits for the request budget        the budget grants it
-    ARRIVING  connections come faster than they may             its turn has come
+    ARRIVING  connections arrive faster than allowed            the connection rate admits it
     ENDING    the connection is being closed                    never
 
-Answers that are ready in the wake-up that brought their requests go out in one write. Once a
-request is parked (its handler gave a future, or a coroutine), its answer and those of all later
-requests go through `_parked`, in order; whatever is complete at its front is written together,
-after all that became complete in one round of the loop. Records that are still in their files go
-out past the transport (file_sender.py); until they have, nothing else does.
+Responses that are ready in the same wake-up as their requests are sent in one write. Once a request
+is parked (its handler returned a future or a coroutine), its response and those of all later
+requests go through `_parked`, in order. Everything complete at the front of that queue is written
+together, once per iteration of the event loop. Records that are still in files are sent past the
+transport (file_sender.py); nothing else is sent until they are.
 
-There is no task, no timer and no buffer per connection: an idle one is this object, its reader and
-its transport."""
+A connection has no task, timer or buffer of its own: an idle one consists of this object, its
+reader and its transport."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from ottla.broker.server import Server
 
 FRAMES_PER_TURN = 128
-"""A client that sends many requests at once must let the others have a turn."""
+"""Requests of one client served at once before other connections get their chance."""
 MAX_PARKED = 256
 MAX_HELD_BYTES = 16 * 1024
-"""Answers that are ready and cannot go out yet; above this no further request is served."""
+"""Size of responses waiting for an earlier one, above which no further request is served."""
 HIGH_WATER_BYTES = 16 * 1024
-"""Above this many unsent bytes, the kernel's buffer not counted, no further request is served."""
+"""Unsent bytes, not counting the kernel's buffer, above which no further request is served."""
 LOW_WATER_BYTES = 0
 
 PRODUCE = 0
@@ -65,7 +65,7 @@ ARRIVING = 64
 
 
 class ParkedAnswer:
-    """The place of an answer in the order; the callback of the future that will bring it."""
+    """The place of a response in the queue, and the callback of the future that completes it."""
 
     __slots__ = ("connection", "context", "future", "held_bytes", "is_task", "pieces")
 
@@ -80,13 +80,13 @@ class ParkedAnswer:
         self.context = context
         self.future = future
         self.is_task = is_task
-        """The connection waits for it."""
+        """Whether it is a task, for which the connection waits."""
         self.pieces: list[Piece] | None = None
         self.held_bytes = 0
 
     @property
     def is_droppable(self) -> bool:
-        """Nothing is lost if it never comes."""
+        """Whether the response can be abandoned: the request changes nothing and is not done."""
         return self.pieces is None and self.context.api_key in ANSWERED_ALONE
 
     def __call__(self, future: asyncio.Future[Body | None]) -> None:
@@ -95,6 +95,8 @@ class ParkedAnswer:
 
 
 class Connection(asyncio.BufferedProtocol):
+    """The protocol of one client connection."""
+
     __slots__ = (
         "_held_bytes",
         "_held_up",
@@ -125,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender: FileSender | None = None
         self.flush_is_due = False
         self.active = True
-        """Something arrived since the server last looked."""
+        """Whether the client has sent or read anything since the last sweep."""
         self.last_active = 0.0
         self.unsent_seen = 0
 
@@ -163,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held_up &= ~WRITING
         self._account()
         self.flush()
-        self._go_on(0)  # unless that write made us pause again
+        self._go_on(0)  # unless the flush has paused writing again
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
@@ -188,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_stuck(self) -> bool:
-        """The peer does not take what we write."""
+        """Whether the client does not read its responses."""
         return bool(self._held_up & WRITING)
 
     def unsent_bytes(self) -> int:
@@ -198,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
         return unsent + (0 if self._sender is None else self._sender.unsent_bytes())
 
     def bytes_in_memory(self) -> int:
-        """Of answers that the peer has not taken."""
+        """Return the bytes in memory of responses that the client has not read."""
         if self._transport is None:
             return 0
         held = self._transport.get_write_buffer_size() + self._held_bytes
@@ -209,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         return f"{address[0]}:{address[1]}" if address else self.peer
 
     def finish(self) -> None:
-        """Serve nothing more, and close when the answers still owed have gone out."""
+        """Serve no further request, and close once the pending responses have been sent."""
         self._hold_up(ENDING)
         if all(each.is_droppable for each in self._parked or ()):
             self._close()
@@ -249,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _serve_frames(self) -> bool:
-        """Whether more may be read."""
+        """Serve the frames received so far. Returns whether the socket may be read again."""
         ready: list[Piece] = []
         served = 0
         reader = self.reader
@@ -312,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
             self._hold(answer, pieces)
             return
         ready += pieces
-        if len(pieces) > 1:  # large: let the peer take it before we make the next
+        if len(pieces) > 1:  # large: let the client read it before the next one is built
             self._write(ready)
             ready.clear()
 
@@ -333,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
             self._hold_up(PARKED)
 
     def _hold(self, answer: ParkedAnswer, pieces: list[Piece]) -> None:
-        """Keep an answer that is ready until the earlier ones have gone out."""
+        """Keep a finished response until the earlier ones have been sent."""
         answer.pieces = pieces
         answer.held_bytes = sum(len(each) for each in pieces if isinstance(each, ReadableBuffer))
         self._held_bytes += answer.held_bytes
@@ -342,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
             self._account()
 
     def _account(self) -> None:
-        """Tell the server what it holds for a peer that is slow, or that asked out of measure."""
+        """Report the memory held for a client that is slow, or whose responses are too large."""
         unsent = 0
         if self._held_up & WRITING or self._held_bytes > MAX_HELD_BYTES:
             unsent = self.bytes_in_memory()
@@ -375,7 +377,7 @@ class Connection(asyncio.BufferedProtocol):
             self._go_on(TASK)
 
     def flush(self) -> None:
-        """Write the parked answers whose turn has come."""
+        """Write the parked responses that are complete and next in order."""
         self.flush_is_due = False
         parked = self._parked
         if not parked or self._held_up & WRITING or self._transport is None:
@@ -413,7 +415,8 @@ class Connection(asyncio.BufferedProtocol):
             self._send_files(transport, pieces)
 
     def _send_files(self, transport: asyncio.Transport, pieces: list[Piece]) -> None:
-        """A large answer is a frame's head and what follows it, so it never is a single piece."""
+        """Send a response with records in files, past the transport where possible. Such a response
+        has at least two pieces, the head of its frame and the rest."""
         try:
             sender = self._file_sender(transport, pieces)
             if sender is None:
@@ -431,8 +434,8 @@ class Connection(asyncio.BufferedProtocol):
         self._hold_up(WRITING)
 
     def _file_sender(self, transport: asyncio.Transport, pieces: list[Piece]) -> FileSender | None:
-        """None if nothing can be sent past the transport now: it has something to send itself, or
-        is no socket's, or there is no descriptor left."""
+        """Return a sender, or None if the response must go through the transport: the transport has
+        unsent data or no socket, or no file descriptor is left."""
         if transport.get_write_buffer_size() or not transport.get_extra_info("socket"):
             return None
         with suppress(OSError):
@@ -450,7 +453,7 @@ class Connection(asyncio.BufferedProtocol):
         if error is not None:
             if not isinstance(error, OSError):
                 self.server.report_failure(self, error)
-            elif not isinstance(error, ConnectionError):  # else the peer has gone, as peers do
+            elif not isinstance(error, ConnectionError):  # a disconnect is not worth a log line
                 self.server.report_closing(self, str(error))
             self.abort()
             return
@@ -459,7 +462,7 @@ class Connection(asyncio.BufferedProtocol):
             self._close()
 
     def _close(self) -> None:
-        """When what is being sent is sent."""
+        """Close the transport, unless files are still being sent; `_files_sent` closes it then."""
         if self._transport is not None and self._sender is None:
             self._transport.close()
 
@@ -468,7 +471,8 @@ class Connection(asyncio.BufferedProtocol):
         self._end(ready)
 
     def _fail(self, error: Exception, ready: list[Piece]) -> None:
-        """A KafkaError is a handler's way to say that it can only close the connection."""
+        """Close the connection after an error. A handler raises KafkaError when closing is the only
+        answer it has; anything else is a bug."""
         if isinstance(error, KafkaError):
             self.server.report_closing(self, error.message)
         else:
@@ -476,7 +480,7 @@ class Connection(asyncio.BufferedProtocol):
         self._end(ready)
 
     def _end(self, ready: list[Piece]) -> None:
-        """Send what is ready, and close: the client will come back on a new connection."""
+        """Send the responses that are ready, and close. The client will reconnect."""
         self._hold_up(ENDING)
         if self._transport is None:
             return

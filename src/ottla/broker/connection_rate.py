@@ -1,19 +1,20 @@
-"""How fast connections are let in: `max.connection.creation.rate`.
+"""The limit on new connections: `max.connection.creation.rate`.
 
-A bucket holds one second's worth of connections and is filled again at the rate, so a burst of that
-size passes at once, and what comes faster waits for its turn, in the order of its arrival. Kafka
-leaves such peers in the backlog of the listening socket; here they are accepted, and not read from.
-To them it is the same. They count as connections, so how many may wait is bounded by what bounds
-those."""
+A token bucket holds one second's worth of connections and is refilled at the rate. A burst of that
+size passes at once; further connections wait in order of arrival. Kafka leaves them in the backlog
+of the listening socket. This broker accepts them but does not read from them, which looks the same
+to the client. They count towards the connection limits, which therefore bound how many can wait."""
 
 from __future__ import annotations
 
 UNLIMITED = 2**31 - 1
 RECHECK_S = 1.0
-"""A rate that is low, or 0, may be changed while someone waits."""
+"""Longest wait between checks, because a low rate, or 0, may be changed meanwhile."""
 
 
 class ConnectionRate:
+    """Token bucket for new connections."""
+
     __slots__ = ("_filled_at", "_tokens")
 
     def __init__(self) -> None:
@@ -21,7 +22,7 @@ class ConnectionRate:
         self._filled_at = 0.0
 
     def take(self, rate: int, now: float) -> bool:
-        """Whether one more connection may come in now."""
+        """Take a token and return True if another connection may come in now."""
         if rate >= UNLIMITED:
             return True
         earned = (now - self._filled_at) * rate
@@ -33,5 +34,5 @@ class ConnectionRate:
         return True
 
     def wait_s(self, rate: int) -> float:
-        """How long until it is worth asking again, after a refusal."""
+        """Return how long to wait after a refusal before calling `take` again, in seconds."""
         return min(RECHECK_S, (1 - self._tokens) / rate) if rate else RECHECK_S

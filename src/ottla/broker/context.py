@@ -1,4 +1,4 @@
-"""What a handler is told about a request besides the request, and what it may answer."""
+"""Types of the handler interface: the request context and the possible responses."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from typing import Any, TypeAlias
 Body: TypeAlias = dict[str, Any]
 
 Response: TypeAlias = Body | asyncio.Future[Body | None] | Coroutine[Any, Any, Body | None] | None
-"""What a handler returns.
+"""Return type of a handler.
 
-    dict        the answer
-    None        there is no answer (acks=0)
-    Future      the answer comes later (or None: no answer after all). Later requests of the
-                connection are served meanwhile; answers keep the order of the requests. The future
-                is cancelled when the connection is lost: who completes it looks at `done()` first.
-    coroutine   it is run as a task, and the connection serves no other request until it is done.
-                It is not cancelled when the connection is lost (that of a Fetch is).
+    dict        the response
+    None        no response is sent (acks=0)
+    Future      the response comes later (or None: no response is sent). The connection serves
+                later requests meanwhile, and sends responses in the order of the requests. The
+                future is cancelled when the connection is lost, so check `done()` before
+                completing it.
+    coroutine   runs as a task, and the connection serves no other request until it is done. It is
+                not cancelled when the connection is lost, except for Fetch.
 
-A handler that raises KafkaError closes the connection, with a line in the log: an answer that the
-client expects is better where there can be one. Anything else that it raises is a fault of ours.
+A handler that raises KafkaError closes the connection, and the broker logs the error; prefer an
+error response where the API has one. Any other exception is a bug in the broker.
 
-`records` views in a request are valid until the handler returns; for an `async def` handler until
-it is done. A plain function that returns a coroutine has copied what that coroutine needs."""
+`records` views in a request are valid until the handler returns, or, for an `async def` handler,
+until it is done. A plain function that returns a coroutine must copy what the coroutine needs."""
 
 Handler: TypeAlias = Callable[[Any, "RequestContext", Any], Response]
 """(broker, context, decoded request) -> response."""
@@ -32,12 +33,14 @@ Handler: TypeAlias = Callable[[Any, "RequestContext", Any], Response]
 
 @dataclass(slots=True)
 class RequestContext:
+    """The request header, and the connection that the request arrived on."""
+
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str | None
     listener: str
-    """Name of the listener that the request came in by."""
+    """Name of the listener that accepted the connection."""
     peer: str
-    """Host of the other end."""
+    """Host of the client."""
     connection: Any = None

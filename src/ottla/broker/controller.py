@@ -1,17 +1,17 @@
-"""The controller: decides on topics, partitions and configs, commits, and waits until it holds.
+"""The admin side of the controller: decides on topics, partitions and configs, and commits.
 
     request ──► decide (core.controller, pure) ──► MetadataStore.txn, one per topic ──► image
                                                                                           │
-    answer ◄── ImageFollower.applied: image and broker have it ◄──────────────────────────┘
+    response ◄── ImageFollower.applied: image and broker are up to date ◄─────────────────┘
 
 Invariants
-1. One change at a time: decisions read an image that no other admin change is about to alter. The
-   lock is held until the outcome is known, even when the client has stopped waiting.
-2. Every commit checks the controller epoch: once another broker is controller, ours fail.
-3. A change is answered after the broker has reacted to it. A client that creates a topic and then
-   produces finds the log there.
-4. Until the broker has joined its cluster nothing is decided: changes wait for `begin`. A broker
-   listens before it registers, since its ports are part of the registration."""
+1. One change at a time: a decision reads an image that no other admin change is about to alter. The
+   lock is held until the outcome is known, even if the client has stopped waiting.
+2. Every commit checks the controller epoch: once another broker is the controller, ours fail.
+3. A change is answered after this broker has reacted to it. A client that creates a topic and then
+   produces to it finds the log in place.
+4. Nothing is decided until the broker has joined its cluster: changes wait for `begin`. A broker
+   listens before it registers, because its ports are part of the registration."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ Decision = TypeVar(
 
 
 class ControlledBroker(Protocol):
-    """What the controller needs of the broker it runs in."""
+    """The parts of a broker that the controller uses."""
 
     @property
     def node_id(self) -> int: ...
@@ -103,23 +103,25 @@ class ControlledBroker(Protocol):
 
 
 class ControllerOfCluster(Protocol):
-    """Which broker of a cluster decides."""
+    """The cluster's view of the controller and of the live brokers."""
 
     @property
     def is_controller(self) -> bool: ...
 
     @property
     def brokers(self) -> Brokers:
-        """As elections see them."""
+        """The brokers as elections see them."""
 
     def dead_brokers(self) -> Collection[int]:
-        """Those whose lease is over."""
+        """Return the brokers whose lease has expired."""
 
     async def ask_to_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
         """Have the controller create topics. Raises KafkaError."""
 
 
 class Controller:
+    """The part of the controller that serves admin requests."""
+
     def __init__(
         self,
         broker: ControlledBroker,
@@ -129,7 +131,15 @@ class Controller:
         draw: Callable[[int], int] = random.randrange,
         cluster: ControllerOfCluster | None = None,
     ) -> None:
-        """Without a `cluster` no other broker can ever be there (the store is embedded)."""
+        """Create a controller that waits for `begin`.
+
+        Args:
+            broker: The broker it runs in.
+            follower: Applies commits to the image.
+            new_id: Generates topic IDs.
+            draw: Returns a random number below its argument, for replica placement.
+            cluster: None if the store is embedded, so that there is no other broker.
+        """
         self._broker = broker
         self._follower = follower
         self._new_id = new_id
@@ -140,7 +150,7 @@ class Controller:
         self._running: set[asyncio.Task[object]] = set()
 
     def begin(self) -> None:
-        """The broker has joined its cluster, and the image shows it."""
+        """Accept changes: the broker has joined its cluster, and the image shows it."""
         self._begun.set()
 
     @property
@@ -155,6 +165,20 @@ class Controller:
     async def create_topics(
         self, requested: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
     ) -> list[TopicDecision]:
+        """Create topics.
+
+        Args:
+            requested: The topics to create.
+            validate_only: Check the requests without creating anything.
+            timeout_ms: How long to wait for the change; 0 waits without a limit.
+
+        Returns:
+            One decision per topic, with an error if it was refused.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, or REQUEST_TIMED_OUT while the change continues.
+        """
+
         async def change() -> list[TopicDecision]:
             decisions = decide_create_topics(self._living(), requested, self._inputs())
             if validate_only:
@@ -164,7 +188,8 @@ class Controller:
         return await self._serialised(change, timeout_ms)
 
     async def auto_create_topics(self, names: Iterable[str]) -> list[TopicDecision]:
-        """Topics with the broker's defaults; internal ones with theirs."""
+        """Create topics with the broker's defaults; internal topics have their own. A broker that
+        is not the controller asks the controller."""
         config = self._broker.config
         most_replicas = 1 if self._cluster is None else None
         requested = [
@@ -264,7 +289,7 @@ class Controller:
         return [Replace(path, tree.encode_partition(state))], checks
 
     async def allocate_producer_ids(self, count: int = PRODUCER_ID_BLOCK) -> range:
-        """A block of producer ids that nobody was or will be given but the caller."""
+        """Reserve a block of producer IDs that no broker has used or will use again."""
 
         async def change() -> range:
             store, path = self._broker.store, tree.PRODUCER_IDS
@@ -277,7 +302,7 @@ class Controller:
                 try:
                     await store.txn([Check(path, None if node is None else node.version)], [op])
                 except TxnConflict:
-                    # Another broker was faster: it will be seen soon how far it went.
+                    # Another broker was faster; its write will be visible soon.
                     await asyncio.sleep(ALLOCATION_RETRY_S)
                 else:
                     return range(first, first + count)
@@ -290,7 +315,18 @@ class Controller:
     # ---------------------------------------------------------------------------- committing
 
     async def commit(self, ops: Sequence[Op], checks: Sequence[Check] = ()) -> int:
-        """Commit as controller. NOT_CONTROLLER if the state is not what was decided upon."""
+        """Commit as the controller.
+
+        Args:
+            ops: The changes to make.
+            checks: Versions that the decision was based on.
+
+        Returns:
+            The revision of the commit.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER if a check failed or this is not the controller any more.
+        """
         office = tree.controller_checks(self._broker.image.controller_epoch)
         try:
             return await self._broker.store.txn([*office, *checks], ops)
@@ -300,8 +336,8 @@ class Controller:
             ) from None
 
     async def close(self, grace_s: float | None = None) -> None:
-        """Wait for the changes under way, for at most `grace_s`. Changes that have not begun are
-        dropped."""
+        """Wait up to `grace_s` seconds for the changes in progress, and drop those that have not
+        begun."""
         if not self._begun.is_set():
             for task in self._running:
                 task.cancel()
@@ -319,7 +355,8 @@ class Controller:
         decisions: list[Decision],
         ops_of: Callable[[Decision], tuple[list[Op], list[Check]]],
     ) -> list[Decision]:
-        """Commit each decision that is no error; those that fail become errors."""
+        """Commit every decision without an error. A commit that fails turns its decision into an
+        error."""
         accepted = [index for index, each in enumerate(decisions) if each.error is None]
         outcomes = await asyncio.gather(
             *(self._commit_one(*ops_of(decisions[index])) for index in accepted),
@@ -334,7 +371,7 @@ class Controller:
         return results
 
     async def _commit_one(self, ops: list[Op], checks: list[Check]) -> int:
-        """What changes nothing has been the case since revision 0."""
+        """Return the revision of the commit; 0 if there is nothing to change."""
         return await self.commit(ops, checks) if ops else 0
 
     def _config_ops(self, decision: ConfigDecision) -> tuple[list[Op], list[Check]]:
@@ -355,7 +392,7 @@ class Controller:
         return [Create(path, value)], []
 
     def _living(self) -> ClusterView:
-        """The image, but that brokers known to be dead are fenced in it."""
+        """Return the image with dead brokers shown as fenced."""
         image = self._broker.image
         return image if self._cluster is None else LivingView(image, self._cluster.dead_brokers())
 
@@ -369,8 +406,9 @@ class Controller:
         *,
         by_anyone: bool = False,
     ) -> T:
-        """Run one change; it goes on when the caller gives up waiting (invariant 1). Only the
-        controller decides, but for what brokers take for themselves."""
+        """Run one change, which continues if the caller stops waiting (invariant 1).
+
+        Only the controller may do this, except for changes `by_anyone` (producer IDs)."""
 
         async def locked() -> T:
             await self._begun.wait()

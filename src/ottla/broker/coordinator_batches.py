@@ -1,8 +1,9 @@
-"""Which records of a coordinator go to the log together.
+"""Packing of a coordinator's records into batches.
 
-Decisions are packed into as few batches as `max.message.bytes` allows, in order. The records of one
-that is atomic stay in one batch; one too large for that fails alone. A batch belongs to one
-transaction or to none. One that does has no sequence numbers: a coordinator does not retry."""
+Decisions are packed, in order, into as few batches as `max.message.bytes` allows. The records of an
+atomic decision stay in one batch; a decision that is too large for that fails alone. A batch
+belongs to one transaction or to none. A transactional batch has no sequence numbers, because a
+coordinator does not retry."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from ottla.wire.records.compression import compress
 from ottla.wire.records.varint import encode_varint
 
 RECORD_OVERHEAD = 27
-"""The most that a record takes beside its key and value: lengths, deltas, attributes, headers."""
+"""Maximum size of a record besides its key and value: lengths, deltas, attributes, headers."""
 
 NO_PRODUCER = Producer(NO_PRODUCER_ID, epoch=-1)
 
@@ -34,11 +35,11 @@ Encode = Callable[[Any], tuple[bytes, bytes | None]]
 
 @dataclass(slots=True)
 class Append:
-    """One batch, or decisions that cannot be written."""
+    """A batch to append, or decisions that cannot be written."""
 
     records: list[Any] = field(default_factory=list)
     completes: list[Decision] = field(default_factory=list)
-    """The decisions whose last record is in it."""
+    """Decisions whose last record is in this batch."""
     batch: bytes = b""
     producer: Producer = NO_PRODUCER
     error: KafkaError | None = None
@@ -55,7 +56,7 @@ class _Packer:
         self._size = HEADER_SIZE
 
     def begin(self, producer: Producer) -> None:
-        """What is added next belongs to this producer's transaction, or to none."""
+        """Assign the records added next to a producer's transaction, or to none."""
         if producer != self._append.producer:
             self.end()
             self._append.producer = producer
@@ -72,7 +73,7 @@ class _Packer:
         self._append.completes.append(decision)
 
     def end(self) -> None:
-        """End the batch, if it has begun."""
+        """Close the current batch, if it has records."""
         if self._parts:
             self._append.batch = self._batch()
             self.appends.append(self._append)
@@ -80,8 +81,8 @@ class _Packer:
             self._parts, self._size = [], HEADER_SIZE
 
     def _batch(self) -> bytes:
-        """As wire/records/builder.py would make it, for records that all have the same time and no
-        headers, in a third of the time."""
+        """Build the batch as wire/records/builder.py would, in a third of the time, because all
+        records have the same timestamp and no headers."""
         count, time_ms = len(self._parts), self._now_ms
         producer_id, epoch = self._append.producer
         attributes = self._compression
@@ -105,7 +106,8 @@ class _Packer:
 
 
 def _encode(offset_delta: int, key: bytes, value: bytes | None) -> bytes:
-    """attributes 0, time delta 0, offset delta, key, value, no headers; behind their length."""
+    """Encode a record: length, attributes 0, timestamp delta 0, offset delta, key, value, no
+    headers."""
     delta, key_size = encode_varint(offset_delta), encode_varint(len(key))
     if value is None:
         body = b"\0\0%b%b%b\x01\0" % (delta, key_size, key)
@@ -117,6 +119,15 @@ def _encode(offset_delta: int, key: bytes, value: bytes | None) -> bytes:
 def plan_appends(
     decisions: Sequence[Decision], encode: Encode, now_ms: int, max_bytes: int, compression: int = 0
 ) -> list[Append]:
+    """Pack decisions into batches.
+
+    Args:
+        decisions: The decisions to write, in order.
+        encode: Encodes a record to its key and value.
+        now_ms: Timestamp of the records.
+        max_bytes: Maximum size of a batch.
+        compression: Codec number; 0 for none.
+    """
     packer = _Packer(now_ms, max_bytes, compression)
     limit = max_bytes - HEADER_SIZE
     for decision in decisions:

@@ -1,7 +1,7 @@
-"""Loading a shard: every record of its partition, in order, applied.
+"""Loading of a shard: all records of its partition are applied, in order.
 
-The log is read, checked and decoded in a thread, a buffer at a time; the records are applied on the
-loop, a few at a time, so that requests are served in between."""
+The log is read, verified and decoded in a thread, one buffer at a time. The records are applied on
+the event loop, a few at a time, so that requests are served in between."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ APPLIED_PER_TURN = 1_000
 
 
 class Stored(NamedTuple):
-    """A record of a coordinator, or the end of a transaction."""
+    """A coordinator record, or the marker of a transaction."""
 
     offset: int
     producer_id: int
     record: Any = None
     is_commit: bool | None = None
-    """Set for the end of a transaction."""
+    """Set for a marker: whether it commits the transaction."""
 
 
 class Chunk(NamedTuple):
+    """The records decoded from one buffer."""
+
     stored: list[Stored]
     next_offset: int
     unknown: int
-    """Records of kinds that the shard does not know."""
+    """Number of records of types that the shard does not know."""
 
 
 async def load(
@@ -47,11 +49,24 @@ async def load(
     run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
     is_wanted: Callable[[], bool],
 ) -> int:
-    """Apply everything. Returns how many records that was; gives up between two steps once it is
-    not wanted any more. Raises KafkaError if the log is damaged.
+    """Apply all records of a partition to a shard.
 
-    A new leader hears late how far the high watermark was, so what was granted may be behind the
-    one it knows; and all that it has will be committed, as long as it leads."""
+    This reads to the log end offset, not to the high watermark: a new leader learns the high
+    watermark late, and it will commit everything in its log while it leads.
+
+    Args:
+        partition: The partition to read.
+        shard: The shard to load.
+        buffer_bytes: Size of each read.
+        run_blocking: Runs a read in a thread.
+        is_wanted: Checked between steps; False stops the load.
+
+    Returns:
+        The number of records and markers read.
+
+    Raises:
+        KafkaError: The log is damaged.
+    """
     log = partition.log
     offset, end = log.log_start_offset, log.log_end_offset
     count = unknown = 0
@@ -91,7 +106,7 @@ def read_chunk(
     buffer_bytes: int,
     decode: Callable[[bytes, bytes | None], Any],
 ) -> Chunk:
-    """Raises KafkaError if the log is damaged."""
+    """Read and decode one buffer from `offset` on. Raises KafkaError if the log is damaged."""
     found = log.read(offset, buffer_bytes, end, at_least_one=True, wait=True)
     data, next_offset = cast("ReadableBuffer", found.records), found.next_offset
     stored: list[Stored] = []

@@ -1,19 +1,19 @@
-"""Drives coordinators (core/coordinator.py): one `ShardRunner` per partition that we lead.
+"""The runtime of coordinators (core/coordinator.py): one `ShardRunner` per partition led here.
 
     opened ──► LOADING ──► ACTIVE ──► CLOSED
-                  └───────────┴── a log that cannot be read or written to
+                  └───────────┴── a log that cannot be read or written
 
-What a runner does with an event
-1. If records of the same key wait to be appended and the event depends on them, append them now.
+Processing of an event
+1. If the event depends on records of the same key that wait to be appended, append them first.
 2. Let the shard decide. Its timers start at once.
-3. Its records wait for the end of this turn of the loop, so that all that came in together goes to
-   the log as one batch. Then they are appended, and applied.
-4. Its responses go out when the high watermark has passed everything that was written before them,
-   even if the decision has no records itself: it may rest on some that could still be lost.
+3. Its records wait for the end of this event loop iteration, so that everything that arrived
+   together becomes one batch in the log. Then they are appended and applied.
+4. Its responses are sent when the high watermark has passed everything written before them, even if
+   the decision has no records of its own: it may depend on records that could still be lost.
 
-An append that fails has changed nothing: those who asked get the error, and may try again. A write
-that was accepted and then could not be synced is another matter: what was applied may be lost, so
-the shard closes, and a restart loads what is there."""
+A failed append changes nothing: the requests get the error and may be retried. If a write was
+accepted but could not be synced, state that was already applied may be lost, so the shard closes,
+and a restart loads what is on disk."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ logger = logging.getLogger(__name__)
 
 FAILURE_BURST = 5
 FAILURE_INTERVAL_S = 10.0
-"""Log lines about records that could not be written: at once, and the interval after that."""
+"""Rate limit of log lines about records that could not be written: a burst, then one per
+interval."""
 
 
 class ShardState(Enum):
@@ -65,7 +66,7 @@ _REFUSALS = {
 
 
 class RuntimePorts(NamedTuple):
-    """What the runtime needs of the broker it runs in."""
+    """The parts of a broker that the runtime uses."""
 
     clock: Clock
     timers: Timers
@@ -73,14 +74,16 @@ class RuntimePorts(NamedTuple):
     run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]]
     spawn: Callable[[Coroutine[Any, Any, Any]], object]
     check_may_lead: Callable[[Partition], None] = lambda _: None
-    """Raises KafkaError where a leader must not take its own word for being it."""
+    """Check that raises KafkaError if a leader without a lease cannot prove its leadership."""
     proof_of_leading: Callable[[Partition], asyncio.Future[None] | None] = lambda _: None
-    """What to wait for before something is said that only the leader knows."""
+    """Function that returns what to await before reporting what only the leader can know."""
 
 
 class RuntimeSettings(NamedTuple):
+    """Settings of one kind of coordinator."""
+
     compression: int = 0
-    """The number of a codec, 0 for none."""
+    """Codec number for batches; 0 for none."""
     load_buffer_bytes: int = 5 * 1024 * 1024
 
 
@@ -97,7 +100,7 @@ class CoordinatorRuntime:
         self._make_shard = make_shard
         self._settings = settings or RuntimeSettings()
         self._runners: dict[int, ShardRunner] = {}
-        # Decisions that cannot be written are made again and again while replicas are missing.
+        # While replicas are missing, the same decisions fail again and again.
         self._failure_log = LogLimiter(
             logger, ports.clock.monotonic, burst=FAILURE_BURST, interval_s=FAILURE_INTERVAL_S
         )
@@ -123,13 +126,13 @@ class CoordinatorRuntime:
             runner.close()
 
     def close(self) -> None:
-        """What waits to be appended is, and whoever waits for something else is told to look for
-        another coordinator."""
+        """Append what waits to be appended, and fail the other pending requests with
+        NOT_COORDINATOR, so that clients look for another coordinator."""
         for index in list(self._runners):
             self.partition_closed(index)
 
     def submit(self, index: int, event: Event) -> None:
-        """Decide an event in the shard of a partition; its token gets the answer, or the error."""
+        """Submit an event to the shard of a partition. Its token gets the response or the error."""
         runner = self._runners.get(index)
         if runner is not None:
             runner.submit(event)
@@ -145,7 +148,7 @@ class CoordinatorRuntime:
         *,
         commit: bool,
     ) -> None:
-        """See `ShardRunner.end_transaction`."""
+        """Write a transaction marker; see `ShardRunner.end_transaction`."""
         runner = self._runners.get(index)
         if runner is not None:
             runner.end_transaction(producer, coordinator_epoch, token, commit=commit)
@@ -154,6 +157,8 @@ class CoordinatorRuntime:
 
 
 class ShardRunner:
+    """The shard of one partition, its pending records and its pending responses."""
+
     def __init__(
         self,
         partition: Partition,
@@ -170,15 +175,15 @@ class ShardRunner:
         self._failure_log = failure_log
         self._unwritten: list[Decision] = []
         self._touched: dict[str | None, bool] = {}
-        """Key of each unwritten decision -> whether all its decisions commute."""
+        """Key of each unwritten decision -> whether all decisions of the key commute."""
         self._flush_handle: asyncio.Handle | None = None
         self._written = 0
-        """The offset after the last record that was written."""
+        """Offset after the last record that was written."""
         self._uncommitted: deque[tuple[int, list[SendResponse]]] = deque()
-        """(offset that the watermark must reach, responses), rising."""
+        """(offset that the high watermark must reach, responses), in ascending order."""
         self._is_waiting = False
 
-    # ------------------------------------------------------------------------ beginning and end
+    # --------------------------------------------------------------------------- start and stop
 
     def start(self) -> None:
         log = self._partition.log
@@ -266,7 +271,7 @@ class ShardRunner:
     def end_transaction(
         self, producer: Producer, coordinator_epoch: int, token: Token, *, commit: bool
     ) -> None:
-        """Write the marker by which a transaction ends here, and do what it says. The token is told
+        """Write the marker that ends a transaction in this partition, and apply it. The token gets
         an empty body once the marker is committed, or the error."""
         if self.state is not ShardState.ACTIVE:
             token.fail(KafkaError(_REFUSALS[self.state]))
@@ -285,7 +290,7 @@ class ShardRunner:
     # ---------------------------------------------------------------------------------- writing
 
     def _flush(self) -> None:
-        """Append and apply everything that waits for it."""
+        """Append and apply all decisions that wait for it."""
         if self._flush_handle is not None:
             self._flush_handle.cancel()
             self._flush_handle = None
@@ -332,10 +337,10 @@ class ShardRunner:
                 self._release(decision.responses)
 
     def _write(self, batch: bytes, now_ms: int) -> int:
-        """The offset of the first record. Raises KafkaError."""
+        """Append a batch and return the offset of its first record. Raises KafkaError."""
         partition = self._partition
         if not partition.is_leader:
-            # Decided in the turn in which the leadership was lost: a follower writes nothing.
+            # Decided in the loop iteration in which leadership was lost.
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         partition.check_in_sync()
         self._ports.check_may_lead(partition)
@@ -358,7 +363,8 @@ class ShardRunner:
     # --------------------------------------------------------------------------------- answering
 
     def _tell(self, responses: list[SendResponse]) -> None:
-        """What was decided without writing anything, so that no follower has agreed to it."""
+        """Send the responses of a decision without records once leadership is proved: no follower
+        has acknowledged anything for it."""
         proof = self._ports.proof_of_leading(self._partition)
         if proof is None:
             self._release(responses)

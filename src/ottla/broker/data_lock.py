@@ -1,5 +1,7 @@
-"""One broker per data directory: a lock on its `.lock` file, released by the system when the
-process ends, however it ends."""
+"""The lock that allows one broker per data directory.
+
+The broker locks the `.lock` file of each directory. The operating system releases the lock when the
+process ends, even if it is killed."""
 
 from __future__ import annotations
 
@@ -20,16 +22,22 @@ class Lock(Protocol):
 
     @property
     def identity(self) -> str:
-        """Name of what is locked, which no copy of the directories and no other directory of the
-        machine shares while the machine is up."""
+        """Name of the locked directories. No copy of them and no other directory on this machine
+        has the same name while the machine is up."""
 
 
 class DataLock:
+    """File locks (`flock`) on the data directories."""
+
     def __init__(self) -> None:
         self._held: list[int] = []
 
     def acquire(self, paths: Iterable[str]) -> None:
-        """Create the directories where needed and lock each. Raises UserError."""
+        """Create the directories if needed and lock each.
+
+        Raises:
+            UserError: A directory cannot be written to, or another broker has locked it.
+        """
         for path in paths:
             try:
                 os.makedirs(path, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Configs as DescribeConfigs and CreateTopics tell them.
+"""Topic and broker configs in the form that DescribeConfigs and CreateTopics report them.
 
-Most topics have no configs of their own, so a description is kept for each set of overrides until
-the next change of the cluster (`ClusterImage.views`)."""
+Most topics have no overrides, so the description of each set of overrides is cached until the
+metadata image changes (`ClusterImage.views`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def topic_entries(broker: TopicsBroker, overrides: Mapping[str, str]) -> list[Co
 
 
 def created_topic_configs(broker: TopicsBroker, overrides: Mapping[str, str]) -> list[Body]:
-    """What CreateTopics tells of a new topic's configs."""
+    """Return a new topic's configs as CreateTopics reports them."""
     key = ("created topic configs", frozenset(overrides.items()))
     configs: list[Body] | None = broker.image.views.get(key)
     if configs is None:

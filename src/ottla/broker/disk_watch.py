@@ -1,8 +1,8 @@
-"""Data directories that refuse writes: noticed at once, logged, and watched until they recover.
+"""Data directories that refuse writes: detected, logged, and probed until they recover.
 
     a write fails    the directory gets a `write_failure`, an ERROR is logged, producers get
                      KAFKA_STORAGE_ERROR; `on_refused` lets replicas elsewhere take over
-    while it lasts   every further write is tried; the ERROR is repeated every `REPEAT_MS`
+    while it lasts   every further write is attempted; the ERROR is repeated every `REPEAT_MS`
     a probe succeeds an INFO is logged, the failure is cleared, `on_recovered` is called
 
 The probe (`storage.write_failure.probe`) runs once a second, and only while a directory fails."""
@@ -23,10 +23,12 @@ from ottla.storage.write_failure import WriteFailure, describe_write_error, prob
 logger = logging.getLogger(__name__)
 
 REPEAT_MS = 30_000
-"""How often the ERROR of one directory is logged at most."""
+"""Minimum interval between ERROR lines about the same directory."""
 
 
 class DiskWatch:
+    """The data directories that refuse writes, and the partitions affected."""
+
     def __init__(
         self,
         fs: FileSystem,
@@ -39,20 +41,20 @@ class DiskWatch:
         self._clock = clock
         self._run_blocking = run_blocking
         self._logged_ms: dict[str, int] = {}
-        """When the ERROR of a directory was last logged."""
+        """Time at which the ERROR of each directory was last logged."""
         self._announced: set[str] = set()
-        """Directories whose present failure is in the log, so that their recovery must be too."""
+        """Directories whose current failure was logged, so that their recovery is logged too."""
         self.refusing: set[TopicPartition] = set()
         """Partitions that could not be appended to and whose directory still refuses writes."""
         self.on_refused: Callable[[TopicPartition], object] = _nothing
-        """Called whenever records could not be appended to a partition."""
+        """Called with a partition whenever records could not be appended to it."""
         self.on_recovered: Callable[[Collection[TopicPartition]], object] = _nothing
-        """Called with the partitions that refused writes, when their directory takes them again."""
+        """Called with the partitions that refused writes when their directory has recovered."""
 
     # -------------------------------------------------------------------------------- failures
 
     def append_failed(self, log: Log, error: OSError, needed_bytes: int) -> None:
-        """Note that records could not be written to a log."""
+        """Record that an append to a log failed."""
         failure = self.write_failed(log.data_directory, error, needed_bytes)
         if failure is not None:
             failure.partitions.add(log.partition)
@@ -60,14 +62,22 @@ class DiskWatch:
             self.on_refused(log.partition)
 
     def sync_failed(self, log: Log, error: OSError, *, needs_restart: bool) -> None:
-        """Note that a log, its indexes or snapshots could not be made durable."""
+        """Record that a log, its indexes or its snapshots could not be synced."""
         failure = self.write_failed(log.data_directory, error)
         if failure is not None and needs_restart:
             failure.needs_restart = True
 
     def write_failed(self, path: str, error: OSError, needed_bytes: int = 0) -> WriteFailure | None:
-        """Note that something below a data directory could not be written. Returns the state of
-        that directory, or None if `path` is in none."""
+        """Record a failed write below a data directory.
+
+        Args:
+            path: The file or directory that could not be written.
+            error: The error of the write.
+            needed_bytes: Size of the write, if known.
+
+        Returns:
+            The failure state of the directory, or None if `path` is in no data directory.
+        """
         directory = self._directory_of(path)
         if directory is None:
             return None
@@ -107,7 +117,7 @@ class DiskWatch:
     # -------------------------------------------------------------------------------- recovery
 
     async def look(self) -> None:
-        """Find out whether directories that refused writes take them again."""
+        """Probe the directories that refuse writes, and report those that have recovered."""
         for directory in self._directories:
             failure = directory.write_failure
             if failure is None:
@@ -132,4 +142,4 @@ class DiskWatch:
 
 
 def _nothing(_: Any) -> None:
-    """Ignore the event: only a cluster has other replicas."""
+    """Ignore the event; a standalone broker has no other replicas."""

@@ -1,8 +1,8 @@
-"""The features of a cluster that clients look for (KIP-584), and their levels.
+"""The features that this broker advertises (KIP-584), and their finalized levels.
 
 `group.version` 1: groups may use the consumer protocol (KIP-848).
-`transaction.version` 2: every end of a transaction bumps the producer's epoch, and partitions join
-a transaction when they are written to (KIP-890)."""
+`transaction.version` 2: every end of a transaction bumps the producer epoch, and a partition joins
+a transaction when it is first written to (KIP-890)."""
 
 from __future__ import annotations
 

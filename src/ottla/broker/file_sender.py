@@ -1,9 +1,11 @@
-"""An answer whose records are still in their files: they go from there to the socket, uncopied.
+"""Zero-copy sending of a response whose records are still in files (sendfile).
 
-The transport cannot do that, so the answer is sent past it, on a descriptor of our own, which lives
-until all is sent; the transport must have nothing to send then. What was in memory when the answer
-was made may be gone when a slow peer wants it. The loop does not wait for it: it is read in a
-thread, verified because it comes from a disk now, and sent from there."""
+The transport cannot do this, so the response is sent past it, on a duplicate of the socket's file
+descriptor, which is closed when all is sent. The transport must have nothing to send meanwhile.
+
+Records that were in the page cache when the response was built may be gone when a slow client reads
+them. The event loop does not wait for the disk: a thread reads them, verifies them, since they now
+come from the disk, and they are sent from memory."""
 
 from __future__ import annotations
 
@@ -19,13 +21,15 @@ from ottla.storage.scan import holds_intact_batches
 
 BYTES_PER_CALL = 1_048_576
 BYTES_PER_TURN = 4 * BYTES_PER_CALL
-"""Then others have a turn."""
+"""Bytes sent before other connections get their chance."""
 CACHED_FOR_S = 1.0
-"""How long what was seen in memory is taken to be there."""
+"""Time for which data that was found in the page cache is assumed to stay there."""
 _MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class FileSender:
+    """A response that is being sent, piece by piece."""
+
     def __init__(
         self,
         transport: asyncio.Transport,
@@ -35,25 +39,33 @@ class FileSender:
         on_load: Callable[[], None],
         load: Callable[[Callable[[], bytes]], Coroutine[Any, Any, bytes]],
     ) -> None:
-        """`on_end` is called once, in a later turn of the loop, if `start` has not sent everything:
-        with what went wrong, ConnectionError if the peer has gone, OSError if it is the file;
-        anything else is a fault of ours. `load` runs what waits for a disk in a thread; `on_load`
-        is called when there is more in memory therefore."""
+        """Prepare to send; `start` sends.
+
+        Args:
+            transport: The transport of the connection.
+            pieces: The response: bytes and file ranges.
+            on_end: Called once, in a later loop iteration, if `start` has not sent everything. Its
+                argument is None, ConnectionError if the client has disconnected, OSError if the
+                file cannot be read, or any other exception for a bug.
+            on_load: Called when more of the response is in memory.
+            load: Runs a function that reads from the disk in a thread.
+        """
         self._pieces = deque(pieces)
         self._sent = 0
-        """Of the first piece."""
+        """Bytes of the first piece that have been sent."""
         self._on_end = on_end
         self._on_load = on_load
         self._load = load
         self._loop = asyncio.get_running_loop()
         self._cached_to, self._cached_until = 0, 0.0
-        """How much of the first piece is in memory, and for how long it is taken to be there."""
+        """How much of the first piece is in the page cache, and until when that is assumed."""
         self._loading: asyncio.Task[None] | None = None
         self._is_waiting = False
         self._socket = _duplicate(transport.get_extra_info("socket"))
 
     def start(self) -> bool:
-        """Whether everything is sent already. Raises OSError as `on_end` is told."""
+        """Send what the socket takes now. Returns whether that was everything. Raises OSError like
+        the argument of `on_end`."""
         try:
             is_sent = self._send()
         except OSError:
@@ -70,7 +82,7 @@ class FileSender:
         return sum(len(each) for each in self._pieces if isinstance(each, ReadableBuffer))
 
     def close(self) -> None:
-        """Send no more; `on_end` is not called any more."""
+        """Stop sending; `on_end` will not be called."""
         if self._is_waiting:
             self._loop.remove_writer(self._socket)
             self._is_waiting = False
@@ -96,7 +108,8 @@ class FileSender:
         self._on_end(error)
 
     def _send(self) -> bool:
-        """Send what the socket takes. False if there is more; then somebody calls again."""
+        """Send what the socket takes. Returns False if there is more; then the event loop or a
+        finished load calls `_go_on`."""
         left = BYTES_PER_TURN
         while self._pieces and left > 0:
             piece = self._pieces[0]

@@ -1,14 +1,14 @@
-"""Group commit: many appends, one sync.
+"""Group commit: many appends share one sync.
 
-`request` marks a partition as having something to sync. One round at a time runs in threads: it
-takes every marked partition, syncs their logs, and then tells them how far they are on disk and
-completes those who waited. What is appended during a round is in the next one. So a broker under
-load does as many syncs as the disk can, not as many as there are requests.
+`request` marks a partition for syncing. One round at a time runs in threads: it syncs the logs of
+all marked partitions, then advances their recovery points and completes the futures that waited.
+Records that are appended during a round are synced in the next one. So the number of syncs under
+load depends on the disk, not on the number of requests.
 
-If a sync fails, the kernel may have dropped the pages it could not write, and a second sync would
-succeed without them. So the partition goes offline, and a restart finds out what is there. Any
-other failure (no room for an index or a snapshot) has lost nothing: those who waited are told, and
-it is tried again."""
+If a sync fails, the kernel may have dropped the pages that it could not write, and a second sync
+would succeed without them. The partition therefore goes offline until a restart recovers its log.
+Any other failure (no space for an index or a snapshot) has lost nothing: the futures that waited
+fail, and the flush is retried."""
 
 from __future__ import annotations
 
@@ -34,20 +34,22 @@ RETRY_S = 1.0
 
 
 class Flusher:
+    """The queue of partitions to sync."""
+
     def __init__(self, clock: Clock, run_blocking: RunBlocking[list[OSError | None]]) -> None:
         self._clock = clock
         self._run_blocking = run_blocking
         self._marked: dict[Partition, bool] = {}
-        """Partition -> whether its active segment's indexes are to be saved too."""
+        """Partition -> whether to save the indexes of its active segment, too."""
         self._waiting: list[tuple[Partition, int, asyncio.Future[None]]] = []
         self._round: asyncio.Task[None] | None = None
         self._failures: dict[Partition, str] = {}
-        """Of the round that is running."""
+        """Error messages of the current round."""
         self.rounds = 0
         self.on_offline: Callable[[Partition], object] = lambda partition: None
-        """Told of a partition whose disk has failed."""
+        """Called with a partition whose disk has failed."""
         self.on_sync_error: Callable[[Partition, OSError], object] = lambda partition, error: None
-        """Called with every error, also with those after which a later flush may succeed."""
+        """Called with every error, including those after which a later flush may succeed."""
         self._failing: set[Partition] = set()
         """Partitions whose last flush failed; only their first error is logged."""
 
@@ -57,7 +59,8 @@ class Flusher:
             self._round = asyncio.ensure_future(self._run())
 
     def wait_for(self, partition: Partition, offset: int) -> asyncio.Future[None]:
-        """Done when everything below `offset` is on disk; fails with KafkaError if it cannot be."""
+        """Return a future that completes when everything below `offset` is on disk. It fails with
+        KafkaError if the flush fails."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if partition.log.recovery_point >= offset:
             future.set_result(None)
@@ -67,13 +70,13 @@ class Flusher:
         return future
 
     async def drain(self) -> None:
-        """Returns when nothing is left to sync."""
+        """Wait until nothing is left to sync."""
         while self._round is not None:
             await asyncio.wait([self._round])
 
     async def _run(self) -> None:
         try:
-            # Appends that arrived in the same turn of the loop belong to this round.
+            # Appends of the same event loop iteration belong to this round.
             await asyncio.sleep(0)
             while self._marked:
                 marked, self._marked = self._marked, {}

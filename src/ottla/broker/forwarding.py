@@ -1,13 +1,13 @@
-"""Requests that only the controller decides, passed on to it by every other broker.
+"""Forwarding to the controller of requests that only the controller may decide.
 
-Clients send many of them to any broker. The request goes on in the version it came in, and the
-controller's answer back, untouched. While there is no controller, or the one asked is not it any
-more, the broker asks again until the request's time is over: clients expect of brokers that forward
-that they find the controller (KIP-590). Only then is the client told NOT_CONTROLLER, in the words
-of each API.
+Clients may send these requests to any broker. A broker forwards the request in the version in which
+it arrived, and returns the controller's response unchanged. While there is no controller, or the
+broker asked is no longer the controller, it retries until the request times out: clients rely on
+forwarding brokers to find the controller (KIP-590). Only then does the client get NOT_CONTROLLER,
+in the form of its API.
 
-What a broker has passed on is not passed on again: two brokers that each take the other for the
-controller would send it to and fro."""
+A forwarded request is not forwarded again. Otherwise two brokers that take each other for the
+controller would send it back and forth."""
 
 from __future__ import annotations
 
@@ -40,12 +40,15 @@ SEARCH_PAUSE_S = 0.05
 
 
 class Forwarding:
+    """The connection over which this broker forwards requests to the controller."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._peers = Peers(broker)
 
     async def forward(self, api: int, version: int, request: dict[str, Any]) -> Body:
-        """Raises KafkaError: NOT_CONTROLLER."""
+        """Send a request to the controller and return its response. Raises KafkaError
+        (NOT_CONTROLLER) if the controller cannot be reached."""
         try:
             answer = await self._peers.request(
                 self._broker.image.controller_id,
@@ -62,7 +65,7 @@ class Forwarding:
         return body
 
     async def create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
-        """Topics that this broker needs. Raises KafkaError."""
+        """Have the controller create topics that this broker needs. Raises KafkaError."""
         topics = [
             {
                 "name": topic.name,
@@ -85,7 +88,7 @@ class Forwarding:
 
 
 def forwarding(handle: Handler) -> Handler:
-    """The handler, but that a broker which is not the controller passes the request on."""
+    """Wrap a handler so that a broker which is not the controller forwards the request."""
 
     def handle_or_forward(broker: Any, context: RequestContext, request: Any) -> Response:
         if broker.cluster is None or is_peer(context.client_id):
@@ -117,7 +120,7 @@ async def _decide_or_forward(
                 context.api_key, context.api_version, as_dict(request)
             )
         except KafkaError:
-            pass  # our own controller knows how each API says that it is not the controller
+            pass  # the local handler builds the NOT_CONTROLLER response of each API
         else:
             return answer
     response = handle(broker, context, request)
@@ -125,7 +128,7 @@ async def _decide_or_forward(
 
 
 def is_refused(answer: Body) -> bool:
-    """Nothing of the request has been decided, since whoever was asked is not the controller."""
+    """Return whether a response says NOT_CONTROLLER throughout, so nothing has been decided."""
     if answer.get("error_code") == ErrorCode.NOT_CONTROLLER:
         return True
     codes = [
@@ -143,7 +146,7 @@ def _error(code: int, message: str | None) -> KafkaError | None:
 
 
 def as_dict(message: Any) -> Any:
-    """A decoded message as the nested dicts that writers take."""
+    """Convert a decoded message to the nested dicts that encoders take."""
     if isinstance(message, Message):
         return {name: as_dict(value) for name, value in vars(message).items()}
     if isinstance(message, list | tuple):

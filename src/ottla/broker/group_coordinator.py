@@ -1,7 +1,7 @@
-"""The group coordinator of a broker: the shards of the offsets topic, and their surroundings.
+"""The group coordinator of a broker: the shards of `__consumer_offsets` and what they need.
 
-Decisions are in core/group; this brings them the partitions, the clock and the requests. The topic
-is made when somebody first asks for a coordinator."""
+Decisions are in core/group. This module supplies the partitions, the clock and the requests. The
+topic is created when a client first looks for a coordinator."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ logger = logging.getLogger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
 _NO_CONFIGS: Mapping[str, int] = {}
 GROUPS_PER_CHECK = 500
-"""How many groups are looked at for expired offsets between two looks at the loop."""
+"""Number of groups checked for expired offsets before the event loop does other work."""
 
 
 class GroupCoordinator:
+    """The coordinator of the groups whose state is in partitions led by this broker."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         config = broker.config
@@ -73,22 +75,22 @@ class GroupCoordinator:
         try:
             return group_config(self._broker.config, own)
         except KafkaError:
-            return _NO_CONFIGS  # the broker's limits have changed since it was set
+            return _NO_CONFIGS  # no longer valid: the broker's limits have changed since
 
     def use_config(self, config: BrokerConfig) -> None:
-        """Properties have changed while the broker runs."""
+        """Apply a dynamic change of the broker's configuration."""
         self.settings = GroupSettings.of(config)
         for runner in self.runtime.runners:
             assert isinstance(runner.shard, GroupShard)
             runner.shard.settings = self.settings
 
-    # --------------------------------------------------------------------------- life and death
+    # --------------------------------------------------------------------------- start and stop
 
     def start(self) -> None:
         self._retention = asyncio.ensure_future(self._check_retention_for_ever())
 
     def stop(self) -> None:
-        """Nothing is decided any more, and nobody is kept waiting."""
+        """Stop deciding, and fail all pending requests."""
         self._is_open = False
         if self._retention is not None:
             self._retention.cancel()
@@ -99,7 +101,7 @@ class GroupCoordinator:
         self.runtime.partition_opened(partition.key.partition, partition)
 
     def topic_deleted(self, topic: TopicImage) -> None:
-        """Its offsets go; or, if it is ours, all groups do."""
+        """Remove the offsets of a deleted topic, or all groups if it is the offsets topic."""
         if topic.name == self.topic.name:
             self.runtime.close()
             return
@@ -110,7 +112,7 @@ class GroupCoordinator:
     # ------------------------------------------------------------------------------- for handlers
 
     def submit(self, event: GroupEvent) -> None:
-        """Decide an event about a group; its token gets the answer, or the error."""
+        """Submit an event about a group. Its token gets the response or the error."""
         if not self._is_open:
             _fail(event, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
@@ -129,8 +131,8 @@ class GroupCoordinator:
         *,
         commit: bool,
     ) -> None:
-        """A transaction ends in one partition of the offsets topic: the marker is written and the
-        offsets committed in it count, or are forgotten."""
+        """Write a transaction marker to a partition of the offsets topic, and commit or drop the
+        offsets of that transaction."""
         if not self._is_open:
             token.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
@@ -139,7 +141,8 @@ class GroupCoordinator:
     def list_groups(
         self, states: frozenset[str], types: frozenset[str], new_token: Callable[[], Token]
     ) -> None:
-        """Ask every shard; each answers to a token of its own. Those that load say so."""
+        """Ask every shard for its groups; each replies to a token of its own. A shard that is
+        loading replies with an error."""
         if not self._is_open:
             new_token().fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         for runner in self.runtime.runners:
@@ -157,7 +160,7 @@ class GroupCoordinator:
                 logger.exception("expired offsets were not all removed; it is tried again later")
 
     async def check_retention(self) -> None:
-        """Remove offsets that have expired, and groups of which nothing is left."""
+        """Remove expired offsets, and groups that have nothing left."""
         for runner in self.runtime.runners:
             shard = runner.shard
             assert isinstance(shard, GroupShard)

@@ -1,5 +1,5 @@
-"""What a broker does by the clock: retention, flushes that are due, checkpoints, forgetting silent
-producers, removing deleted files. Each is a loop of its own that a failure does not end."""
+"""Periodic work of a broker: retention, due flushes, checkpoints, expiry of idle producers, and the
+removal of deleted files. Each runs in its own loop, which survives failures."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ logger = logging.getLogger(__name__)
 
 FLUSH_CHECK_MS = 1_000
 DISK_CHECK_MS = 1_000
-"""How often a directory that refuses writes is probed."""
+"""Interval between probes of a directory that refuses writes."""
 REOPEN_MS = 5_000
 NEVER_MS = 2**63 - 1
 
 
 class Housekeeping:
+    """The background tasks of a broker."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
@@ -77,13 +79,13 @@ class Housekeeping:
         broker = self._broker
         for partition in list(broker.partitions.values()):
             if self._cleaner is not None and self._cleaner.is_cleaning(partition.key):
-                continue  # its work would be for nothing; the next check is soon enough
+                continue  # it would make the cleaner's work useless; the next check is soon enough
             if partition.log.is_truncating:
                 continue
             try:
                 await self._retire_segments(partition)
             except OSError as error:
-                # Rolling needs room. The others may still free some.
+                # Rolling needs disk space; the other partitions may still free some.
                 logger.warning("%s: retention failed, retrying later: %s", partition.key, error)
             await asyncio.sleep(0)
 
@@ -97,7 +99,7 @@ class Housekeeping:
             logger.info("%s: %d segments are removed (%s)", partition.key, len(removed), reason)
             self.remove_segments_later(removed, log.config.file_delete_delay_ms)
         if log.wants_flush:
-            broker.flusher.request(partition)  # it was rolled; its old segment waits for that
+            broker.flusher.request(partition)  # rolled: the old segment must be flushed
 
     def remove_segments_later(self, segments: list[Segment], delay_ms: int) -> None:
         def remove() -> None:
@@ -114,7 +116,7 @@ class Housekeeping:
         await self._broker.run_blocking(lambda: self._broker.fs.remove_tree(path))
 
     def _later(self, delay_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-        """What the broker has no time for before it stops, the next start does."""
+        """Run `work` after a delay. If the broker stops first, the next start removes the files."""
 
         async def attempt() -> None:
             try:

@@ -1,5 +1,6 @@
-"""A topic whose records are a coordinator's state. It is made when somebody first asks for the
-coordinator."""
+"""An internal topic that stores a coordinator's state.
+
+It is created when a client first looks for the coordinator."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 class InternalTopic:
+    """One of `__consumer_offsets` and `__transaction_state`."""
+
     def __init__(self, broker: Broker, name: str) -> None:
         self.name = name
         self._broker = broker
@@ -29,12 +32,13 @@ class InternalTopic:
         return self._broker.image.topics.get(self.name)
 
     def partition_for(self, key: str) -> int | None:
-        """Where the state of a group or a transactional id is; None while there is no topic."""
+        """Return the partition that stores a group or transactional ID, or None if the topic does
+        not exist yet."""
         image = self.image
         return None if image is None else partition_for(key, len(image.partitions))
 
     async def create(self) -> None:
-        """Make it if it is not there. Raises KafkaError."""
+        """Create the topic if it does not exist. Raises KafkaError if it cannot be created."""
         if self.image is not None:
             return
         if self._creation is None:
@@ -46,7 +50,7 @@ class InternalTopic:
         (decision,) = await self._broker.controller.auto_create_topics([self.name])
         if decision.error is not None and self.image is None:
             reason = decision.error.message
-            if reason != self._told_reason:  # clients ask again, and again
+            if reason != self._told_reason:  # clients retry often; log each reason once
                 logger.error("%s cannot be created: %s", self.name, reason)
                 self._told_reason = reason
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
@@ -54,4 +58,4 @@ class InternalTopic:
     def _created(self, task: asyncio.Task[None]) -> None:
         self._creation = None
         if not task.cancelled():
-            task.exception()  # whoever waited for it has been told
+            task.exception()  # mark it as retrieved: the callers of `create` have seen it

@@ -1,16 +1,16 @@
-"""Produce requests whose shape is known: the same in all but a correlation id and the records.
+"""A fast path for produce requests that repeat an earlier one, except for its records.
 
-A producer sends the same client id, acks, timeout, topic and partition in request after request.
-Once one such request has been decoded and answered in the ordinary way, the bytes around its
-records are remembered with what they meant, per connection. A request with the same bytes is not
-decoded again: its records go straight to the partition, and the answer is one `pack`.
+A producer sends the same client ID, acks, timeout, topic and partition in request after request.
+Once such a request has been decoded and answered on the ordinary path, the connection remembers
+the bytes around its records together with what they mean. A later request with the same bytes is
+not decoded: its records go straight to the partition, and the response is one `pack`.
 
-    frame   = api key, version | correlation id | known bytes | size of records | records | tags
-    answer  = size, correlation id | known bytes | numbers | known bytes
+    request  = API key, version | correlation ID | known bytes | size of records | records | tags
+    response = size, correlation ID | known bytes | numbers | known bytes
 
-Nothing is decided here. What a batch must be is `core.produce.prepare`'s, what becomes of it is the
-partition's; and any request that is not plainly good, or whose partition, topic or config has
-changed since, is left to the ordinary way as if it had never been here."""
+The fast path decides nothing. `core.produce.prepare` validates the batch and the partition appends
+it. Any request that would be refused, or whose partition, topic or config has changed since, is
+left to the ordinary path, as if the fast path did not exist."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 MAX_SHAPES = 256
-"""Partitions that one connection is known to produce to."""
+"""Maximum number of partitions remembered per connection."""
 MAX_LENGTHS = 4
-"""Different lengths of the known bytes, that is, of topic names."""
+"""Maximum number of distinct lengths of the known bytes, that is, of topic names."""
 
 _KNOWN_FROM = 8
-"""Behind the API key, the version and the correlation id."""
+"""Offset of the known bytes: after the API key, the version and the correlation ID."""
 _FIRST_VERSION = 7
-"""Older ones refuse zstd, which only the ordinary way looks for."""
+"""Older versions must refuse zstd, which only the ordinary path checks."""
 _FIRST_FLEXIBLE = 9
 _LAST_VERSION = 13
 _TAGS = b"\x00\x00\x00"
@@ -44,6 +44,8 @@ _unpack_size = struct.Struct(">i").unpack_from
 
 
 class Shape(NamedTuple):
+    """The meaning of the known bytes of a request, and the response around its numbers."""
+
     version: int
     partition: Partition
     partition_index: int
@@ -55,7 +57,7 @@ class Shape(NamedTuple):
 
 
 class KnownProduce:
-    """The known shapes of one connection."""
+    """The request shapes that one connection has sent."""
 
     __slots__ = ("_broker", "_hosting", "_lengths", "_shapes")
 
@@ -66,10 +68,12 @@ class KnownProduce:
         self._lengths: tuple[int, ...] = ()
 
     def answer(self, frame: memoryview) -> bytes | None:
-        """The answer, if the request is one that we know and can be granted; the records have been
-        appended then. None: nothing has happened."""
+        """Append the records of a known request and return the encoded response.
+
+        Returns None, without having appended anything, if the request is unknown or must take the
+        ordinary path."""
         version, correlation_id = _unpack_start(frame)
-        if version > _LAST_VERSION:  # the API key is the upper half, and Produce's is 0
+        if version > _LAST_VERSION:  # the upper half is the API key, which is 0 for Produce
             return None
         broker = self._broker
         if self._hosting is not broker.hosting:
@@ -90,10 +94,10 @@ class KnownProduce:
         try:
             batch, header = prepare(records, log.config, now_ms)
             if header.is_transactional:
-                return None  # which the ordinary way refuses without a transactional id
+                return None  # the ordinary path refuses it without a transactional ID
             result = partition.append(batch, header, now_ms)
         except KafkaError:
-            return None  # the ordinary way finds the same, and says so
+            return None  # the ordinary path finds the same error and reports it
         if log.wants_flush:
             broker.flusher.request(partition)
         start_offset = (log.log_start_offset,) if shape.with_start_offset else ()
@@ -110,7 +114,7 @@ class KnownProduce:
         )
 
     def learn(self, frame: memoryview, context: RequestContext, request: Any, body: Body) -> None:
-        """Remember the shape of a request that was answered with `body`."""
+        """Remember the shape of a request that the ordinary path answered with `body`."""
         broker = self._broker
         if self._hosting is not broker.hosting:
             self._forget()
@@ -139,7 +143,7 @@ class KnownProduce:
 
 
 def _is_plain(partition: Partition, acks: int) -> bool:
-    """Whether a batch of this partition is answered as soon as it is appended."""
+    """Return whether a batch for this partition is answered as soon as it is appended."""
     config = partition.log.config
     return (
         (acks == 1 or (acks == -1 and config.min_insync_replicas <= 1))
@@ -150,7 +154,7 @@ def _is_plain(partition: Partition, acks: int) -> bool:
 
 
 def _single_success(request: Any, body: Body) -> tuple[Any, Any] | None:
-    """(topic, partition data) of a request for one partition that was granted."""
+    """Return (topic, partition data) of a successful request for exactly one partition."""
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         return None
@@ -161,7 +165,7 @@ def _single_success(request: Any, body: Body) -> tuple[Any, Any] | None:
 
 
 def _records(frame: memoryview, position: int, version: int) -> memoryview | None:
-    """The records, if they and empty tags are all that follows `position`."""
+    """Return the records, if only they and empty tagged fields follow `position`."""
     end = len(frame)
     try:
         if version < _FIRST_FLEXIBLE:
@@ -179,7 +183,7 @@ def _records(frame: memoryview, position: int, version: int) -> memoryview | Non
 
 
 def _known_length(frame: memoryview, records_size: int, version: int) -> int | None:
-    """Where the size of the records begins, if `_records` will find them there."""
+    """Return the offset of the records' size field, if `_records` can parse them from there."""
     if version < _FIRST_FLEXIBLE:
         length = len(frame) - records_size - 4
     else:
@@ -193,7 +197,7 @@ def _known_length(frame: memoryview, records_size: int, version: int) -> int | N
 def _shape(version: int, partition: Partition, index: int, key: str | bytes) -> Shape:
     before, after = produce_answer_around(version, key)
     if version >= _FIRST_FLEXIBLE:
-        before = b"\x00" + before  # the header has tags too
+        before = b"\x00" + before  # tagged fields of the response header
     with_start_offset = version >= 5
     numbers = "ihqqq" if with_start_offset else "ihqq"
     answer = struct.Struct(f">ii{len(before)}s{numbers}{len(after)}s")

@@ -1,12 +1,12 @@
-"""Reading Apache Kafka's metadata log from a data directory.
+"""A reader for Apache Kafka's metadata log in a data directory.
 
     __cluster_metadata-0/
-        <end offset, 20 digits>-<epoch, 10 digits>.checkpoint   a snapshot: the state before `end`
-        <base offset, 20 digits>.log                            records, the oldest may be gone
+        <end offset, 20 digits>-<epoch, 10 digits>.checkpoint   snapshot: the state before `end`
+        <base offset, 20 digits>.log                            records; the oldest may be deleted
 
-Both are record batches. The newest whole snapshot is read, then the log from its end offset on. A
-log may end in the middle of a batch, as a crash leaves it; any other damage makes the image
-uncertain: something may be missing from it."""
+Both contain record batches. The newest complete snapshot is read, then the log from its end offset
+on. A log may end in the middle of a batch after a crash; any other damage makes the image
+uncertain, because something may be missing from it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ _LOG = re.compile(r"(\d{20})\.log")
 
 
 class KraftMetadata(NamedTuple):
+    """Kafka's metadata as read from disk."""
+
     image: KraftImage
     is_certain: bool
     """False if a part of the log could not be read."""
 
 
 def read_kraft_metadata(fs: FileSystem, paths: Iterable[str]) -> KraftMetadata | None:
-    """From the first of the directories that has any; None if none has."""
+    """Read the metadata from the first directory that has any. Returns None if none has."""
     for path in paths:
         directory = f"{path.rstrip('/')}/{KRAFT_METADATA_TOPIC}-0"
         if fs.is_directory(directory):
@@ -48,7 +50,7 @@ def _read(fs: FileSystem, directory: str) -> KraftMetadata:
         data = fs.read_bytes(f"{directory}/{name}")
         extent = verified_extent(data)
         for header in iter_headers(data, 0, extent.size):
-            # Offsets that no snapshot has and no batch follows on: something was lost.
+            # A gap after the snapshot or the previous batch: something was lost.
             is_certain = is_certain and header.base_offset <= start
             _apply(image, data, header, start)
             start = max(start, header.next_offset)
@@ -59,7 +61,7 @@ def _read(fs: FileSystem, directory: str) -> KraftMetadata:
 def _read_snapshot(
     fs: FileSystem, directory: str, names: Iterable[str], image: KraftImage
 ) -> tuple[int, bool]:
-    """(the offset that the log is read from, whether the newest snapshot was whole)."""
+    """Return (offset from which to read the log, whether the newest snapshot was complete)."""
     is_newest = True
     for name, end_offset in _newest_first(names):
         data = fs.read_bytes(f"{directory}/{name}")

@@ -1,13 +1,14 @@
-"""This broker's lease: the right to act as leader on its own word.
+"""This broker's lease: the right to act as a leader without asking its followers.
 
-Every third of a lease a write is committed to `/leases/<id>`. While the lease is held, a leader
-knows that the controller has not replaced it. Without it the broker is degraded, not down: what a
-leader does then is `broker/partition.py`'s.
+The broker renews the lease by a write to `/leases/<id>`, three times per lease duration. While it
+holds the lease, the controller has not replaced it as a leader. Without the lease the broker is
+degraded, not down: see `proof` in broker/partition.py for what a leader does then.
 
-A lease that was over counts again only when the image has everything that was committed before its
-renewal: in between, others may have been given what this broker leads.
+A lease that had expired counts again only when the image includes everything that was committed
+before its renewal, because the controller may have elected other leaders in between.
 
-A broker that shuts down in order writes `released`, and the controller need not wait."""
+A broker that shuts down cleanly writes `released`, so that the controller need not wait for the
+lease to expire."""
 
 from __future__ import annotations
 
@@ -26,14 +27,16 @@ logger = logging.getLogger(__name__)
 
 class LeaseStore(Protocol):
     async def put(self, path: str, value: bytes) -> int:
-        """Create or replace, whatever was there; the revision of it. Doing it twice does no
-        harm."""
+        """Create or replace a node, whatever its version, and return the revision. Repeating the
+        call does no harm."""
 
     def expect(self, revision: int) -> None:
-        """Tell watchers of this revision when it is its turn."""
+        """Report a revision that `put` returned to watchers, once they have seen all before it."""
 
 
 class LeaseKeeper:
+    """The lease of this broker, and the task that renews it."""
+
     def __init__(
         self,
         store: LeaseStore,
@@ -42,7 +45,15 @@ class LeaseKeeper:
         duration_ms: int,
         applied: Callable[[int], Awaitable[None]],
     ) -> None:
-        """`applied` returns when the broker has taken in a revision of the metadata."""
+        """Create a lease that is not held yet.
+
+        Args:
+            store: The store that keeps the lease.
+            clock: Source of monotonic time.
+            broker_id: The ID of this broker.
+            duration_ms: Duration of the lease.
+            applied: Waits until the broker has reacted to a revision.
+        """
         self._store = store
         self._applied = applied
         self._clock = clock
@@ -52,21 +63,21 @@ class LeaseKeeper:
         self._task: asyncio.Task[None] | None = None
         self._catching_up: asyncio.Task[None] | None = None
         self.on_regained: Callable[[], None] = _nothing
-        """Called when the lease is held again after it was not."""
+        """Called when the lease is held again after it had expired."""
 
     @property
     def is_held(self) -> bool:
         return self._catching_up is None and self._lease.is_held(self._clock.monotonic())
 
     async def start(self) -> None:
-        """Returns with the lease held."""
+        """Acquire the lease and start to renew it."""
         await self._renew()
         if self._catching_up is not None:
             await self._catching_up
         self._task = asyncio.create_task(self._keep(), name="lease")
 
     async def release(self) -> None:
-        """Give it up: from here on this broker leads nothing."""
+        """Release the lease. From now on this broker leads nothing."""
         await self.stop()
         self._lease = Lease(0.0)
         await self._store.put(self._path, tree.encode({"released": True}))
@@ -105,4 +116,4 @@ class LeaseKeeper:
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """Ignore that the lease was regained."""

@@ -1,6 +1,6 @@
-"""Sockets that listen, bound so that a person understands why one could not be.
+"""Listening sockets, and error messages that say why one could not be bound.
 
-Options are set on the listening socket: accepted ones inherit them and need no calls."""
+Options are set on the listening socket; accepted sockets inherit them without further calls."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ from ottla.base.errors import UserError
 KEEPALIVE_IDLE_S = 120
 KEEPALIVE_INTERVAL_S = 30
 KEEPALIVE_PROBES = 4
-"""A peer whose machine is gone is noticed within four minutes."""
+"""Together they detect a client whose machine is gone within four minutes."""
 
 
 class BoundSocket(Protocol):
+    """The parts of a bound socket that the server uses."""
+
     def getsockname(self) -> Any: ...
 
     def close(self) -> None: ...
 
 
 BindListener = Callable[[str, int, int, int], Awaitable[Sequence[BoundSocket]]]
-"""As `bind_listener`; a simulated network brings its own."""
+"""Signature of `bind_listener`; a simulated network has its own."""
 
 _UNUSABLE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
 def file_limit() -> int:
-    """How many files and sockets this process may have open; raises that to what is allowed."""
+    """Raise the soft limit on open files to the hard limit, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
-        except (OSError, ValueError):  # macOS allows less than it says
+        except (OSError, ValueError):  # macOS allows less than the hard limit it reports
             pass
     return 2**31 if soft == resource.RLIM_INFINITY else soft
 
@@ -46,9 +48,17 @@ def file_limit() -> int:
 async def bind_listener(
     host: str, port: int, send_buffer_bytes: int, receive_buffer_bytes: int
 ) -> list[socket.socket]:
-    """One bound socket for each address of the host, all with the same port.
+    """Bind a socket to each address of a host, all with the same port.
 
-    Raises UserError if there is none, or if one is taken."""
+    Args:
+        host: Host name or address; '' for every address of the machine.
+        port: Port; 0 for any free one.
+        send_buffer_bytes: Size of the send buffer; the kernel's default if not positive.
+        receive_buffer_bytes: Size of the receive buffer; the kernel's default if not positive.
+
+    Raises:
+        UserError: The host does not resolve, has no usable address, or the port is in use.
+    """
     sockets: list[socket.socket] = []
     unusable: OSError | None = None
     try:

@@ -1,7 +1,7 @@
-"""Limit the rate of log lines that clients or a lasting fault can cause.
+"""A rate limit for log lines that clients or a persistent fault can cause.
 
-A limiter lets `burst` lines through at once and one per `interval_s` after that. It counts the
-lines that it drops, and the next line has their number."""
+A limiter passes `burst` lines at once and one line per `interval_s` after that. It counts the lines
+that it drops, and adds their number to the next line that it passes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ INTERVAL_S = 1.0
 
 
 class LogLimiter:
+    """A logger that drops lines above a given rate."""
+
     def __init__(
         self,
         logger: logging.Logger,

@@ -1,7 +1,7 @@
-"""The broker's loggers as a resource with configs: each logger is a name, its level the value.
+"""The broker's loggers as a config resource (KIP-412): each config is a logger and its level.
 
-Levels have Kafka's names; Python's WARNING is WARN and CRITICAL is FATAL. A level that was set
-lasts until the process ends. Loggers of other libraries are not shown."""
+Levels have Kafka's names: Python's WARNING is WARN and CRITICAL is FATAL. A changed level lasts
+until the process ends. Loggers of other libraries are not listed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEVELS = {
 
 
 def logger_levels() -> dict[str, str]:
-    """The level in force of each logger, by name."""
+    """Return the effective level of each logger by name."""
     names = [name for name in list(logging.root.manager.loggerDict) if _is_ours(name)]
     return {name: _level_name(_logger(name)) for name in (ROOT, *sorted(names))}
 
@@ -33,7 +33,7 @@ def logger_levels() -> dict[str, str]:
 def alter_levels(
     alterations: Sequence[tuple[str, int, str | None]], *, validate_only: bool
 ) -> None:
-    """All of the changes or, with a KafkaError, none."""
+    """Set or reset levels. Either all changes are applied or, with KafkaError, none."""
     known = logger_levels()
     for name, op, value in alterations:
         _check(name, op, value, known)

@@ -1,8 +1,8 @@
-"""The logs in this broker's data directories: found, opened, created, deleted.
+"""The logs in this broker's data directories: found, opened, created and deleted.
 
-`open` does the work of the disk and may run in a thread; what it returns is registered by the
-broker on its loop. A directory that belongs to nobody (its topic was deleted while the broker was
-down, or another topic has its name now) is set aside as `-stray`, never served, never removed."""
+`open` does the disk I/O and may run in a thread; the broker registers the result on the event loop
+with `opened`. A log directory without a topic (the topic was deleted while the broker was down, or
+another topic has its name now) is renamed to `-stray`. It is never served and never removed."""
 
 from __future__ import annotations
 
@@ -32,12 +32,16 @@ logger = logging.getLogger(__name__)
 
 
 class WantedLog(NamedTuple):
+    """A log that should be open on this broker."""
+
     partition: TopicPartition
     topic_id: bytes
     config: TopicConfig
 
 
 class Logs:
+    """All logs of this broker, and the checkpoints of their directories."""
+
     def __init__(
         self,
         fs: FileSystem,
@@ -54,17 +58,21 @@ class Logs:
         self._run_blocking = run_blocking
         self._found: dict[TopicPartition, tuple[LogDirectory, FoundLog]] = {}
         self._open_errors: list[OSError] = []
-        """Errors of `open`, which may run in a thread, until `opened` notes them."""
+        """Errors of `open`, which may run in a thread; `opened` reports them to the disk watch."""
         self._checkpointing = asyncio.Lock()
         self._in_directory: Counter[str] = Counter()
         self.high_watermark: Callable[[TopicPartition], int | None] | None = None
-        """Of a partition; set in a cluster, where checkpoints keep it."""
+        """Function that returns a partition's high watermark; set in a cluster, for checkpoints."""
         self._is_settled = False
 
     # ----------------------------------------------------------------------------------- start
 
     def begin(self) -> None:
-        """Read what the last run left in every directory."""
+        """Read the state that the previous run left in every directory.
+
+        Raises:
+            UserError: Two directories contain the same partition.
+        """
         for directory in self.directories:
             for problem in directory.begin():
                 logger.warning("%s", problem)
@@ -83,19 +91,19 @@ class Logs:
 
     @property
     def lost_nothing(self) -> bool:
-        """Whether everything is there that the last run wrote, be it synced or not."""
+        """Whether everything that the previous run wrote is still there, synced or not."""
         return all(directory.lost_nothing for directory in self.directories)
 
     def settle(self) -> None:
-        """The cluster knows of this run, and of what the one before may have lost. Only now may the
-        directories say that nothing was lost since."""
+        """Record that the cluster knows this incarnation and what the previous one may have lost.
+        Only from now on may the directories state that nothing was lost since."""
         for directory in self.directories:
             directory.note_boot()
         self._is_settled = True
 
     @property
     def found(self) -> list[FoundLog]:
-        """Logs in the directories that nobody has asked for yet."""
+        """Logs on disk that have not been opened yet."""
         return [found for _, found in self._found.values()]
 
     def set_strays_aside(self) -> None:
@@ -111,8 +119,15 @@ class Logs:
     # ----------------------------------------------------------------------------------- opening
 
     def open(self, wanted: Iterable[WantedLog]) -> list[Log]:
-        """Open or create logs. Call `opened` with the result on the loop. Those that the disk does
-        not let us open are missing from the result and listed in `unopened`."""
+        """Open or create logs, possibly in a thread.
+
+        Args:
+            wanted: The logs to open.
+
+        Returns:
+            The logs that could be opened; pass them to `opened` on the event loop. A log that
+            failed with an I/O error is missing here and listed in `unopened`.
+        """
         touched: dict[str, LogDirectory] = {}
         logs = []
         for log in wanted:
@@ -133,6 +148,7 @@ class Logs:
         return logs
 
     def opened(self, logs: Iterable[Log]) -> None:
+        """Register logs that `open` returned, and report its errors. Call on the event loop."""
         for log in logs:
             log.on_write_error = self.disk_watch.append_failed
             self.open_logs[log.partition] = log
@@ -170,10 +186,11 @@ class Logs:
         )
         return open_log(self.fs, known, _report)
 
-    # ----------------------------------------------------------------------------- life and death
+    # ------------------------------------------------------------------- deletion, checkpoints
 
     def delete(self, log: Log) -> str:
-        """Take a log out of service. Returns the directory to remove once nobody reads it."""
+        """Close a log and mark its directory as deleted. Returns the directory, which may be
+        removed once no reader uses it."""
         self.open_logs.pop(log.partition, None)
         directory = self._directory_of(log)
         self._in_directory[directory.path] -= 1
@@ -190,13 +207,14 @@ class Logs:
         return [path for directory in self.directories for path in directory.leftovers()]
 
     def high_watermark_of(self, log: Log) -> int:
-        """As the last run left it; what lies behind it has to be confirmed again."""
+        """Return the checkpointed high watermark, limited to the log's offsets. Records above it
+        must be replicated again before they are committed."""
         known = self._directory_of(log).high_watermarks.get(log.partition, 0)
         return max(log.log_start_offset, min(known, log.log_end_offset))
 
     async def write_high_watermarks(self) -> None:
-        """Write every directory's checkpoint of high watermarks. One that cannot be written is
-        left as it was: its offsets are lower, and the records above them are confirmed again."""
+        """Write the high watermark checkpoint of every directory. If one cannot be written, the
+        previous one remains; its offsets are lower, which is safe."""
         if self.high_watermark is None:
             return
         writes: list[tuple[LogDirectory, Callable[[], None]]] = []
@@ -211,8 +229,8 @@ class Logs:
             await self._write(writes)
 
     async def write_checkpoints(self) -> None:
-        """Write recovery points and log start offsets of every directory. Raises OSError if one
-        of them could not be written; the others have been."""
+        """Write the recovery point and log start offset checkpoints of every directory. Raises
+        OSError if one could not be written; the others are written all the same."""
         async with self._checkpointing:
             writes: list[tuple[LogDirectory, Callable[[], None]]] = [
                 (directory, partial(directory.write_checkpoints, *self._offsets(directory)))
@@ -225,7 +243,8 @@ class Logs:
     async def _write(
         self, writes: Sequence[tuple[LogDirectory, Callable[[], None]]]
     ) -> OSError | None:
-        """Do all the writes in a thread, and note those that fail. Returns the first error."""
+        """Run all writes in a thread and report failures to the disk watch. Returns the first
+        error."""
 
         def write_all() -> list[tuple[LogDirectory, OSError]]:
             failed = []
@@ -245,9 +264,11 @@ class Logs:
         return [log for log in self.open_logs.values() if log.data_directory == directory.path]
 
     def close(self, offline: Container[tuple[str, int]] = ()) -> None:
-        """Leave every log so that the next start has nothing to check. One that is offline or
-        cannot be closed leaves its directory unclean, and is checked from its recovery point; so
-        does a run that ends before it has settled, if the one before it was unclean."""
+        """Close every log, so that the next start has nothing to recover.
+
+        A log that is offline or cannot be closed leaves its directory marked unclean; the next
+        start recovers the logs there from their recovery points. So does a run that ends before
+        `settle` if the run before it was unclean."""
         for directory in self.directories:
             try:
                 self._close(directory, self._logs_in(directory), offline)
@@ -271,7 +292,7 @@ class Logs:
         self, directory: LogDirectory
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Return recovery points and log start offsets of a directory's logs. Logs that are not
-        open keep the offsets of the last checkpoint, in case the broker fails to start."""
+        open keep their last checkpoint, in case the broker fails to start."""
         recovery_points, starts = checkpoint_offsets(self._logs_in(directory))
         for partition, (home, _) in self._found.items():
             if home is directory and partition not in self.open_logs:

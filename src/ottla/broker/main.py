@@ -1,4 +1,4 @@
-"""A broker as a process: from a configuration to an exit code."""
+"""The broker process, from its configuration to its exit code."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ KEPT_BYTES = 32 * 1024 * 1024
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 SAME_REQUEST_S = 1.0
-"""Signals within this time are one request: Ctrl-C reaches a broker from the terminal and often
-from its supervisor, too."""
+"""Signals within this time count as one request: Ctrl-C often reaches a broker twice, from the
+terminal and from its supervisor."""
 EXIT_BY_SIGNAL = 128
-"""Added to a signal's number, as shells do."""
+"""Added to the signal number to form the exit code, as shells do."""
 FILES_FOR_LOGS = 0.2
-"""The part of the open files that the system allows which logs may hold."""
+"""Share of the open-file limit that logs may use."""
 
 
 def run(config: BrokerConfig) -> int:
@@ -45,8 +45,10 @@ def run(config: BrokerConfig) -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Answers of a megabyte are made and dropped a thousand times a second. glibc would map and
-    unmap the pages of each, which costs more than filling them; let it keep some instead."""
+    """Let glibc keep freed memory instead of returning it to the system.
+
+    A busy broker builds and drops 1 MB responses a thousand times a second. Mapping and unmapping
+    the pages of each costs more than filling them."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES)
@@ -54,8 +56,10 @@ def _keep_freed_memory() -> None:
 
 
 class StopRequest:
-    """SIGTERM or SIGINT. The first asks for an orderly stop; a later one ends the process at once,
-    which costs what a crash costs: the next start has to check the logs."""
+    """A request to stop, by SIGTERM or SIGINT.
+
+    The first signal starts an orderly stop. A later one ends the process at once, like a crash: the
+    next start has to recover the logs."""
 
     def __init__(self) -> None:
         self._received = asyncio.Event()
@@ -90,8 +94,8 @@ async def _run(config: BrokerConfig) -> int:
     if not await _started(broker, stop):
         logger.info("stopped before it was ready")
         return 0
-    # What is there now stays: no collection need look at it again. Not for a broker inside another
-    # program, whose objects these are too.
+    # These objects live as long as the process, so the collector need not scan them again. This is
+    # done here and not in Broker, which may run inside another program.
     gc.collect()
     gc.freeze()
     logger.info(
@@ -107,7 +111,7 @@ async def _run(config: BrokerConfig) -> int:
 
 
 async def _started(broker: Broker, stop: StopRequest) -> bool:
-    """Start the broker; False if a stop was requested before it was ready."""
+    """Start the broker. Returns False if a stop was requested before it was ready."""
     starting = asyncio.create_task(broker.start(), name="start")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,17 +1,16 @@
-"""What connections may hold in memory: a budget for requests coming in, one for answers going out.
+"""Memory budgets of connections: one for incoming requests, one for outgoing responses.
 
-Requests (`RequestMemory`). A request that arrives whole in the shared buffer costs nothing. What
-must be kept is charged: buffers of large frames, and frames that wait to be served. When the
-budget is used up
-  - a large frame that needs more waits its turn, first come first served, its connection unread;
-  - one frame at a time may exceed the budget, so that somebody always gets on;
-  - connections read in small portions, so that what they may have to keep is small.
-So `used_bytes` <= `limit_bytes` + one frame + what was in the shared buffer, per connection at most
-`NARROW_BYTES`, when the budget ran out.
+Requests (`RequestMemory`). A request that arrives whole in the shared buffer costs nothing. Charged
+are the buffers of large frames and the frames that wait to be served. When the budget is used up,
+  - a large frame that needs more waits, first come, first served, and its connection is not read;
+  - one frame at a time may exceed the budget, so that there is always progress;
+  - connections read in small portions, so that they keep little.
+Therefore `used_bytes` <= `limit_bytes` + one frame + what was in the shared buffer when the budget
+ran out, which is at most `NARROW_BYTES` per connection.
 
-Answers (`ResponseMemory`). A peer that does not read its answers leaves them with us. When all
-unsent answers together exceed the limit, connections that have been stuck longest are closed until
-they do not."""
+Responses (`ResponseMemory`). The responses that a client does not read stay in memory. When all
+unsent responses together exceed the limit, the server closes the connections that have been stuck
+for the longest time, until they do not."""
 
 from __future__ import annotations
 
@@ -22,13 +21,13 @@ from typing import Protocol
 from ottla.wire.frame import MAX_ORDINARY_FRAME_BYTES, SMALL_FRAME_BYTES, FrameReader
 
 SHARED_BYTES = (256 + 16) * 1024
-"""Requests are often a batch of 64, 128 or 256 KB and a little: then none is cut in two."""
+"""Requests are often a batch of 64, 128 or 256 KB and a little more; this size splits none."""
 PEEK_BYTES = 16 * 1024
 NARROW_BYTES = 2 * SMALL_FRAME_BYTES
 FIRST_BYTES = 64 * 1024
-"""A large frame's first buffer, however much it claims."""
+"""Size of the first buffer of a large frame, whatever size the frame claims."""
 MAX_POOLED_BYTES = 4 * 1024 * 1024
-"""Buffers up to this size are powers of two and used again."""
+"""Buffers up to this size are rounded to powers of two and reused."""
 POOL_BYTES = 16 * 1024 * 1024
 
 
@@ -39,7 +38,7 @@ class Waiter(Protocol):
 
 
 class BufferPool:
-    """Buffers that were used before: their pages are there, and nobody clears them again."""
+    """Used buffers, whose pages are already mapped and need not be cleared again."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[bytearray]] = {}
@@ -67,7 +66,7 @@ class BufferPool:
         self._size_bytes += capacity
 
     def shrink(self) -> None:
-        """Called now and then: what nobody wanted since the last time is let go."""
+        """Drop all buffers if none was used since the last call. The sweep calls this."""
         if not self._used:
             self._free.clear()
             self._size_bytes = 0
@@ -75,8 +74,8 @@ class BufferPool:
 
 
 def _is_looked_at(buffer: bytearray) -> bool:
-    """Whether a view of it is alive still: somebody kept what he should have copied. Python then
-    refuses to resize it, and we refuse to let it be written over."""
+    """Return whether a view of the buffer is still alive, because a handler kept one instead of
+    copying. Python refuses to resize such a buffer, and we refuse to overwrite it."""
     try:
         buffer.append(buffer.pop())
     except BufferError:
@@ -85,6 +84,8 @@ def _is_looked_at(buffer: bytearray) -> bool:
 
 
 class RequestMemory:
+    """The budget and the buffers for incoming requests."""
+
     def __init__(
         self,
         limit_bytes: int,
@@ -132,7 +133,7 @@ class RequestMemory:
             self._wake_soon()
 
     def wait(self, waiter: Waiter) -> None:
-        """Queue one whose reader is starving; `memory_granted` is called when it is served."""
+        """Queue a connection whose reader is starving; its `memory_granted` is called later."""
         self.waiting.append(waiter)
 
     def forget(self, waiter: Waiter) -> None:
@@ -163,7 +164,7 @@ class RequestMemory:
             self._overdrawn = owner
 
     def _wake_soon(self) -> None:
-        """Not now: whoever gives back is in the middle of his own frames."""
+        """Wake the waiters in the next loop iteration: the caller is processing its own frames."""
         if self.waiting and not self._scheduled:
             self._scheduled = True
             self._schedule(self._wake)
@@ -182,21 +183,25 @@ def _power_of_two(size: int) -> int:
 
 
 class Debtor(Protocol):
+    """A connection with unsent responses."""
+
     def bytes_in_memory(self) -> int: ...
 
     def evict(self) -> None:
-        """Drop the connection and what it has not sent, now."""
+        """Close the connection at once, with everything that it has not sent."""
 
 
 class ResponseMemory:
+    """The budget for responses that clients have not read."""
+
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self._held: dict[Debtor, int] = {}
-        """Those that are stuck, longest first."""
+        """Bytes held for each stuck connection; the one stuck longest comes first."""
 
     def hold(self, debtor: Debtor, size_bytes: int) -> None:
-        """So much of its answers is with us; 0 when it is stuck no longer."""
+        """Set the bytes held for a connection; 0 when it is not stuck any more."""
         self.used_bytes += size_bytes - self._held.get(debtor, 0)
         if size_bytes:
             self._held[debtor] = size_bytes
@@ -206,7 +211,7 @@ class ResponseMemory:
             self._evict()
 
     def _evict(self) -> None:
-        for debtor in list(self._held):  # what was sent since is not known to us yet
+        for debtor in list(self._held):  # refresh: some of it may have been sent since
             size_bytes = debtor.bytes_in_memory()
             self.used_bytes += size_bytes - self._held[debtor]
             self._held[debtor] = size_bytes

@@ -1,7 +1,8 @@
 """Requests that a coordinator answers now or later.
 
-A handler makes a `ParkedRequest`, hands it on as the token of an event, and returns `response()`:
-the answer itself if it is there already, which is the common case, or else a future of it."""
+A handler creates a `ParkedRequest`, passes it to the coordinator as the token of an event, and
+returns `response()`: the response itself if the coordinator has replied already, which is the
+common case, or else a future."""
 
 from __future__ import annotations
 
@@ -21,10 +22,12 @@ TOLD_TO_CLIENTS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What went wrong with the coordinator's log, in words that clients of a coordinator know."""
+"""Errors of the coordinator's log -> error codes that clients of a coordinator understand."""
 
 
 class ParkedRequest:
+    """A request that waits for one reply from a coordinator."""
+
     __slots__ = ("_answer", "_finish", "_future", "_on_error")
 
     def __init__(
@@ -32,7 +35,12 @@ class ParkedRequest:
         on_error: Callable[[ErrorCode], Body],
         finish: Callable[[Body], Body] | None = None,
     ) -> None:
-        """`finish` makes the response of what the coordinator answers."""
+        """Create a request that has no reply yet.
+
+        Args:
+            on_error: Builds the response for an error code.
+            finish: Turns the coordinator's reply into the response; None if it is the response.
+        """
         self._on_error = on_error
         self._finish = finish
         self._answer: Body | None = None
@@ -48,7 +56,7 @@ class ParkedRequest:
         future = self._future
         if future is None:
             self._answer = answer
-        elif not future.done():  # it is done if its client has gone
+        elif not future.done():  # cancelled if the client has disconnected
             future.set_result(answer)
 
     def response(self) -> Response:
@@ -60,7 +68,7 @@ class ParkedRequest:
 
 
 class ParkedRequests:
-    """A request that several shards answer a part of each; the parts keep their order."""
+    """A request answered in parts by several coordinator shards; the parts keep their order."""
 
     def __init__(self, finish: Callable[[list[Body]], Body]) -> None:
         self._finish = finish
@@ -70,13 +78,13 @@ class ParkedRequests:
         self._whole = ParkedRequest(lambda code: {})
 
     def part(self, on_error: Callable[[ErrorCode], Body]) -> Part:
-        """The token of the next part."""
+        """Add a part to be answered later, and return its token."""
         self._parts.append(None)
         self._missing += 1
         return Part(self, len(self._parts) - 1, on_error)
 
     def add(self, body: Body) -> None:
-        """A part that is known already."""
+        """Add a part whose answer is already known."""
         self._parts.append(body)
 
     def arrived(self, index: int, body: Body) -> None:
@@ -87,7 +95,7 @@ class ParkedRequests:
                 self._complete()
 
     def response(self) -> Response:
-        """Call it when all parts have been asked for."""
+        """Return the response or a future of it. Call this after adding the last part."""
         self._is_waited_for = True
         if not self._missing:
             self._complete()
@@ -98,6 +106,8 @@ class ParkedRequests:
 
 
 class Part:
+    """Token of one part of a `ParkedRequests`."""
+
     __slots__ = ("_index", "_on_error", "_whole")
 
     def __init__(

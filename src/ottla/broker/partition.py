@@ -1,15 +1,15 @@
-"""A partition that this broker holds: its log, its role, and who waits for it.
+"""A partition replica on this broker: its log, its role, and the requests waiting on it.
 
-The high watermark is the offset below which consumers may read, and up to which a write with
-acks=all is granted (*confirmed*). It depends on the role:
+Consumers may read below the high watermark, and a write with acks=all is acknowledged once the
+high watermark has passed it. How the high watermark is computed depends on the role:
 
-    alone       the end of the log; with `log.flush.acks.all` how far the log is synced, so that
-                nothing a consumer has seen can be lost by a power cut
-    leader      how far every member of the ISR has it (core.replication.leadership), this broker's
-                own log counting as far as it would alone
-    follower    what the leader said, within the own log
+    standalone  the log end offset; with `log.flush.acks.all` the recovery point (everything below
+                it is synced), so that a power cut cannot lose what a consumer has read
+    leader      the lowest offset that every member of the ISR has (core.replication.leadership);
+                this broker's own log counts as it would on a standalone broker
+    follower    the leader's high watermark, limited to the end of the local log
 
-Only a leader, or a broker alone, appends what clients send."""
+Only a leader, or a standalone broker, appends records that clients send."""
 
 from __future__ import annotations
 
@@ -29,28 +29,39 @@ from ottla.wire.records.batch import BatchHeader
 
 
 class FetchWaiter(Protocol):
-    """A fetch that waits for more records."""
+    """A fetch that waits for more data (a delayed fetch)."""
 
     def more_bytes(self, count: int, *, is_stable: bool) -> None:
-        """`is_stable`: no transaction keeps readers of decided ones from them."""
+        """Count bytes that became available.
+
+        Args:
+            count: Number of bytes.
+            is_stable: Whether read_committed consumers can read them too, because no open
+                transaction holds back the last stable offset.
+        """
 
     def stable_offset_moved(self) -> None:
-        """A transaction was decided, so that there may be more to read for those who wait for
-        that, even if nothing was appended."""
+        """Check again after a transaction ended: the last stable offset may have advanced, even if
+        nothing was appended."""
 
     def wake(self) -> None:
-        """Something else happened to the partition; look again now."""
+        """Complete the fetch now: the partition was removed, its role or log start offset changed,
+        or a proof of leadership is wanted."""
 
 
 class VerificationGuard:
-    """Stands for the question whether a partition is part of a producer's transaction, as long as
-    somebody who asked keeps it. A marker of the producer makes it void: the answer may be about the
-    transaction that has just ended (KIP-890)."""
+    """A transaction verification in flight for one producer and partition (KIP-890).
+
+    A guard lives as long as one of the requests that verify the partition holds it. A transaction
+    marker of the producer invalidates it, because the answer may refer to the transaction that has
+    just ended."""
 
     __slots__ = ("__weakref__",)
 
 
 class Partition:
+    """A replica of a partition, with its role, its high watermark and its waiting requests."""
+
     __slots__ = (
         "_confirmations",
         "_guards",
@@ -81,34 +92,48 @@ class Partition:
         self.high_watermark = log.log_end_offset
         self.is_leader = True
         self.leadership: Leadership | None = None
-        """Of a leader in a cluster; a broker alone needs none."""
+        """State of a leader in a cluster; None on a follower and on a standalone broker."""
         self.confirms_at_once = not waits_for_sync
-        """Alone, and without syncs: what is appended is below the high watermark."""
+        """Whether an append advances the high watermark at once: on a standalone broker that does
+        not wait for syncs."""
         self.waiters: dict[FetchWaiter, None] = {}
-        """In the order in which they came: who waits longest is told first."""
+        """Delayed fetches in order of arrival; the one that has waited longest is served first."""
         self.replica_waiters: dict[FetchWaiter, None] = {}
-        """Followers' fetches: they wait for what is appended, not for what is confirmed."""
+        """Delayed fetches of followers, which wait for the log end offset, not for the high
+        watermark."""
         self.offline_reason: str | None = None
-        """Set when a sync failed: nobody knows what is on disk, so nothing more is written until a
-        restart has looked."""
+        """Set when a sync or a truncation failed and the contents of the disk are unknown. Nothing
+        more is appended until the broker has been restarted and has recovered the log."""
         self.undecided: deque[tuple[int, int]] = deque()
-        """(first offset, offset of the marker) of transactions whose markers are not below the
-        high watermark: that they are over may yet be lost. In the order of the markers."""
+        """(first offset, marker offset) of transactions that have ended but whose markers are not
+        yet below the high watermark, so that the markers may still be lost. Ordered by marker."""
         self.appended_bytes = 0
         self._unconfirmed_bytes = 0
         self._confirmations: deque[tuple[int, asyncio.Future[None]]] = deque()
-        """(offset, who waits for the high watermark to reach it)."""
+        """(offset, future that completes when the high watermark reaches it)."""
         self._proofs: deque[tuple[float, asyncio.Future[None]]] = deque()
-        """(since when, who waits for the proof that this broker has led at some moment since)."""
+        """(start time, future that completes once this broker has proved that it led after it)."""
         self._guards: WeakValueDictionary[int, VerificationGuard] | None = None
-        """By producer id."""
+        """Verification guards by producer ID."""
 
     def use_config(self, config: TopicConfig) -> None:
         self.log.config = config
         self.looks_into_batches = needs_records(config)
 
     def append(self, batch: ReadableBuffer, header: BatchHeader, now_ms: int) -> AppendResult:
-        """Raises KafkaError."""
+        """Append a batch from a client, or a transaction marker.
+
+        Args:
+            batch: The encoded batch.
+            header: Its decoded header.
+            now_ms: Current time in milliseconds.
+
+        Returns:
+            The offsets of the batch; those of the first append if it is a duplicate.
+
+        Raises:
+            KafkaError: The partition is offline, or the log refused the batch.
+        """
         if self.offline_reason is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
         if header.is_control:
@@ -145,7 +170,7 @@ class Partition:
         return result
 
     def append_replicated(self, batch: ReadableBuffer, header: BatchHeader, now_ms: int) -> None:
-        """Write what the leader has. Raises KafkaError."""
+        """Append a batch that was fetched from the leader. Raises KafkaError."""
         if self.offline_reason is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
         first_offset = None
@@ -160,7 +185,7 @@ class Partition:
     # ---------------------------------------------------------------------------- transactions
 
     def guard(self, producer_id: int) -> VerificationGuard:
-        """To be kept from the question to the append (`is_guarded`)."""
+        """Return the guard to hold from the verification until the append (see `is_guarded`)."""
         if self._guards is None:
             self._guards = WeakValueDictionary()
         guard = self._guards.get(producer_id)
@@ -169,10 +194,11 @@ class Partition:
         return guard
 
     def is_guarded(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Whether no marker of the producer has come, and the role has not changed, since."""
+        """Return whether `guard` is still valid: the producer has written no marker and this
+        replica has not lost leadership since the guard was issued."""
         return self._guards is not None and self._guards.get(producer_id) is guard
 
-    # ---------------------------------------------------------------------------- confirmation
+    # --------------------------------------------------------------------------- high watermark
 
     def _appended(self, size: int) -> None:
         self._unconfirmed_bytes += size
@@ -182,7 +208,7 @@ class Partition:
             self.advance()
 
     def advance(self) -> None:
-        """The leader's log, or a follower's, or the ISR, is not what it was."""
+        """Recompute the high watermark after a change to a replica's log or to the ISR."""
         leadership = self.leadership
         if leadership is None:
             return
@@ -191,14 +217,14 @@ class Partition:
             self._confirm(leadership.high_watermark)
 
     def synced_to(self, offset: int) -> None:
-        """Everything below `offset` is on disk."""
+        """Advance the high watermark after everything below `offset` was synced to disk."""
         if self.leadership is not None:
             self.advance()
         elif self.is_leader:
             self._confirm(offset)
 
     def follow_high_watermark(self, offset: int) -> None:
-        """The leader says that everything below `offset` is confirmed."""
+        """Adopt the leader's high watermark, as far as the local log reaches."""
         self._confirm(min(offset, self.log.log_end_offset))
 
     def _confirm(self, offset: int) -> None:
@@ -220,34 +246,39 @@ class Partition:
                 self._tell_of_decision()
 
     def confirmed(self, offset: int) -> asyncio.Future[None]:
-        """Done when the high watermark is at `offset`; fails with KafkaError if it cannot be."""
+        """Return a future that completes when the high watermark reaches `offset`. It fails with
+        KafkaError if this replica loses leadership or a required sync fails first."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.high_watermark >= offset:
             future.set_result(None)
         else:
-            # A retry of an older batch may wait for less than those before it: then for as much.
+            # A retry of an older batch may ask for a lower offset than the futures before it. It
+            # waits for theirs, so that the queue stays sorted.
             last = self._confirmations[-1][0] if self._confirmations else offset
             self._confirmations.append((max(offset, last), future))
         return future
 
     def go_offline(self, reason: str) -> None:
-        """Nobody knows what is on disk: nothing more is written, until a restart has looked."""
+        """Refuse further appends: the contents of the disk are unknown until a restart."""
         self.offline_reason = reason
 
     def refuse_confirmations(self, error: KafkaError) -> None:
-        """Tell those who wait that they wait in vain."""
+        """Fail all futures of `confirmed`."""
         waiting, self._confirmations = self._confirmations, deque()
         for _, future in waiting:
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # nobody may be waiting any more
+                future.exception()  # mark it as retrieved: the request may have timed out
 
-    # ----------------------------------------------------------------------------------- proofs
+    # -------------------------------------------------------------------- proof of leadership
 
     def proof(self, now: float) -> asyncio.Future[None]:
-        """Done when it is certain that this broker led at `now` or later, though it has no lease:
-        every member of the ISR has fetched from it since, and so none follows another, without
-        which no other can have committed anything. Fails with KafkaError if it leads no more."""
+        """Return a future that completes once this broker has proved that it led at `now` or later.
+
+        A leader without a lease proves it by its followers: when every member of the ISR has
+        fetched from it since `now`, none of them follows another leader, and without them no other
+        leader can have committed anything. The future fails with KafkaError if this replica loses
+        leadership first."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._proofs.append((now, future))
         self.followers_fetched()
@@ -257,7 +288,7 @@ class Partition:
 
     @property
     def wants_proof(self) -> bool:
-        """Whether followers' fetches are to be answered at once, so that they come again."""
+        """Whether to answer followers' fetches at once, so that they fetch again soon."""
         return bool(self._proofs)
 
     def followers_fetched(self) -> None:
@@ -266,7 +297,7 @@ class Partition:
             self.prove(float("inf") if leadership is None else leadership.heard_since())
 
     def prove(self, moment: float) -> None:
-        """This broker led at this moment, by a lease or by what its followers did."""
+        """Complete the proofs requested before `moment`, when this broker is known to have led."""
         while self._proofs and self._proofs[0][0] < moment:
             _, future = self._proofs.popleft()
             if not future.done():
@@ -276,12 +307,13 @@ class Partition:
 
     @property
     def in_sync_count(self) -> int:
-        """Members of the committed ISR; a broker alone is the only one."""
+        """Size of the committed ISR; 1 on a standalone broker."""
         return 1 if self.leadership is None else len(self.leadership.isr)
 
     def check_in_sync(self) -> None:
-        """Raises KafkaError unless what is written now may be granted with acks=all. A broker alone
-        is all there is, whatever `min.insync.replicas` its own topics were made with."""
+        """Raise NOT_ENOUGH_REPLICAS if the ISR is smaller than `min.insync.replicas`.
+
+        A standalone broker ignores `min.insync.replicas`: it has the only replica there is."""
         leadership, min_insync = self.leadership, self.log.config.min_insync_replicas
         if leadership is not None and not leadership.grants(min_insync):
             raise KafkaError(
@@ -291,7 +323,7 @@ class Partition:
             )
 
     def lead(self, leadership: Leadership) -> None:
-        """Be the leader, in a cluster. Who wrote to the leader before must ask again."""
+        """Become the leader. Waiting fetches are woken, because the leader epoch has changed."""
         self.is_leader = True
         self.leadership = leadership
         self.leader_epoch = leadership.leader_epoch
@@ -300,7 +332,7 @@ class Partition:
         self.wake_waiters()
 
     def follow(self, leader_epoch: int) -> None:
-        """Be a follower, or wait for a leader."""
+        """Become a follower, or wait for a leader to be elected."""
         self.is_leader = False
         self.leadership = None
         self.leader_epoch = leader_epoch
@@ -312,11 +344,11 @@ class Partition:
         for _, future in proofs:
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # nobody may be waiting any more
+                future.exception()  # mark it as retrieved: the request may have timed out
         self.wake_waiters()
 
     def truncated(self) -> None:
-        """The log was cut back (a follower's, to agree with its leader)."""
+        """Adjust the high watermark after the log was truncated to match the leader's."""
         end = self.log.log_end_offset
         self.high_watermark = min(self.high_watermark, end)
         self.undecided = deque(each for each in self.undecided if each[1] < end)
@@ -337,14 +369,15 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction is decided, for certain."""
+        """The last stable offset: every transaction below it is decided, and its marker is below
+        the high watermark."""
         log, stable = self.log, self.high_watermark
         unstable = log.producers.first_unstable_offset
         if unstable is not None:
-            # Retention may have taken the beginning of a transaction that is still open.
+            # Retention may have deleted the beginning of a transaction that is still open.
             stable = min(max(unstable, log.log_start_offset), stable)
         if self.undecided:
-            undecided = tuple(self.undecided)  # others may ask while the loop goes on
+            undecided = tuple(self.undecided)  # a copy, since other threads may call this
             first = min((first_offset for first_offset, _ in undecided), default=stable)
             stable = min(max(first, log.log_start_offset), stable)
         return stable
@@ -353,14 +386,17 @@ class Partition:
         return self.last_stable_offset if committed_only else self.high_watermark
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(The newest leader epoch that is not after `epoch`, where it ended); -1 twice if none is
-        known. The present one ends where the log does, even if it has no record yet."""
+        """Return (epoch, end offset) of the newest leader epoch that is not after `epoch`.
+
+        Returns (-1, -1) if no such epoch is known. The current epoch ends at the log end offset,
+        even if it has no record yet."""
         if epoch == self.leader_epoch:
             return epoch, self.log.log_end_offset
         return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """KIP-320: refuse a client whose metadata is older or newer than ours. -1: not told."""
+        """Raise KafkaError if a client's leader epoch is older or newer than ours (KIP-320). -1
+        means that the client did not send one."""
         if epoch == -1 or epoch == self.leader_epoch:
             return
         if epoch < self.leader_epoch:

@@ -1,8 +1,10 @@
-"""Connections from this broker to the others: one to each, by id, opened when first needed, and
-again when it was lost or the broker has moved.
+"""Connections from this broker to the other brokers of its cluster.
 
-Answers come in the order of the requests. So what may take long and what must be quick do not share
-a connection: each purpose has its own `Peers`."""
+There is one connection per broker ID. It is opened on first use, and again after it was lost or the
+broker has registered a new endpoint.
+
+Responses arrive in the order of the requests, so slow and urgent requests must not share a
+connection: each purpose has its own `Peers`."""
 
 from __future__ import annotations
 
@@ -23,11 +25,13 @@ def peer_client_id(broker_id: int) -> str:
 
 
 def is_peer(client_id: str | None) -> bool:
-    """Whether a request says that it comes from a broker. Anybody can say so."""
+    """Return whether a client ID claims to be a broker's. Any client can claim it."""
     return client_id is not None and client_id.startswith(_CLIENT_ID)
 
 
 class Peers:
+    """One connection to each other broker, for one purpose."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._connections: dict[int, Connection] = {}
@@ -43,7 +47,11 @@ class Peers:
         min_version: int = 0,
         max_version: int | None = None,
     ) -> Any:
-        """The answer. Raises ClientError: there was none."""
+        """Send a request to a broker and return the response.
+
+        Raises:
+            ClientError: The broker could not be reached or did not respond in time.
+        """
         connection = await self._connected(broker_id)
         return await connection.request(
             api, body, timeout_s, min_version=min_version, max_version=max_version
@@ -66,7 +74,7 @@ class Peers:
             return connection
 
     def disconnect(self, broker_id: int) -> None:
-        """Whoever waits for an answer of this broker is told ConnectionLost."""
+        """Close the connection to a broker. Requests in flight fail with ConnectionLost."""
         connection = self._connections.pop(broker_id, None)
         if connection is not None:
             connection.close()

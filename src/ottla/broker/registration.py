@@ -1,13 +1,14 @@
-"""How a broker joins its cluster: it registers, becomes controller if there is none, leads again.
+"""Registration of a broker: it registers, becomes the controller if there is none, and leads again.
 
-    1. /cluster: the cluster's id, created at the first start ever
-    2. /registrations/<id>: endpoints and rack; its new version is the broker's new incarnation
-       /live/<id>: gone with the session
-       /controller/epoch, /controller/leader: a broker alone is always the controller
+    1. /cluster: the cluster ID, created at the first start
+    2. /registrations/<id>: endpoints and rack; the new node version is the new broker epoch
+       (incarnation)
+       /live/<id>: ephemeral, deleted when the session ends
+       /controller/epoch, /controller/leader: a standalone broker is always the controller
     3. the partitions that only this broker can lead (`core.controller.elections`)
 
-Topics that lie in the log directories of a broker without any metadata (`adoption.py`) get their
-nodes, with the ids they have."""
+Topics in the log directories of a broker without any metadata (`adoption.py`) are added to the
+metadata under the topic IDs they already have."""
 
 from __future__ import annotations
 
@@ -30,23 +31,28 @@ from ottla.metadata.follower import ImageFollower
 
 CLUSTER_ID_RETRY_S = 0.1
 MAX_OPS_PER_TXN = 20_000
-"""Of one transaction of elections; the embedded store takes any number, memory is the limit."""
+"""Maximum number of elections in one transaction of the embedded store, to bound memory."""
 
 
 class FoundTopic(NamedTuple):
-    """A topic that lies in the log directories."""
+    """A topic found in the log directories."""
 
     name: str
     topic_id: bytes
-    """ZERO_UUID if the directories do not tell."""
+    """ZERO_UUID if the directories do not contain a topic ID."""
     partition_count: int
     configs: Mapping[str, str] = MappingProxyType({})
     leader_epochs: Sequence[int] = ()
-    """Of each partition, to begin with; without any, 0."""
+    """Initial leader epoch of each partition; empty for all 0."""
 
 
 async def ensure_cluster_id(broker: ControlledBroker, known: str | None = None) -> str:
-    """The cluster's id. At the first start it is `known` (from meta.properties), or a new one."""
+    """Return the cluster ID, and create it at the first start.
+
+    Args:
+        broker: The broker that starts.
+        known: ID to use for a new cluster, from meta.properties; None for a random one.
+    """
     nodes, _ = await broker.store.load(tree.CLUSTER)
     node = nodes.get(tree.CLUSTER)
     if node is not None:
@@ -56,7 +62,7 @@ async def ensure_cluster_id(broker: ControlledBroker, known: str | None = None) 
     value = tree.encode({"cluster_id": cluster_id})
     try:
         await broker.store.txn([], [Create(tree.CLUSTER, value)])
-    except TxnConflict:  # another broker of a new cluster was faster
+    except TxnConflict:  # another broker of a new cluster has created it first
         await asyncio.sleep(CLUSTER_ID_RETRY_S)
         return await ensure_cluster_id(broker, known)
     return cluster_id
@@ -72,10 +78,19 @@ async def join_cluster(
     found_topics: Sequence[FoundTopic] = (),
     first_ops: Sequence[Op] = (),
 ) -> BrokerRegistration:
-    """Returns when the image shows the broker registered and leading what it can lead.
+    """Register a standalone broker and elect it leader of its partitions.
 
-    `found_topics` and `first_ops` are what a cluster without a past begins with; where there ever
-    was a controller they are ignored."""
+    Returns when the image shows the registration and the elections.
+
+    Args:
+        broker: The broker to register.
+        controller: Commits the elections, and accepts changes from then on.
+        follower: Applies the commits to the image.
+        endpoints: Listener name to advertised host and port.
+        clean_shutdown: Whether the previous run closed all its logs.
+        found_topics: Topics to adopt; ignored if the cluster ever had a controller.
+        first_ops: Further metadata to create with them.
+    """
     registration, _ = await register(broker, endpoints, clean_shutdown)
     adopted = [*first_ops, *_adopt_ops(registration, found_topics)]
     await follower.applied(await _become_controller(broker, adopted))
@@ -93,15 +108,21 @@ async def register(
     replacing: Sequence[Check] | None = None,
     owner: str = "",
 ) -> tuple[BrokerRegistration, int]:
-    """Register a new incarnation of this broker, and return the revision at which it is known.
+    """Register a new incarnation of this broker.
 
     Args:
         broker: The broker to register.
         endpoints: Listener name to host and port.
         clean_shutdown: Whether the last incarnation lost nothing that it had written.
-        replacing: None, or what makes it certain that the process of a former session is dead:
-            the new incarnation takes the place of that session if these checks hold.
+        replacing: None, or checks which ensure that the process of a former session is dead; the
+            new incarnation then replaces the nodes of that session.
         owner: Name of the data directories that this process has locked (`Broker.data_owner`).
+
+    Returns:
+        The registration, and the revision that contains it.
+
+    Raises:
+        TxnConflict: A check failed, or a former session of the broker still exists.
     """
     path = tree.registration_path(broker.node_id)
     nodes, _ = await broker.store.load(path)
@@ -128,10 +149,11 @@ async def register(
 
 
 async def _held_by_former_session(broker: ControlledBroker) -> tuple[list[Check], list[Op]]:
-    """Return how to delete the other nodes of a session whose process is dead.
+    """Return checks and operations that delete the other nodes of a session whose process is dead.
 
-    They would last until ZooKeeper ends the session: the new incarnation would be passed over as
-    one that is shutting down, and would act as the controller on a node that soon disappears."""
+    They would last until ZooKeeper ends the session. Until then elections would skip the new
+    incarnation as one that is shutting down, and it could act as the controller on a node that is
+    about to disappear."""
     checks: list[Check] = []
     ops: list[Op] = []
     draining = tree.draining_path(broker.node_id)
@@ -141,7 +163,7 @@ async def _held_by_former_session(broker: ControlledBroker) -> tuple[list[Check]
     nodes, _ = await broker.store.load(tree.CONTROLLER)
     leader, epoch = nodes.get(tree.CONTROLLER_LEADER), nodes.get(tree.CONTROLLER_EPOCH)
     if leader is not None and epoch is not None and tree.decode(leader)["id"] == broker.node_id:
-        # Every election moves the epoch, so the node of another controller is never deleted.
+        # Every election changes the epoch, so this never deletes the node of another controller.
         checks.append(Check(tree.CONTROLLER_EPOCH, epoch.version))
         ops.append(Delete(tree.CONTROLLER_LEADER))
     return checks, ops
@@ -163,8 +185,8 @@ async def _become_controller(broker: ControlledBroker, adopted: Iterable[Op]) ->
     if node is not None:
         check = Check(tree.CONTROLLER_EPOCH, node.version)
         return await broker.store.txn([check], [leader, Replace(tree.CONTROLLER_EPOCH, value)])
-    # The first controller ever. What it adopts is in the same transaction, so that topics which
-    # are deleted later are not adopted again, and a crash in between forgets none.
+    # The first controller of the cluster. The adopted topics are in the same transaction: a crash
+    # in between loses none, and topics that are deleted later are not adopted again.
     first: list[Op] = [leader, Create(tree.CONTROLLER_EPOCH, value)]
     return await broker.store.txn([], [*first, *adopted])
 

@@ -1,14 +1,15 @@
-"""Following a leader: one connection to it, one fetch at a time for all partitions it leads.
+"""The follower side of replication: one connection to a leader, one fetch at a time.
 
-Kafka's own Fetch, with the replica's id and incarnation. Each partition asks from the end of its
-log, naming the epoch of its last record; the leader answers with records, or with where the logs
-part (core.replication.divergence), and then the follower cuts its log and asks again. Requests name
-only what has changed since the last (core.replication.follower_session).
+The fetcher sends Kafka's Fetch with the replica's ID and broker epoch (incarnation), for all
+partitions that follow this leader. Each partition fetches from its log end offset and names the
+epoch of its last record. The leader returns records, or the point where the logs diverge
+(core.replication.divergence); then the follower truncates its log and fetches again. Requests
+contain only what has changed since the last one (core.replication.follower_session).
 
-A partition that fails is left alone for `replica.fetch.backoff.ms`; the others go on. One that is
-offline asks for nothing: its leader must not believe that it holds what it held. One whose disk
-refuses writes asks for nothing until the disk takes them again: it has left the ISR, and would only
-join it to hold up the next write."""
+A partition that fails is not fetched for `replica.fetch.backoff.ms`; the others continue. An
+offline partition is not fetched: the leader must not count on records that may be lost. Neither is
+one whose disk refuses writes, until it recovers: it has left the ISR, and would only rejoin to
+hold up the next write."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MIN_FETCH_VERSION = 15
-"""The first with the replica's incarnation."""
+"""The first version with the replica's epoch."""
 EARLIEST, LATEST = -2, -1
 CONNECT_TIMEOUT_S = 5.0
 QUIET_ERRORS = frozenset(
@@ -48,7 +49,7 @@ QUIET_ERRORS = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
     }
 )
-"""Metadata that one side does not have yet."""
+"""Errors caused by metadata that one side does not have yet."""
 LOST_SESSION = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -70,10 +71,12 @@ class _Followed:
         self.id: PartitionId = (topic_id, partition.key.partition)
         self.not_before = 0.0
         self.question = _NOTHING_ASKED
-        """The last one."""
+        """What the last fetch requested for the partition."""
 
 
 class ReplicaFetcher:
+    """The fetch loop for all partitions that this broker follows from one leader."""
+
     def __init__(
         self,
         broker: Broker,
@@ -177,7 +180,8 @@ class ReplicaFetcher:
         return [each for each in due if not self._throttle.is_throttled(each.partition)]
 
     def _questions(self, due: list[_Followed]) -> dict[PartitionId, Question]:
-        """Most are those of the last time, and then the same objects: a session knows them."""
+        """Return what to request for each partition. Unchanged requests are the same objects as
+        before, so that the session can skip them."""
         max_bytes = self._broker.config.replica_fetch_max_bytes
         questions = {}
         for each in due:
@@ -233,13 +237,14 @@ class ReplicaFetcher:
             ],
         }
 
-    # ------------------------------------------------------------------------------- answers
+    # ------------------------------------------------------------------------------ responses
 
     async def _take(self, followed: _Followed, told: Any, epoch: int) -> None:
-        """What the leader said of one partition, unless the world has moved on since we asked."""
+        """Process the leader's response for one partition, unless the role has changed since the
+        request."""
         partition = followed.partition
         if not self._still_follows(followed, epoch):
-            self._session.lost()  # so that whoever follows now is told this, too
+            self._session.lost()  # a full fetch makes the leader send this response again
             return
         try:
             if told.error_code:
@@ -297,7 +302,8 @@ class ReplicaFetcher:
         self._leave_alone(followed)
 
     async def _find_range(self, followed: _Followed, epoch: int) -> None:
-        """Our end is outside of the leader's log: behind it, cut; before it, begin anew there."""
+        """Handle an end offset outside the leader's log: truncate if it is after the leader's end,
+        start over with an empty log if it is before the leader's start."""
         partition = followed.partition
         end = await self._list_offset(partition, LATEST)
         start = await self._list_offset(partition, EARLIEST)
@@ -333,7 +339,7 @@ class ReplicaFetcher:
     async def _truncate(self, followed: _Followed, epoch: int, offset: int) -> None:
         partition, log = followed.partition, followed.partition.log
         if offset >= log.log_end_offset:
-            # An epoch in which we led and wrote nothing: the leader has never heard of it.
+            # An epoch in which this broker led but wrote nothing: the leader does not know it.
             log.epochs.truncate_from_end(offset)
             return
         await self._truncations.cut(partition, offset, lambda: self._still_follows(followed, epoch))

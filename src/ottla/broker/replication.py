@@ -1,17 +1,18 @@
-"""This broker's share of its cluster's partitions: what it leads, what it follows, who is in sync.
+"""Replication on this broker: the partitions it leads, those it follows, and their ISR.
 
-    image ──► role of each partition ──► lead: Leadership, ISR kept by transactions
-                                    └──► follow: a fetcher per leader (replica_fetcher.py)
+    image ──► role of each partition ──► leader: Leadership; ISR changes are transactions
+                                    └──► follower: one fetcher per leader (replica_fetcher.py)
 
-Rules (core.replication.leadership has the others)
-1. A broker acts as leader only if the image says that it leads *and* the ISR has its present
-   incarnation.
-6. An epoch is recorded as taken only when its transition is complete: the fetcher is stopped, or
-   the log stands, before the partition is told.
+Rules (the other numbers are in core.replication.leadership)
+1. A broker acts as leader only if the image names it as leader *and* the ISR contains it under its
+   current broker epoch (incarnation).
+6. A partition adopts a leader epoch only when the transition is complete: the fetcher has stopped,
+   or the log is in place.
 
-An ISR change is one transaction under the leader's own incarnation: check the own registration; on
-expansion the follower's registration and that it is alive; the partition at its version. What does
-not fit is not forced. An outcome that is not known counts both ways until the image shows it."""
+An ISR change is one transaction under the leader's own incarnation. It checks the leader's
+registration, the version of the partition and, when the ISR expands, the registration of the
+follower and that it is alive. A change that conflicts is not forced. While the outcome is unknown,
+the leader assumes both the old and the new ISR, until the image shows which one holds."""
 
 from __future__ import annotations
 
@@ -40,15 +41,18 @@ logger = logging.getLogger(__name__)
 
 RETRY_S = 0.1
 MAX_LOOK_S = 2.0
-"""How often it is looked for followers that lag behind, and disks that have failed, at least."""
+"""Longest interval between checks for lagging followers and failed disks."""
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class Replication:
+    """The roles of this broker's replicas, and the ISR of those it leads."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.incarnation = -1
-        """Of this broker, in its present session; -1: not registered, so it leads nothing."""
+        """This broker's incarnation in its current session; -1 if it is not registered, in which
+        case it leads nothing."""
         self._truncations = Truncations(broker, self._truncation_over)
         self.throttle = ReplicationThrottle(broker)
         self._fetchers: dict[int, ReplicaFetcher] = {}
@@ -57,9 +61,9 @@ class Replication:
         self._changes: set[asyncio.Task[None]] = set()
         self._resigning: set[TopicPartition] = set()
         self._left: dict[TopicPartition, int] = {}
-        """Partitions that this broker no longer leads because its disk refuses writes -> the
-        partition epoch then. It may be out of the ISR, and another may lead, before the image
-        shows it: it must not lead again at that epoch."""
+        """Partitions that this broker stopped leading because its disk refuses writes -> partition
+        epoch at that time. It may be out of the ISR, with another leader elected, before the image
+        shows it, so it must not lead again at that epoch."""
 
     # ------------------------------------------------------------------------ start and stop
 
@@ -84,12 +88,12 @@ class Replication:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def registered(self, incarnation: int) -> None:
-        """The broker has joined its cluster in a new incarnation: look at every role again."""
+        """Review every role after the broker has registered a new incarnation."""
         self.incarnation = incarnation
         self.review()
 
     def session_lost(self) -> None:
-        """Lead nothing until we are registered anew."""
+        """Stop leading all partitions until the broker has registered again."""
         self.incarnation = -1
         for partition in self._broker.partitions.values():
             if partition.is_leader:
@@ -108,9 +112,9 @@ class Replication:
             self.take_role(partition, topic, topic.partitions[index])
 
     def take_role(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
-        """Make the partition what the image says that it is on this broker."""
+        """Make this replica the leader or a follower, according to the image."""
         if partition.log.is_truncating:
-            return  # `_truncation_over` looks again
+            return  # `_truncation_over` reviews the role again
         if not self._leads(state):
             self._follow(partition, topic, state)
             if partition.key in self._disk_watch.refusing and self._has_live_peers(state):
@@ -122,10 +126,11 @@ class Replication:
             self._resign(partition, topic, state)
 
     def _gives_way(self, partition: Partition, state: PartitionState) -> bool:
-        """Return whether to leave the partition to another in-sync replica, because the disk here
-        refuses writes. The others must have every record of this log: also those that were
-        acknowledged with acks=1. Until then, and where there are no others, this broker goes on
-        serving reads."""
+        """Return whether to leave the partition to another in-sync replica because the disk here
+        refuses writes.
+
+        The others must have every record of this log, including those acknowledged with acks=1.
+        Until then, and if there are no others, this broker continues to serve reads."""
         key = partition.key
         if self._left.get(key) == state.partition_epoch:
             return True
@@ -155,14 +160,14 @@ class Replication:
             self._write_refused(key)
 
     def _went_offline(self, partition: Partition) -> None:
-        """At once, while somebody else is in sync; behind whoever is told of the failure now."""
+        """Resign soon if another replica is in sync, after the current failure was reported."""
         asyncio.get_running_loop().call_soon(self._review, partition)
 
     def _truncation_over(self, partition: Partition) -> None:
         if self._broker.partitions.get(partition.key) is not partition:
             return
         self._review(partition)
-        # Who waited for a sync of this log has waited for this, too.
+        # Requests that wait for a sync of this log could not be flushed during the truncation.
         self._broker.flusher.request(partition)
 
     def _leads(self, state: PartitionState) -> bool:
@@ -182,7 +187,7 @@ class Replication:
         self._broker.hosting = object()
         log = partition.log
         if state.leader_epoch > log.epochs.latest_epoch:
-            # So that followers who ask find the epoch, even before its first record.
+            # Followers can then look up the epoch even before its first record.
             log.epochs.assign(state.leader_epoch, log.log_end_offset)
         partition.lead(
             Leadership(
@@ -195,7 +200,7 @@ class Replication:
             )
         )
         if partition.waits_for_sync and log.recovery_point < log.log_end_offset:
-            self._broker.flusher.request(partition)  # nothing may be appended for long
+            self._broker.flusher.request(partition)  # there may be no append to trigger it
         self._broker.leader_changed(partition)
 
     def _follow(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
@@ -216,7 +221,7 @@ class Replication:
 
     def _resign(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
         """Leave the ISR of a partition whose disk has failed or refuses writes, so that another
-        leads it and nobody waits for this replica. Where nobody else is in sync, it stays."""
+        replica leads and no produce waits for this one. The only in-sync replica stays."""
         me, key = self._broker.node_id, partition.key
         others = [index for index, member in enumerate(state.isr) if member != me]
         if not others or me not in state.isr or key in self._resigning:
@@ -251,7 +256,7 @@ class Replication:
         self._broker.leader_changed(partition)
 
     def forget(self, key: TopicPartition) -> None:
-        """The partition is not on this broker any more."""
+        """Stop following a partition that is no longer on this broker."""
         self._left.pop(key, None)
         self._stop_following(key)
 
@@ -268,14 +273,14 @@ class Replication:
         return self._fetchers[leader]
 
     def lease_regained(self) -> None:
-        """Whatever waited for a proof that this broker leads has it."""
+        """Complete all proofs of leadership: the lease is held again."""
         for partition in self._broker.partitions.values():
             partition.prove(float("inf"))
 
     # --------------------------------------------------------------------------------- the ISR
 
     def fetched(self, partition: Partition, replica: Replica, offset: int) -> None:
-        """A follower has everything before `offset`."""
+        """Record that a follower has everything below `offset`, and expand the ISR if possible."""
         leadership = partition.leadership
         if leadership is None:
             return
@@ -340,7 +345,7 @@ class Replication:
             await self._broker.store.txn(checks, [Replace(path, tree.encode_partition(new))])
         except TxnConflict as conflict:
             logger.info("%s: the ISR has to be decided again: %s", partition.key, conflict)
-            await asyncio.sleep(RETRY_S)  # for the image to show what has changed
+            await asyncio.sleep(RETRY_S)  # until the image shows what has changed
             leadership.refused(proposal)
             partition.advance()
         except KafkaError as error:
@@ -350,10 +355,11 @@ class Replication:
         else:
             logger.info("%s: in sync are now %s", partition.key, order)
 
-    # -------------------------------------------------------------------------------- near reads
+    # -------------------------------------------------------------------- fetch from followers
 
     def nearer_replica(self, partition: Partition, rack: str) -> int | None:
-        """A member of the ISR in the client's rack, if this broker is not in it (KIP-392)."""
+        """Return an in-sync replica in the client's rack, unless this broker is in that rack
+        (KIP-392)."""
         config, image = self._broker.config, self._broker.image
         if config.replica_selector_class != RACK_AWARE or config.broker_rack == rack:
             return None

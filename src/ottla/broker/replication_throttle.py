@@ -1,11 +1,12 @@
-"""This broker's share of throttled replication: as a leader, and as a follower.
+"""Replication throttling on this broker, as a leader and as a follower.
 
-    leader     a fetch of a throttled follower gets no records of that partition while the
-               allowance is used up; it waits like one that finds nothing new
-    follower   does not ask for a throttled partition while its own allowance is used up
+    leader     sends a throttled follower no records of the partition while its quota is used up;
+               the fetch waits as if there were nothing new
+    follower   does not fetch a throttled partition while its own quota is used up
 
-The rates are `leader.` and `follower.replication.throttled.rate`, the replicas those that the
-topic's `….replication.throttled.replicas` list (core/replication/throttle.py)."""
+The rates are `leader.replication.throttled.rate` and `follower.replication.throttled.rate`; the
+topic configs `leader.replication.throttled.replicas` and `follower.replication.throttled.replicas`
+list the replicas (core/replication/throttle.py)."""
 
 from __future__ import annotations
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 
 class ReplicationThrottle:
+    """The quotas of this broker for throttled replication."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._sending = Allowance()
@@ -27,7 +30,7 @@ class ReplicationThrottle:
     # ------------------------------------------------------------------------------ as a leader
 
     def holds_back(self, partition: Partition, follower: int) -> bool:
-        """Whether this follower gets nothing of the partition now."""
+        """Return whether the quota forbids sending this follower the partition's records now."""
         if not self._throttles(partition, follower):
             return False
         rate = self._broker.config.leader_replication_throttled_rate
@@ -46,7 +49,7 @@ class ReplicationThrottle:
     # ---------------------------------------------------------------------------- as a follower
 
     def is_throttled(self, partition: Partition) -> bool:
-        """Whether what this broker takes of the partition counts."""
+        """Return whether records that this broker fetches for the partition count to the quota."""
         listed = partition.log.config.follower_replication_throttled_replicas
         key, me = partition.key, self._broker.node_id
         if not listed or not is_listed(listed, key.partition, me):

@@ -1,8 +1,8 @@
-"""The table of APIs: which handler answers which key, in which versions.
+"""The API table: the handler of each API key, and the versions served.
 
-Every version that the schema has of a listed API is served. A request for anything else is refused,
-which closes its connection, as Kafka does: the client has not asked ApiVersions, or not listened.
-The one exception is ApiVersions itself (see its handler)."""
+The broker serves every version of a listed API that the schema has. Any other request closes its
+connection, as in Kafka: the client has not sent ApiVersions, or ignored the response. The one
+exception is ApiVersions itself (see its handler)."""
 
 from __future__ import annotations
 
@@ -103,22 +103,24 @@ HANDLERS: dict[int, Handler] = {
     74: list_config_resources.handle,
     75: describe_topic_partitions.handle,
 }
-"""Key -> handler, in the order of the keys. ApiVersions is not listed: each router makes its own,
-because that handler tells what the table holds."""
+"""API key -> handler, in the order of the keys. ApiVersions is not listed: each router creates its
+own, because its response describes the table."""
 
 ADVERTISED_FROM_ZERO = frozenset({0})
-"""Produce: see handlers/api_versions.py."""
+"""Produce; handlers/api_versions.py says why."""
 
 ANSWERED_ALONE = frozenset({1})
-"""Fetch: its answer can be large, so a connection has one at a time; and it changes nothing, so it
-is dropped when nobody is there to take the answer."""
+"""Fetch. A connection serves one at a time, because responses can be large; and a fetch changes
+nothing, so it is dropped when its connection is lost."""
 
 
 class RequestRefused(Exception):
-    """The request cannot be served; its connection is to be closed. The message is for the log."""
+    """A request that cannot be served, so that its connection is closed. The message is logged."""
 
 
 class Route:
+    """The handler of one API key and how to call it."""
+
     __slots__ = ("alone", "api_key", "handle", "is_coroutine", "versions")
 
     def __init__(self, api_key: int, handle: Handler) -> None:
@@ -126,11 +128,13 @@ class Route:
         self.handle = forwarding(handle) if api_key in FORWARDED else handle
         self.versions = schema.versions(api_key)
         self.is_coroutine = inspect.iscoroutinefunction(handle) or api_key in FORWARDED
-        """Then the request must stay as it is after the handler has returned."""
+        """Whether the request must stay valid after the handler has returned."""
         self.alone = api_key in ANSWERED_ALONE
 
 
 class Router:
+    """The routes of all APIs."""
+
     def __init__(self, handlers: Mapping[int, Handler] = HANDLERS) -> None:
         keys = sorted({*handlers, api_versions.API_KEY})
         self._api_versions = ApiVersions([_advertised(key) for key in keys])
@@ -139,13 +143,23 @@ class Router:
         self._unsupported = Route(api_versions.API_KEY, self._answer_unsupported)
 
     def supported_versions(self) -> list[tuple[int, int, int]]:
-        """(key, lowest, highest) of each API, as ApiVersions tells it."""
+        """Return (key, lowest version, highest version) of each API, as ApiVersions reports it."""
         return [_advertised(key) for key in self._routes]
 
     def open(self, frame: memoryview, connection: Any) -> tuple[Route, RequestContext, int]:
-        """Who answers this request, what it is, and where its body begins.
+        """Decode the header of a request.
 
-        Raises RequestRefused or DecodeError."""
+        Args:
+            frame: The request without its size.
+            connection: The connection it arrived on.
+
+        Returns:
+            The route, the context, and the position of the body in `frame`.
+
+        Raises:
+            RequestRefused: The API key or version is not served.
+            DecodeError: The header is malformed.
+        """
         api_key, version, correlation_id, client_id, position = codec.decode_request_header(frame)
         route = self._routes.get(api_key)
         if route is None or version not in route.versions:
@@ -168,7 +182,7 @@ class Router:
 
 
 def decode(context: RequestContext, frame: memoryview, position: int) -> Any:
-    """Raises DecodeError."""
+    """Decode the body of a request. Raises DecodeError."""
     return codec.decode_request(context.api_key, context.api_version, frame, position)
 
 

@@ -1,9 +1,9 @@
-"""The listeners, and what all connections have in common: limits, budgets, counters, the sweep.
+"""The listeners and the state that all connections share: limits, budgets, counters, the sweep.
 
-Everything that one peer could do to the others is bounded here: how many connections there are, in
-all and from one address; how fast they come (`connection_rate.py`); how long one may be silent; how
-much memory requests and answers take (`memory.py`); how many lines of log strangers can cause
-(`log_limit.py`). One periodic sweep does what would else need a timer per connection."""
+This module bounds what one client can do to the others: the number of connections, in total and per
+address; the rate of new ones (`connection_rate.py`); how long a connection may be idle; the memory
+of requests and responses (`memory.py`); and the log lines that clients can cause (`log_limit.py`).
+One periodic sweep does the work that would otherwise need a timer per connection."""
 
 from __future__ import annotations
 
@@ -28,34 +28,36 @@ from ottla.broker.router import Router
 _logger = logging.getLogger(__name__)
 
 MAX_DEFAULT_BUDGET_BYTES = 512 * 1024 * 1024
-"""For requests, and again for answers; a quarter of the machine's memory if that is less."""
+"""Default budget for requests, and the same for responses; at most a quarter of the memory."""
 FILES_KEPT_FREE = 0.25
-"""The part of the open files that the system allows which connections leave to the logs."""
+"""Share of the open-file limit that connections leave to the logs."""
 MIN_BACKLOG = 512
-"""Kafka's 50 makes clients wait a second when many come at once; nothing is gained by it."""
+"""With Kafka's 50, clients wait a second when many connect at once, and nothing is gained."""
 STALLED_FRAME_S = 30.0
-"""While others wait for memory, a large request must be received in this time."""
+"""Time limit for receiving a large request while other connections wait for memory."""
 CLOSING_S = 10.0
-"""A peer that is being closed has this long to take its last answers."""
+"""Time that a client has to read its last responses when its connection is closed."""
 SWEEPS_PER_IDLE_TIME = 10
 MIN_SWEEP_INTERVAL_S = 0.1
 MAX_SWEEP_INTERVAL_S = 5.0
 
 
 class Listener(NamedTuple):
+    """A listener to bind, or one that is bound."""
+
     name: str
     host: str
-    """Empty: every address of the machine."""
+    """Empty for every address of the machine."""
     port: int
-    """0: any free one."""
+    """0 for any free port."""
 
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """Named as Kafka's properties; -1 leaves a choice to us or the system.
+    """Network settings, named like Kafka's properties; -1 means a default of ours or the system's.
 
-    `Server.config` may be replaced while the server runs: limits on connections, on their rate and
-    on their idle time take effect at once."""
+    `Server.config` may be replaced while the server runs. New limits on connections, their rate and
+    their idle time apply at once."""
 
     listeners: tuple[Listener, ...]
     socket_request_max_bytes: int = 104_857_600
@@ -72,6 +74,8 @@ class ServerConfig:
 
 
 class Server:
+    """The listeners of a broker and its connections."""
+
     def __init__(
         self,
         broker: Any,
@@ -82,8 +86,17 @@ class Server:
         known_produce: Callable[[], KnownProduce] | None = None,
         bind: BindListener = bind_listener,
     ) -> None:
-        """`known_produce` makes what a connection needs to answer produce requests that it knows
-        (known_produce.py); without it, all are decoded."""
+        """Create a server; `start` binds its listeners.
+
+        Args:
+            broker: Passed to the handlers.
+            router: Finds the handler of each request.
+            config: Network settings.
+            monotonic: Source of monotonic time.
+            known_produce: Creates a connection's fast path for produce requests
+                (known_produce.py); None to decode all of them.
+            bind: Binds a listener; simulations pass their own.
+        """
         self.broker = broker
         self.known_produce = known_produce
         self.router = router
@@ -95,11 +108,11 @@ class Server:
         self.connections_closed_idle = 0
         self.requests = 0
         self.requests_failed = 0
-        """By a fault of ours."""
+        """Requests that failed because of a bug in the broker."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.listeners: list[Listener] = []
-        """As bound: with the real ports."""
+        """The bound listeners, with their actual ports."""
         self.request_memory = RequestMemory(
             _budget(config.queued_max_request_bytes),
             config.socket_request_max_bytes,
@@ -112,7 +125,7 @@ class Server:
         self._connections_of: dict[str, int] = {}
         self._rate = ConnectionRate()
         self._arriving: deque[Connection] = deque()
-        """Accepted, and waiting for their turn."""
+        """Accepted connections that wait because of the connection rate."""
         self._abuse_log = LogLimiter(_logger, monotonic)
         self._failure_log = LogLimiter(_logger, monotonic)
         self._servers: list[asyncio.Server] = []
@@ -134,7 +147,11 @@ class Server:
     # ------------------------------------------------------------------------- start and stop
 
     async def start(self) -> None:
-        """Bind every listener. Raises UserError with a sentence for the person who started us."""
+        """Bind every listener.
+
+        Raises:
+            UserError: A listener cannot be bound; the message says why.
+        """
         self._loop = asyncio.get_running_loop()
         self.request_memory.now = self._monotonic()
         self._files_for_connections = int(file_limit() * (1 - FILES_KEPT_FREE))
@@ -167,8 +184,8 @@ class Server:
         _logger.info("listening on %s://%s:%d", listener.name, listener.host, port)
 
     async def stop(self, grace_s: float) -> None:
-        """Accept nothing more, let requests that are being served be answered for as long as
-        `grace_s`, then close what is still open."""
+        """Close the listeners, wait up to `grace_s` seconds for requests in progress to be
+        answered, then close the remaining connections."""
         self._close_listeners()
         for timer in (self._sweep_timer, self._arrival_timer):
             if timer is not None:
@@ -199,9 +216,10 @@ class Server:
             server.close()
         self._servers.clear()
 
-    # ------------------------------------------------------------------- asked by connections
+    # -------------------------------------------------------------------- used by connections
 
     def admit(self, connection: Connection) -> bool:
+        """Count a new connection and return True, or return False if a limit is reached."""
         peer = connection.peer
         if len(self.connections) >= min(self.config.max_connections, self._files_for_connections):
             return self._turn_away(connection, f"{len(self.connections)} connections are open")
@@ -217,7 +235,8 @@ class Server:
         return True
 
     def is_early(self, connection: Connection) -> bool:
-        """Whether a connection that was admitted must wait; then it is told when it may go on."""
+        """Return whether an admitted connection must wait because of the connection rate. If so,
+        its `arrived` is called later."""
         rate = self.config.max_connection_creation_rate
         if not self._arriving and self._rate.take(rate, self._monotonic()):
             return False
@@ -234,7 +253,7 @@ class Server:
     def _let_in(self) -> None:
         rate = self.config.max_connection_creation_rate
         while self._arriving:
-            if not self._arriving[0].is_ending:  # else it takes nobody's turn
+            if not self._arriving[0].is_ending:  # a closed connection uses no token
                 if not self._rate.take(rate, self._monotonic()):
                     self._let_in_later()
                     return
@@ -298,7 +317,7 @@ class Server:
         return task
 
     def flush_soon(self, connection: Connection) -> None:
-        """After everything that becomes ready in this round of the loop."""
+        """Flush the connection at the end of this iteration of the event loop."""
         if not self._to_flush:
             self.schedule(self._flush)
         self._to_flush.append(connection)
@@ -313,7 +332,7 @@ class Server:
     def _sweep_later(self) -> None:
         assert self._loop is not None
         interval = self.config.connections_max_idle_ms / 1000 / SWEEPS_PER_IDLE_TIME
-        if interval < 0:  # Kafka: never close idle connections
+        if interval < 0:  # a negative limit disables it, as in Kafka
             interval = MAX_SWEEP_INTERVAL_S
         interval = min(MAX_SWEEP_INTERVAL_S, max(MIN_SWEEP_INTERVAL_S, interval))
         self._sweep_timer = self._loop.call_later(interval, self._sweep_and_repeat)
@@ -323,7 +342,7 @@ class Server:
         self._sweep_later()
 
     def sweep(self, now: float) -> None:
-        """Close what is idle, stalled or does not finish closing."""
+        """Close connections that are idle, stalled, or do not finish closing."""
         self.request_memory.now = now
         self.request_memory.pool.shrink()
         for connection in list(self.connections):

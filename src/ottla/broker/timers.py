@@ -1,8 +1,8 @@
-"""Every timer of a broker in one heap.
+"""All timers of a coordinator in one heap.
 
-Most timers are sessions, which start anew with each heartbeat and hardly ever run out. So starting
-one anew only notes its later deadline; its place in the heap stays until it comes up, and is then
-put back. A timer costs two small entries, and the loop has one wake-up for all of them."""
+Most timers are sessions, which restart with every heartbeat and hardly ever expire. Restarting one
+only stores its later deadline; its heap entry stays until it comes up, and is then queued again. A
+timer costs two small entries, and the event loop has one wake-up for all of them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ottla.base.ports import Clock
 logger = logging.getLogger(__name__)
 
 FIRED_PER_TURN = 200
-"""When many run out at once, the loop has other work in between."""
+"""Timers fired at once before the event loop does other work."""
 SPARE_PLACES = 64
-"""Places of timers that are gone are swept when there are this many more than there are timers."""
+"""Stale heap entries are removed when there are this many more entries than twice the timers."""
 
 
 class Handle(Protocol):
@@ -36,6 +36,8 @@ class _Timer:
 
 
 class Timers:
+    """A set of timers, each with a key."""
+
     def __init__(
         self,
         clock: Clock,
@@ -45,7 +47,8 @@ class Timers:
         self._call_later = call_later or _call_later
         self._timers: dict[Hashable, _Timer] = {}
         self._heap: list[tuple[float, int, Hashable]] = []
-        """(not before, place, key); it counts only if the timer of that key has that place."""
+        """(earliest time, place, key); an entry is stale unless the timer of the key has that
+        place."""
         self._places = 0
         self._wake_up: Handle | None = None
         self._wakes_at = 0.0
@@ -54,7 +57,7 @@ class Timers:
         return len(self._timers)
 
     def start(self, key: Hashable, delay_s: float, action: Callable[[], None]) -> None:
-        """Run `action` after the delay; a timer of the same key starts anew."""
+        """Run `action` after the delay. A timer with the same key is restarted."""
         deadline = self._clock.monotonic() + delay_s
         timer = self._timers.get(key)
         if timer is not None and timer.deadline <= deadline:
@@ -76,7 +79,7 @@ class Timers:
         self._disarm()
 
     def run_due(self) -> None:
-        """Run what is due by now, as much as fits into one turn of the loop."""
+        """Run the actions that are due, up to `FIRED_PER_TURN`."""
         self._disarm()
         now = self._clock.monotonic()
         heap, fired = self._heap, 0

@@ -1,19 +1,18 @@
-"""Topics, partitions and brokers as Metadata and DescribeTopicPartitions tell them.
+"""Topics, partitions and brokers in the form that Metadata and DescribeTopicPartitions report them.
 
-With ten thousand partitions these answers are large, and clients ask often, so what was built is
-kept: per topic in `TopicImage.views`, which goes when the topic changes; for all topics together
-and for the brokers in `ClusterImage.views`, which goes with every change. Nobody changes what is
-returned from here.
+With ten thousand partitions these responses are large, and clients ask often, so the parts are
+cached: per topic in `TopicImage.views`, until the topic changes; for all topics together and for
+configs in `ClusterImage.views`, until anything changes. Callers must not modify what they get.
 
-How a partition is told depends on who is alive, on the listener that the client came by, and a
-little on the version. A broker whose lease is over is not alive, though its session may be:
+How a partition is reported depends on the live brokers, on the client's listener and on the version
+of the request. A broker whose lease has expired is not alive, even if its session still is:
 
 | the leader | from version 6 | before |
 |---|---|---|
 | none, or not alive | LEADER_NOT_AVAILABLE | LEADER_NOT_AVAILABLE |
 | alive without this listener | LISTENER_NOT_FOUND | LEADER_NOT_AVAILABLE |
 
-Version 0 leaves out replicas that are not alive, and then says REPLICA_NOT_AVAILABLE."""
+Version 0 leaves out replicas that are not alive, and reports REPLICA_NOT_AVAILABLE then."""
 
 from __future__ import annotations
 
@@ -29,11 +28,11 @@ from ottla.broker.controller import Controller
 from ottla.metadata.image import ClusterImage
 
 NOT_ASKED_FOR = -(2**31)
-"""In a field of authorized operations: the client did not ask."""
+"""Value of a field of authorized operations that the client did not request."""
 
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-"""Read, write, create, delete, alter, describe, describe and alter configs: everything, which is
-what anyone may do on a broker without an authorizer. Each is a bit, by its code."""
+"""Read, write, create, delete, alter, describe, describe configs, alter configs: all operations,
+which anyone may perform on a broker without an authorizer. Each operation code is a bit."""
 
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 """Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
@@ -42,7 +41,7 @@ MAX_VIEWS_PER_TOPIC = 16
 
 
 class TopicsBroker(Protocol):
-    """What the handlers about topics and configs need of the broker."""
+    """The parts of a broker that the handlers for topics and configs use."""
 
     @property
     def node_id(self) -> int: ...
@@ -58,7 +57,7 @@ class TopicsBroker(Protocol):
 
 
 class Style(Enum):
-    """How what is not available is told; see the table above."""
+    """How unavailable leaders and replicas are reported; see the table above."""
 
     VERSION_0 = 0
     BEFORE_6 = 1
@@ -94,7 +93,7 @@ def described_topic(
 def described_topics(
     image: ClusterImage, listener: str, style: Style, operations: int
 ) -> list[Body]:
-    """All topics, in the order of their creation."""
+    """Return all topics, in the order of their creation."""
     key = ("topics", listener, style, operations)
     views: list[Body] | None = image.views.get(key)
     if views is None:
@@ -167,7 +166,7 @@ class ReachableBroker(NamedTuple):
 
 
 def reachable_brokers(broker: TopicsBroker, listener: str) -> list[ReachableBroker]:
-    """The brokers that are alive and have the listener."""
+    """Return the brokers that are alive and have the listener."""
     found, image = [], broker.image
     for each in image.live_brokers:
         if listener in each.endpoints and each.id not in image.silent:
@@ -181,7 +180,7 @@ def requested_operations(asked: bool, operations: int) -> int:
 
 
 def error_fields(error: Any) -> Body:
-    """`error_code` and `error_message` of a KafkaError, or of success."""
+    """Return `error_code` and `error_message` for a KafkaError, or for success if it is None."""
     if error is None:
         return {"error_code": 0, "error_message": None}
     return {"error_code": error.code, "error_message": error.message}

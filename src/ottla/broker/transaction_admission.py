@@ -1,32 +1,34 @@
-"""Whether a producer may write to partitions in its transaction (KIP-890).
+"""Transaction verification: whether a producer may write to a partition (KIP-890).
 
-A transactional batch may be written to a partition only while the coordinator knows that the
-partition is part of the transaction: else nobody would write a marker there, and the transaction
-would hang for ever. What the client's version of a request says about it:
+A transactional batch may be appended only while the coordinator knows that the partition is part of
+the transaction. Otherwise nobody would write a marker there, and the transaction would hang. The
+version of the request decides what happens to a partition that is not part of it:
 
     operation        Produce   TxnOffsetCommit   a partition that is not part of the transaction
     DEFAULT_ERROR    to 10     to 3              INVALID_TXN_STATE
     GENERIC_ERROR    11        4                 TRANSACTION_ABORTABLE
     ADD_PARTITION    from 12   from 5            is added to it first
 
-A producer that has written to the partition in the same epoch, and whose transaction is still open
-there, needs no look: the marker that ends it comes through the partition too.
+A producer that has already written to the partition in the same epoch, with its transaction still
+open there, needs no verification: the marker that ends the transaction goes through the same
+partition.
 
-`look` decides what can be decided without waiting, `settle` asks the coordinator of the id, here or
-on another broker (AddPartitionsToTxn, with `verify_only` or to add). In a cluster the coordinator
-is always asked, even if it is this broker: what it knows counts only once it is committed.
+`look` decides what needs no waiting. `settle` asks the coordinator of the transactional ID, on this
+broker or another one (AddPartitionsToTxn, with `verify_only` or to add). In a cluster it always
+asks, even if this broker is the coordinator, because its state counts only once it is committed.
 
-EndTxn is answered before its markers are written, so that the next transaction of a producer often
-comes while the previous one is being completed. A partition that is to be added is then asked for
-again, every `add.partitions.to.txn.retry.backoff.ms` and for `.max.ms` in all, before the client
-gets CONCURRENT_TRANSACTIONS. The coordinator holds each attempt for the first of these times
-(`TransactionCoordinator.add_partitions`), so that one attempt is usually enough.
+EndTxn is answered before its markers are written, so the next transaction of a producer often
+starts while the previous one is being completed. A request to add a partition is then repeated
+every `add.partitions.to.txn.retry.backoff.ms`, for `add.partitions.to.txn.retry.backoff.max.ms` in
+total, before the client gets CONCURRENT_TRANSACTIONS. The coordinator holds each attempt for the
+former time (`TransactionCoordinator.add_partitions`), so one attempt is usually enough.
 
-Between the question and the append a marker may come that ends the transaction, and in version 1
-the next one has the same epoch. So each partition that is asked about has a guard from the question
-on, which a marker makes void (`Partition.guard`); the append looks at it with `check_guard`: a void
-one is INVALID_TXN_STATE. If the marker came before the answer, it may have been that of the
-previous transaction, and the coordinator is asked again under a new guard."""
+A marker that ends the transaction may arrive between the verification and the append, and in
+version 1 the next transaction has the same epoch. So each partition has a guard from the moment the
+coordinator is asked, and a marker invalidates it (`Partition.guard`). The append calls
+`check_guard`, which refuses an invalid guard with INVALID_TXN_STATE. If the marker arrived before
+the coordinator's answer, it may have ended the previous transaction; the coordinator is then asked
+again under a new guard."""
 
 from __future__ import annotations
 
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 
 
 class Operation(Enum):
+    """Handling of a partition that is not part of the transaction; see the table above."""
+
     DEFAULT_ERROR = "default"
     GENERIC_ERROR = "generic"
     ADD_PARTITION = "add"
@@ -88,7 +92,7 @@ _FIRST_TO_ADD = 5
 
 
 class Admission:
-    """One request's partitions."""
+    """The verification of one request's partitions."""
 
     __slots__ = (
         "_broker",
@@ -115,15 +119,15 @@ class Admission:
         self.keys = keys
         self._operation = operation
         self._guards: dict[TopicPartition, tuple[Partition, int, VerificationGuard]] = {}
-        """With the partition and its leader epoch."""
+        """Guard of each partition being verified, with the partition and its leader epoch."""
         self._is_verifying = False
         self.refused: dict[TopicPartition, ErrorCode] = {}
-        """Those that may not be written to, and why, in the coordinator's words."""
+        """Partitions that may not be written to, and the coordinator's error code."""
 
-    # -------------------------------------------------------------------------------- questions
+    # ----------------------------------------------------------------------------- verification
 
     def look(self) -> bool:
-        """Decide what can be decided now. Returns whether that is all: else `settle`."""
+        """Decide what can be decided without waiting. Returns False if `settle` must follow."""
         is_adding = self._operation is Operation.ADD_PARTITION
         broker = self._broker
         if not is_adding and not broker.config.transaction_partition_verification_enable:
@@ -140,20 +144,20 @@ class Admission:
         return not (is_adding and _MAY_BE_ADDED.intersection(self.refused.values()))
 
     def _guard(self) -> None:
-        """Guard each partition that the coordinator must be asked about."""
+        """Take a guard for each partition that must be verified with the coordinator."""
         producer_id, epoch = self._producer
         self._is_verifying = True
         self._guards.clear()
         for key in self.keys:
             partition = self._broker.partitions.get(key)
             if partition is None or not partition.is_leader:
-                continue  # the append says what is wrong
+                continue  # the append reports the error
             if not partition.log.producers.is_open(producer_id, epoch):
                 guard = partition.guard(producer_id)
                 self._guards[key] = partition, partition.leader_epoch, guard
 
     async def settle(self) -> None:
-        """Ask the coordinator, and again while the previous transaction is being completed."""
+        """Ask the coordinator, repeatedly while the previous transaction is being completed."""
         config, clock = self._broker.config, self._broker.clock
         wait_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
         backoff_s = config.add_partitions_to_txn_retry_backoff_ms / 1000
@@ -188,7 +192,7 @@ class Admission:
 
     @property
     def _coordinator(self) -> int | None:
-        """Which broker it is."""
+        """ID of the broker that coordinates the transactional ID, or None if it is unknown."""
         index = self._broker.transaction_coordinator.topic.partition_for(self._id)
         if index is None:
             return None
@@ -249,7 +253,7 @@ class Admission:
         return codes
 
     def check_guard(self, key: TopicPartition) -> None:
-        """Raise KafkaError if a marker has come since the coordinator was asked."""
+        """Raise KafkaError if a marker has arrived since the coordinator was asked."""
         guarded = self._guards.get(key)
         if guarded is None:
             self._check_unguarded(key)
@@ -264,10 +268,10 @@ class Admission:
             )
 
     def _check_unguarded(self, key: TopicPartition) -> None:
-        """Raise KafkaError if the coordinator should have been asked about a partition after all.
+        """Raise KafkaError if a partition without a guard should have been verified after all.
 
-        While it was asked about others, this broker may have become the leader of this one, or the
-        marker of a transaction that was open here may have come."""
+        While the coordinator was asked about others, this broker may have become the leader of this
+        partition, or the marker of a transaction that was open here may have arrived."""
         partition = self._broker.partitions.get(key)
         if not self._is_verifying or partition is None:
             return
@@ -275,18 +279,18 @@ class Admission:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _is_guarded(self, key: TopicPartition) -> bool:
-        """Return whether no marker has come, or the producer's transaction is open anyway."""
+        """Return whether no marker has arrived, or the producer's transaction is open anyway."""
         partition, _, guard = self._guards[key]
         producer_id, epoch = self._producer
         return partition.is_guarded(producer_id, guard) or partition.log.producers.is_open(
             producer_id, epoch
         )
 
-    # ---------------------------------------------------------------------------------- answers
+    # ----------------------------------------------------------------------------------- errors
 
     def produce_error(self, code: ErrorCode) -> KafkaError:
-        """What a producer is told. Older ones know few errors that they should retry;
-        NOT_ENOUGH_REPLICAS is one, and makes them ask for no new metadata."""
+        """Return the error for a producer. Older producers retry only a few errors;
+        NOT_ENOUGH_REPLICAS is one of them, and does not make them refresh their metadata."""
         is_adding = self._operation is Operation.ADD_PARTITION
         if code == ErrorCode.CONCURRENT_TRANSACTIONS and is_adding:
             return KafkaError(code)
@@ -299,6 +303,7 @@ class Admission:
         return self._error(code)
 
     def offset_commit_error(self, code: ErrorCode) -> KafkaError:
+        """Return the error for TxnOffsetCommit."""
         is_adding = self._operation is Operation.ADD_PARTITION
         if code == ErrorCode.NETWORK_EXCEPTION or (
             code == ErrorCode.CONCURRENT_TRANSACTIONS and not is_adding
@@ -315,6 +320,8 @@ class Admission:
 
 
 class _Answer:
+    """A token that turns the coordinator's reply into a future."""
+
     __slots__ = ("body",)
 
     def __init__(self) -> None:

@@ -1,21 +1,20 @@
-"""The transaction coordinator of a broker: the shards of the transaction topic, and their
-surroundings.
+"""The transaction coordinator of a broker: the shards of `__transaction_state` and what they need.
 
-Decisions are in core/txn; this brings them the partitions, the clock, the requests and new producer
-ids, and writes the markers they ask for. The topic is made when somebody first asks for a
-coordinator.
+Decisions are in core/txn. This module supplies the partitions, the clock, the requests and new
+producer IDs, and writes the markers that decisions ask for. The topic is created when a client
+first looks for a coordinator.
 
-    EndTxn ─► decision, committed ─► answer
-                                  └► markers to every partition ─► all there ─► Complete, committed
+    EndTxn ─► decision, committed ─► response
+                                 └─► markers to all partitions ─► all written ─► Complete, committed
 
-A marker that cannot be written is tried again until it can: the decision stands. A partition that
-no longer exists needs none. Who else leads partitions is told by WriteTxnMarkers
+A marker that cannot be written is retried until it can: the decision stands. A partition that no
+longer exists needs none. Partitions led by other brokers get their markers by WriteTxnMarkers
 (cluster_markers.py).
 
-Markers belong to one leader epoch of the shard's partition, which they carry. Once the shard is in
-another one, this broker's attempts are over, and whoever loads it begins anew: in version 1 the
-next transaction of a producer looks like the one before, and a late answer must not end that
-too."""
+Markers carry the leader epoch of the shard's partition and belong to that epoch. Once the epoch has
+changed, this broker stops its attempts, and the broker that loads the shard starts again. This
+matters because in version 1 the next transaction of a producer has the same epoch as the previous
+one, and a late response must not end it, too."""
 
 from __future__ import annotations
 
@@ -65,12 +64,14 @@ logger = logging.getLogger(__name__)
 TRANSACTION_TOPIC = "__transaction_state"
 MARKER_RETRY_S = 0.1
 IDS_PER_TURN = 500
-"""How many transactional ids are aborted or forgotten between two looks at the loop."""
+"""Number of transactional IDs processed before the event loop does other work."""
 _Found = tuple[str, int]
-"""A transactional id that is to be cleaned up, and when its transaction was last updated."""
+"""A transactional ID to clean up, and when its transaction was last updated."""
 
 
 class TransactionCoordinator:
+    """The coordinator of the transactional IDs whose state is in partitions led by this broker."""
+
     def __init__(self, broker: Broker, markers: Markers | None = None) -> None:
         self._broker = broker
         config = broker.config
@@ -94,12 +95,12 @@ class TransactionCoordinator:
         self._log = LogLimiter(logger, broker.clock.monotonic)
         self._is_open = True
         self._held: dict[str, list[AddPartitionsRequested]] = {}
-        """Requests that wait for the previous transaction of their id to be completed."""
+        """Requests that wait until the previous transaction of their ID is complete."""
         self._timed_out: set[_Found] = set()
         self._expired: set[_Found] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
-    # --------------------------------------------------------------------------- life and death
+    # --------------------------------------------------------------------------- start and stop
 
     def start(self) -> None:
         config = self._broker.config
@@ -118,7 +119,7 @@ class TransactionCoordinator:
         ]
 
     def stop(self) -> None:
-        """Nothing is decided any more, and nobody is kept waiting."""
+        """Stop deciding, and fail all pending requests."""
         self._is_open = False
         for task in self._tasks:
             task.cancel()
@@ -137,7 +138,7 @@ class TransactionCoordinator:
     # ------------------------------------------------------------------------------- for handlers
 
     def submit(self, event: TransactionEvent) -> None:
-        """Decide an event about a transactional id; its token gets the answer, or the error."""
+        """Submit an event about a transactional ID. Its token gets the response or the error."""
         try:
             runner = self._runner(event.transactional_id)
         except KafkaError as error:
@@ -150,11 +151,12 @@ class TransactionCoordinator:
 
         While the producer's previous transaction is being completed, the request is held for up to
         `add.partitions.to.txn.retry.backoff.ms`. EndTxn is answered before the markers are written,
-        so that a producer with small transactions would be refused each time, and wait longer.
+        so a producer with small transactions would otherwise be refused, and wait longer, each
+        time.
 
-        Once the markers have taken longer than `.retry.backoff.max.ms`, requests are not held any
-        more. Brokers share a connection for the requests of many producers, and those behind a held
-        request wait, too."""
+        Once the markers have taken longer than `add.partitions.to.txn.retry.backoff.max.ms`,
+        requests are not held any more. Brokers share a connection for the requests of many
+        producers, and those queued after a held request wait, too."""
         transactional_id = event.transactional_id
         if not self._is_completing(transactional_id):
             self.submit(event)
@@ -169,7 +171,7 @@ class TransactionCoordinator:
         self._timers.start(("held", transactional_id), hold_s, release)
 
     def _is_completing(self, transactional_id: str) -> bool:
-        """Return whether the markers of a transaction are probably written soon."""
+        """Return whether the previous transaction's markers will probably be written soon."""
         try:
             known = self._shard(transactional_id).transactions.get(transactional_id)
         except KafkaError:
@@ -187,8 +189,8 @@ class TransactionCoordinator:
                 self.submit(event)
 
     async def submit_with_id(self, event: NewIdEvent) -> None:
-        """As `submit`, with a new producer id if one is needed. Raises KafkaError if there is
-        none to be had."""
+        """Submit an event, with a new producer ID if it needs one. Raises KafkaError if no producer
+        ID can be allocated."""
         if self.wants_producer_id(event):
             event.new_producer_id = await self._broker.producer_ids.next()
         self.submit(event)
@@ -203,7 +205,8 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer: Producer, partition: TopicPartition
     ) -> ErrorCode:
-        """Whether a partition is part of a producer's transaction, as far as is decided now."""
+        """Return NONE if a partition is part of a producer's transaction, or the error. The state
+        may not be committed yet."""
         try:
             known = self._shard(transactional_id).transactions.get(transactional_id)
             machine.verify_partition(known, producer, partition)
@@ -212,7 +215,8 @@ class TransactionCoordinator:
         return ErrorCode.NONE
 
     def list_transactions(self, filters: ListFilters, new_token: Callable[[], Token]) -> None:
-        """Ask every shard; each answers to a token of its own. Those that load say so."""
+        """Ask every shard for its transactions; each replies to a token of its own. A shard that is
+        loading replies with an error."""
         if not self._is_open:
             new_token().fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         for runner in self.runtime.runners:
@@ -220,7 +224,8 @@ class TransactionCoordinator:
                 runner.submit(ListRequested(new_token(), filters))
 
     def _runner(self, transactional_id: str) -> ShardRunner:
-        """Raises KafkaError: there is none that could decide."""
+        """Return the runner for a transactional ID. Raises KafkaError if this broker is not its
+        coordinator."""
         if not self._is_open:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         index = self.topic.partition_for(transactional_id)
@@ -230,7 +235,8 @@ class TransactionCoordinator:
         return runner
 
     def _shard(self, transactional_id: str) -> TransactionShard:
-        """To look at. Raises KafkaError unless it is loaded."""
+        """Return the shard of a transactional ID, for reading. Raises KafkaError unless it is
+        loaded."""
         runner = self._runner(transactional_id)
         if runner.state is not ShardState.ACTIVE:
             is_loading = runner.state is ShardState.LOADING
@@ -243,7 +249,7 @@ class TransactionCoordinator:
     # ------------------------------------------------------------------------------------ markers
 
     def write_markers(self, wanted: WriteMarkers) -> None:
-        """The decision is committed: tell every partition."""
+        """Write the markers of a committed decision to every partition of the transaction."""
         if not wanted.partitions:
             self._all_written(wanted)
             return
@@ -251,17 +257,17 @@ class TransactionCoordinator:
         self._write_to(wanted, epoch, set(wanted.partitions))
 
     def _coordinator_epoch(self, transactional_id: str) -> int:
-        """-1: this broker is not the coordinator."""
+        """Return the coordinator epoch, or -1 if this broker is not the coordinator."""
         index = self.topic.partition_for(transactional_id)
         partition = self._broker.partitions.get((TRANSACTION_TOPIC, -1 if index is None else index))
         return -1 if partition is None or not partition.is_leader else partition.leader_epoch
 
     def _is_wanted(self, wanted: WriteMarkers, epoch: int) -> bool:
-        """Whether it is still ours to write these markers."""
+        """Return whether these markers are still this broker's to write."""
         try:
             known = self._shard(wanted.transactional_id).transactions.get(wanted.transactional_id)
         except KafkaError:
-            return False  # whoever loads the partition next finds the decision
+            return False  # the broker that loads the partition next finds the decision
         return (
             known is not None
             and known.state in machine.PREPARED
@@ -308,16 +314,16 @@ class TransactionCoordinator:
         return verdict
 
     def _all_written(self, wanted: WriteMarkers) -> None:
-        """In the next turn of the loop: we may have been called while the runner writes."""
+        """Complete the transaction in the next loop iteration: the runner may be writing now."""
         asyncio.get_running_loop().call_soon(self._complete, wanted)
 
     def _complete(self, wanted: WriteMarkers) -> None:
         self.submit(MarkersWritten(None, wanted.transactional_id, wanted.producer))
-        # The runner applies the record at the end of this turn of the loop. Requests that arrive
+        # The runner applies the record at the end of this loop iteration. Requests that arrive
         # before that are held, too, and must be released after it.
         asyncio.get_running_loop().call_soon(self._release_held, wanted.transactional_id)
 
-    # --------------------------------------------------------------------------------------- time
+    # ----------------------------------------------------------------------------------- clean-up
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], interval_s: float) -> None:
         while True:
@@ -334,7 +340,7 @@ class TransactionCoordinator:
         )
 
     async def forget_expired(self) -> None:
-        """Remove transactional ids that have not been used for `transactional.id.expiration.ms`."""
+        """Remove transactional IDs that have not been used for `transactional.id.expiration.ms`."""
         self._expired = await self._submit_found(
             lambda shard, now_ms: list(shard.expired(now_ms)), self._expired
         )
@@ -350,7 +356,7 @@ class TransactionCoordinator:
         transactions again.
 
         Returns:
-            What was found, to be passed to the next call.
+            The transactions found, to pass to the next call.
         """
         found: set[_Found] = set()
         for runner in self.runtime.runners:
@@ -383,7 +389,7 @@ class TransactionCoordinator:
 
 
 class _MarkerToken:
-    """What a shard answers to when it wants markers (core/txn/shard.py)."""
+    """The token to which a shard sends the markers it wants written (core/txn/shard.py)."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
@@ -392,11 +398,11 @@ class _MarkerToken:
         self._coordinator.write_markers(body["markers"])
 
     def fail(self, error: KafkaError) -> None:
-        """The decision could not be written, so there is none; or we stop."""
+        """Do nothing: the decision could not be written, or the coordinator stops."""
 
 
 def _cleanup_message(event: TransactionEvent, known: Transaction, now_ms: int) -> str:
-    """Return the log line about a transaction that timed out, or an id that expired."""
+    """Return the log message for a transaction that timed out or an ID that expired."""
     if isinstance(event, TimeoutPassed):
         return (
             f"Aborting the transaction of transactional id {event.transactional_id!r}: it has been "

@@ -1,11 +1,11 @@
-"""Markers: the control batches by which a transaction ends in each of its partitions.
+"""Transaction markers: the control batches that end a transaction in each of its partitions.
 
-`Markers` is the port that the transaction coordinator writes them through, `LocalMarkers` the one
-for partitions that this broker leads. Those led by others are told by WriteTxnMarkers
-(cluster_markers.py), whose handler ends here too.
+`Markers` is the port through which the transaction coordinator writes them. `LocalMarkers` writes
+to partitions that this broker leads; the handler of WriteTxnMarkers uses it, too. The leaders of
+other partitions get a WriteTxnMarkers request (cluster_markers.py).
 
-A marker for a partition of the offsets topic goes through the group coordinator, whose pending
-offsets it decides."""
+A marker for a partition of the offsets topic goes through the group coordinator, because it decides
+about pending offsets."""
 
 from __future__ import annotations
 
@@ -25,23 +25,27 @@ if TYPE_CHECKING:
     from ottla.broker.partition import Partition
 
 OnWritten = Callable[[TopicPartition, KafkaError | None], None]
-"""Told once of each partition: its marker is committed, or why not."""
+"""Called once for each partition, with None when the marker is committed, or with the error."""
 
 
 class Marker(NamedTuple):
+    """The marker of one transaction."""
+
     producer: Producer
     commit: bool
     coordinator_epoch: int
     transaction_version: int = 0
-    """2: the producer's epoch is above that of everything in the transaction (KIP-890)."""
+    """From 2 on, the producer epoch is above that of all records in the transaction (KIP-890)."""
 
 
 class Markers(Protocol):
+    """The port for writing markers."""
+
     def write(self, partition: TopicPartition, marker: Marker, on_written: OnWritten) -> None: ...
 
 
 class _Answer:
-    """The token of a marker that somebody else writes."""
+    """The token of a marker that the group coordinator writes."""
 
     __slots__ = ("_key", "_on_written")
 
@@ -57,6 +61,8 @@ class _Answer:
 
 
 class LocalMarkers:
+    """Markers for partitions that this broker leads."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
@@ -79,8 +85,8 @@ class LocalMarkers:
             self._append(found, marker, on_written)
 
     def _check_version(self, partition: Partition, marker: Marker) -> None:
-        """In version 2 a marker has a newer epoch than what it ends; the same marker may come
-        twice, when nothing is open any more."""
+        """Raise KafkaError if a version 2 marker does not have a newer epoch than the open
+        transaction. A repeated marker passes, because nothing is open any more."""
         producer, producers = marker.producer, partition.log.producers
         if marker.transaction_version >= 2 and producers.is_open(producer.id, producer.epoch):
             raise KafkaError(

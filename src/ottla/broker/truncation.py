@@ -1,17 +1,17 @@
-"""Cutting a follower's log back to where it agrees with its leader's, while the loop goes on.
+"""Truncation of a follower's log to where it agrees with the leader's, off the event loop.
 
-    1. the lower recovery point is written down: what a power cut leaves of a truncation is checked
-       only behind it
-    2. the log is cut, and synced, in a thread
+    1. The lower recovery point is checkpointed, because after a power cut only the log above the
+       recovery point is checked.
+    2. The log is truncated and synced in a thread.
 
-From the beginning to the end the log is *being truncated*: nobody flushes, compacts or shortens it,
-and its partition keeps the role it has. A role that comes meanwhile is taken when it is over: a
-leader must not begin with a log that is about to be cut. To cut it then is no harm: what a leader
-lacks was not committed before its epoch, and nothing is committed by a later one that counts on
-this replica before it has fetched there.
+Meanwhile the log is marked as truncating: nothing flushes, compacts or deletes its segments, and
+its partition keeps its role. A role that is assigned meanwhile takes effect when the truncation is
+over, because a leader must not start with a log that is about to be cut. Cutting it first is safe:
+records that this leader lacks were not committed before its epoch, and no later leader that
+counts on this replica commits anything before this replica has fetched from it.
 
-What fails before the log is touched has changed nothing. When cutting itself fails, nobody knows
-what is there: the partition goes offline, and a restart finds out."""
+A failure before the truncation itself changes nothing. If the truncation fails, the contents of the
+log are unknown: the partition goes offline until a restart recovers the log."""
 
 from __future__ import annotations
 
@@ -32,15 +32,30 @@ logger = logging.getLogger(__name__)
 
 
 class Truncations:
+    """The truncations in progress on this broker."""
+
     def __init__(self, broker: Broker, on_over: Callable[[Partition], None]) -> None:
-        """`on_over` is told when a partition may change its role again."""
+        """Create an empty set.
+
+        Args:
+            broker: The broker that holds the logs.
+            on_over: Called with each partition that may change its role again.
+        """
         self._broker = broker
         self._on_over = on_over
         self._running: set[asyncio.Task[None]] = set()
 
     async def cut(self, partition: Partition, offset: int, is_wanted: Callable[[], bool]) -> None:
-        """Drop everything from `offset` on, unless that is not wanted any more once the recovery
-        point is written. Raises KafkaError. It ends even if the caller is cancelled."""
+        """Truncate the log to `offset`. Completes even if the caller is cancelled.
+
+        Args:
+            partition: The follower to truncate.
+            offset: The first offset to remove.
+            is_wanted: Checked once the recovery point is written; False skips the truncation.
+
+        Raises:
+            KafkaError: The disk refused the checkpoint or the truncation.
+        """
         log, now_ms = partition.log, self._broker.clock.time_ms()
         logger.info("%s: cut from %d to %d", partition.key, log.log_end_offset, offset)
         await self._run(
@@ -53,7 +68,7 @@ class Truncations:
     async def begin_anew(
         self, partition: Partition, offset: int, is_wanted: Callable[[], bool]
     ) -> None:
-        """Empty the log, as `cut`; the next record gets `offset`."""
+        """Remove all records, like `cut`. The next record gets `offset`."""
         log, now_ms = partition.log, self._broker.clock.time_ms()
         logger.info("%s: begins anew at %d, with its leader's log", partition.key, offset)
         await self._run(partition, lambda: 0, lambda: log.truncate_fully(offset, now_ms), is_wanted)
@@ -61,7 +76,7 @@ class Truncations:
             partition.high_watermark = offset
 
     async def settle(self) -> None:
-        """Returns when none is under way."""
+        """Wait until no truncation is in progress."""
         while self._running:
             await asyncio.gather(*self._running, return_exceptions=True)
 

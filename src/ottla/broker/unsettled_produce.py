@@ -1,11 +1,12 @@
-"""A produce answer of which something is not certain yet.
+"""Delayed produce: responses that wait for replication or for a proof of leadership.
 
-- What was appended is granted when every in-sync replica has it.
-- What was refused by what is known of its producer (its epoch, its last sequence) is refused when
-  it is certain that this broker leads: without a lease another may have taken more from the same
-  producer, and a client takes such a refusal for its own fault.
+- An append with acks=all is acknowledged when every in-sync replica has it.
+- A refusal that depends on producer state (epoch or sequence number) is sent only once this broker
+  has proved that it leads. Without a lease another broker may lead by now and may have accepted
+  more batches from the same producer, and a client treats such a refusal as its own error.
 
-The client's time limits both. What was appended stays, whatever the answer says."""
+Both waits end at the request's timeout. Records that were appended stay in the log, whatever the
+response says."""
 
 from __future__ import annotations
 
@@ -24,21 +25,23 @@ ABOUT_PRODUCERS = frozenset({
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
 })  # fmt: skip
-"""Refusals that only the leader can know to be right."""
+"""Errors that only the current leader can report with certainty."""
 
 
 @dataclass(slots=True)
 class Unsettled:
+    """The parts of one produce response that are not final yet."""
+
     granted: list[tuple[Partition, int, Body]] = field(default_factory=list)
-    """(where, the offset behind what was appended, the answer for it)"""
+    """(partition, offset after the appended batch, its partition response)."""
     refused: list[tuple[asyncio.Future[None], Body]] = field(default_factory=list)
-    """(done when this broker is known to lead, the answer for it)"""
+    """(future that completes when leadership is proved, the partition response)."""
 
     def __bool__(self) -> bool:
         return bool(self.granted or self.refused)
 
     def settled(self, answer: Body, timeout_ms: int) -> asyncio.Future[Body | None]:
-        """The answer, once everything in it is certain or the client's time is up."""
+        """Return a future of the response, completed when every part is final or on timeout."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Body | None] = loop.create_future()
         waiting = {id(body): body for _, _, body in self.granted}
@@ -73,6 +76,7 @@ class Unsettled:
 
 
 def failure(index: int, error: KafkaError) -> Body:
+    """Return the partition response for a batch that was refused."""
     body: Body = {"index": index}
     _fail(body, error)
     return body

@@ -1,1 +1,1 @@
-"""One module per API, named as the schema names it; `router.HANDLERS` is the table of them."""
+"""The request handlers: one module per API, named like the API; `router.HANDLERS` lists them."""

@@ -1,6 +1,6 @@
-"""AddOffsetsToTxn (key 25), versions 0–4: a transaction is about to commit a group's offsets.
+"""AddOffsetsToTxn (key 25), versions 0–4: the announcement that a transaction will commit offsets.
 
-What is added is the group's partition of the offsets topic, which is made if it is not there.
+It adds the group's partition of the offsets topic, which is created if it does not exist.
 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2."""
 
 from __future__ import annotations

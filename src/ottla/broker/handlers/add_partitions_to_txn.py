@@ -1,12 +1,12 @@
 """AddPartitionsToTxn (key 24), versions 0–5: partitions that a transaction is about to write to.
 
-- Versions 0–3 come from clients, for one transaction. From version 4 on brokers ask each other,
-  for many at once; `verify_only` asks whether the partitions are part of the transaction, and
-  changes nothing: TRANSACTION_ABORTABLE if not.
-- A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, one of an internal topic
-  TOPIC_AUTHORIZATION_FAILED from clients; then none is added, and the others are
+- Clients send versions 0–3, for one transaction. From version 4 on brokers ask each other, for
+  several transactions at once. `verify_only` checks whether the partitions are part of the
+  transaction, and changes nothing: TRANSACTION_ABORTABLE if not.
+- A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION. A partition of an internal topic is
+  TOPIC_AUTHORIZATION_FAILED for clients. In both cases none is added, and the other partitions are
   OPERATION_NOT_ATTEMPTED.
-- While the producer's previous transaction is being completed, the answer waits for up to
+- While the producer's previous transaction is being completed, the response waits for up to
   `add.partitions.to.txn.retry.backoff.ms`; then it is CONCURRENT_TRANSACTIONS.
 - PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2."""
 
@@ -56,7 +56,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
 
 
 class _Question:
-    """About one transaction."""
+    """The request for one transaction."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class _Question:
 
 
 class _Finished:
-    """A token that tells another what the answer to a question is."""
+    """A token that converts the coordinator's reply and passes it on."""
 
     __slots__ = ("_question", "_token")
 

@@ -1,12 +1,12 @@
-"""AlterConfigs (key 33), versions 0-2: replaces all configs of a topic or broker.
+"""AlterConfigs (key 33), versions 0–2: replacement of all configs of a topic, broker or group.
 
 Behaviours
-- What is not named loses its value; IncrementalAlterConfigs (KIP-339) was made because of that.
-- The codes are in `core.controller.alter_configs`. `validate_only` changes nothing.
-- The answer comes when the change is in force.
+- A config that is not named loses its value; IncrementalAlterConfigs (KIP-339) avoids that.
+- `core.controller.alter_configs` lists the error codes. `validate_only` changes nothing.
+- The response is sent when the change is in effect.
+- Loggers cannot be altered by this API: INVALID_REQUEST, as in Kafka.
 
-Deviations
-- Loggers cannot be altered by this API: INVALID_REQUEST, as in Kafka."""
+Deviations: none known."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""AlterPartitionReassignments (key 45), versions 0–1: replicas are moved to other brokers.
+"""AlterPartitionReassignments (key 45), versions 0–1: moves of replicas to other brokers.
 
 Behaviours
-- Each partition has its own answer; the codes are in `core.controller.reassignment`. Without
-  replicas the reassignment that is under way is cancelled.
-- The answer comes when the reassignment has begun; ListPartitionReassignments tells when it ends.
-- Version 1 can forbid that the number of replicas changes (KIP-860).
+- Each partition has its own result; `core.controller.reassignment` lists the error codes. A
+  partition without replicas cancels its reassignment in progress.
+- The response is sent when the reassignment has begun; ListPartitionReassignments shows when it is
+  complete.
+- Version 1 can forbid changes of the replication factor (KIP-860).
 
 Deviations: none known."""
 

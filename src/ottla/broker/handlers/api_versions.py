@@ -1,17 +1,18 @@
-"""ApiVersions (key 18), versions 0-4: what this broker understands.
+"""ApiVersions (key 18), versions 0–4: the APIs and versions that this broker serves.
 
 Behaviours
-- The ranges are exactly what the router serves, with one exception that Kafka 4 makes too: Produce
-  is advertised from 0 although versions 0 to 2 are refused, because older librdkafka decides by
-  that minimum which compression it may use (KAFKA-18659).
-- KIP-511: an unknown version of this request is answered in version 0 with UNSUPPORTED_VERSION and
-  this API's own range, so that a newer client can go down; the router asks `unsupported` for that.
-  From version 3 the client's software name and version are checked; a bad one is INVALID_REQUEST.
-- KIP-584: features are told from version 3. A supported feature that starts at level 0 is told from
-  version 4 only, because older Java clients fail on it (KIP-1022).
+- The ranges are exactly what the router serves, with one exception that Kafka 4 makes, too: Produce
+  is advertised from 0 although versions 0 to 2 are refused, because older librdkafka versions
+  choose their compression by that minimum (KAFKA-18659).
+- KIP-511: an unknown version of this request gets a version 0 response with UNSUPPORTED_VERSION and
+  the range of this API, so that a newer client can fall back; the router uses `unsupported` for
+  that. From version 3 the client's software name and version are checked; invalid ones are
+  INVALID_REQUEST.
+- KIP-584: features are returned from version 3. A supported feature that starts at level 0 is
+  returned from version 4 only, because older Java clients fail on it (KIP-1022).
 
 Deviations
-- The software name and version are checked, and not kept."""
+- The software name and version are checked, but not stored."""
 
 from __future__ import annotations
 
@@ -30,20 +31,20 @@ _FIRST_WITH_LEVEL_ZERO = 4
 
 
 class Features(NamedTuple):
-    """What `Broker.features()` gives, if the broker has it."""
+    """The result of `Broker.features()`."""
 
     supported: Mapping[str, tuple[int, int]]
     """Name -> lowest and highest level."""
     finalized: Mapping[str, int]
     epoch: int
-    """-1: nothing has been finalized."""
+    """Epoch of the finalized features; -1 if none has been finalized."""
 
 
 NO_FEATURES = Features({}, {}, -1)
 
 
 class ApiVersions:
-    """The handler; it is built by the router, which alone knows what is served."""
+    """The handler. The router creates it, because only the router knows what is served."""
 
     def __init__(self, supported_versions: Sequence[tuple[int, int, int]]) -> None:
         self._api_keys = [

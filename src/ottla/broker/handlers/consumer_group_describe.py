@@ -1,8 +1,8 @@
 """ConsumerGroupDescribe (key 69), versions 0–1: groups of the consumer protocol and their members.
 
-- Not known, or a classic group: GROUP_ID_NOT_FOUND, with a message. No id: INVALID_GROUP_ID.
-- Version 1 tells which protocol each member speaks.
-- Authorized operations only when asked for: all, without an authorizer."""
+- An unknown or classic group is GROUP_ID_NOT_FOUND, with a message; an empty ID INVALID_GROUP_ID.
+- Version 1 has the protocol that each member uses.
+- Authorized operations only on request: all of them, as there is no authorizer."""
 
 from __future__ import annotations
 

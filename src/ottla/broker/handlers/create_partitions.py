@@ -1,9 +1,9 @@
-"""CreatePartitions (key 37), versions 0-3: topics get more partitions.
+"""CreatePartitions (key 37), versions 0–3: more partitions for existing topics.
 
 Behaviours
-- `count` is the new total. Replicas are chosen, or given one list per new partition.
-- The codes are in `core.controller.create_partitions`. `validate_only` changes nothing.
-- The answer comes when the new partitions can be produced to, or after the timeout.
+- `count` is the new total. The controller places the replicas unless the request lists them.
+- `core.controller.create_partitions` lists the error codes. `validate_only` changes nothing.
+- The response is sent when the new partitions can be produced to, or after the timeout.
 
 Deviations: none known."""
 

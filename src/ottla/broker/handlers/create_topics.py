@@ -1,16 +1,16 @@
-"""CreateTopics (key 19), versions 2-7.
+"""CreateTopics (key 19), versions 2–7.
 
 Behaviours
-- Each topic succeeds or fails on its own; the codes are in `core.controller.create_topics`. A name
-  given twice is answered once, with INVALID_REQUEST.
-- The answer comes when the topic can be produced to, or after the timeout with REQUEST_TIMED_OUT
-  (the creation goes on). A timeout of 0 or less waits as long as it takes.
-- KIP-525: from version 5 the answer has the counts and every config of the topic.
-- KIP-516: from version 7 it has the topic's id.
-- `validate_only` answers the same, with no id, and creates nothing.
+- Each topic succeeds or fails on its own; `core.controller.create_topics` lists the error codes. A
+  name given twice is returned once, with INVALID_REQUEST.
+- The response is sent when the topic can be produced to, or after the timeout with
+  REQUEST_TIMED_OUT (the creation continues). A timeout of 0 or less means no limit.
+- KIP-525: from version 5 the response has the counts and all configs of the topic.
+- KIP-516: from version 7 it has the topic ID.
+- `validate_only` returns the same without a topic ID, and creates nothing.
 
 Deviations
-- Kafka invents an id for a topic that was only validated; we tell none."""
+- Kafka returns a random ID for a topic that was only validated; this broker returns none."""
 
 from __future__ import annotations
 

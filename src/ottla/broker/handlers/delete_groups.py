@@ -1,6 +1,7 @@
-"""DeleteGroups (key 42), versions 0–2: remove groups without members, and their offsets.
+"""DeleteGroups (key 42), versions 0–2: removal of groups without members, and of their offsets.
 
-GROUP_ID_NOT_FOUND and NON_EMPTY_GROUP for each group by itself; one named twice counts once."""
+Each group has its own result, which may be GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP. A group that is
+named twice is returned once."""
 
 from __future__ import annotations
 

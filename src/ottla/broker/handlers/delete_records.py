@@ -1,8 +1,8 @@
-"""DeleteRecords (key 21), versions 0–2: nothing before an offset exists any more.
+"""DeleteRecords (key 21), versions 0–2: deletion of all records before an offset.
 
--1 means everything up to the high watermark. The new start is written down before it is answered,
-so the records do not come back with a crash; their segments go with the next retention check. A
-topic that is only compacted refuses (POLICY_VIOLATION), as deleting from it would lose keys."""
+-1 means the high watermark. The new log start offset is checkpointed before the response, so a
+crash does not bring the records back; the next retention check deletes their segments. A topic that
+is only compacted is refused (POLICY_VIOLATION), because deleting its records would lose keys."""
 
 from __future__ import annotations
 

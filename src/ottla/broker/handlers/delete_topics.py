@@ -1,10 +1,11 @@
-"""DeleteTopics (key 20), versions 1-6.
+"""DeleteTopics (key 20), versions 1–6.
 
 Behaviours
-- By name; from version 6 by name or id. The codes are in `core.controller.delete_topics`.
-- `delete.topic.enable=false` is TOPIC_DELETION_DISABLED, and INVALID_REQUEST before version 3,
-  which does not know that code.
-- The answer comes when the topic is gone from the metadata and its logs are closed; files go later.
+- By name; from version 6 by name or ID. `core.controller.delete_topics` lists the error codes.
+- `delete.topic.enable=false` is TOPIC_DELETION_DISABLED, or INVALID_REQUEST before version 3, whose
+  clients do not know that code.
+- The response is sent when the topic is gone from the metadata and its logs are closed; the files
+  are deleted later.
 - KIP-599's throttling is not applied.
 
 Deviations: none known."""

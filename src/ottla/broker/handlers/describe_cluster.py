@@ -1,14 +1,14 @@
-"""DescribeCluster (key 60), versions 0-2.
+"""DescribeCluster (key 60), versions 0–2.
 
 Behaviours
-- KIP-700; the cluster's authorized operations only when asked for.
-- KIP-919: from version 1 the client says whether it wants brokers (1) or controllers (2). Brokers
-  answer for brokers: 2 is MISMATCHED_ENDPOINT_TYPE, anything else UNSUPPORTED_ENDPOINT_TYPE.
+- KIP-700; the cluster's authorized operations are returned only on request.
+- KIP-919: from version 1 the client requests brokers (1) or controllers (2). A broker only answers
+  for brokers: 2 is MISMATCHED_ENDPOINT_TYPE, anything else UNSUPPORTED_ENDPOINT_TYPE.
 - From version 2 fenced brokers are included on request: registered brokers that are not alive,
-  among them those whose lease has expired but whose ZooKeeper session has not.
+  including those whose lease has expired but whose ZooKeeper session has not.
 
 Deviations
-- The controller id is the controller's; Kafka 4 names any broker that is alive."""
+- `controller_id` is the actual controller; Kafka 4 returns any live broker."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""DescribeConfigs (key 32), versions 1-4.
+"""DescribeConfigs (key 32), versions 1–4.
 
 Behaviours
-- Resources: topics (2), this broker by its id (4), the defaults of all brokers by an empty name
+- Resources: topics (2), this broker by its ID (4), the defaults of all brokers by an empty name
   (4), this broker's loggers (8), groups (32), whether they exist or not. A null or empty list of
-  keys is all of them.
-- Synonyms (KIP-226) and, from version 3, types and documentation (KIP-569) when asked for.
-- An unknown topic is UNKNOWN_TOPIC_OR_PARTITION; a broker that is not this one INVALID_REQUEST,
-  since only that broker knows its configs.
+  keys requests all of them.
+- Synonyms (KIP-226) and, from version 3, types and documentation (KIP-569) on request.
+- An unknown topic is UNKNOWN_TOPIC_OR_PARTITION. Any other broker is INVALID_REQUEST, because only
+  that broker knows its configs.
 
 Deviations
 - Client metrics (16) have no configs yet: INVALID_REQUEST."""

@@ -1,9 +1,10 @@
 """DescribeGroups (key 15), versions 0–6: state, protocol and members of groups.
 
-- A group that is not known is Dead; from version 6 with GROUP_ID_NOT_FOUND too (KIP-1043). So is a
-  group of the consumer protocol, which ConsumerGroupDescribe describes.
-- Metadata of members is told of stable groups only, assignments always.
-- Authorized operations (KIP-430, version 3) only when asked for: all, without an authorizer."""
+- An unknown group is Dead, from version 6 also with GROUP_ID_NOT_FOUND (KIP-1043). The same goes
+  for a group of the consumer protocol; ConsumerGroupDescribe describes those.
+- Member metadata is returned for stable groups only, assignments always.
+- Authorized operations (KIP-430, version 3) only on request: all of them, as there is no
+  authorizer."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 API_KEY = 15
 _FIRST_WITH_NOT_FOUND = 6
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
-"""Read, delete, describe, describe and alter configs; each is a bit, by its code."""
+"""Read, delete, describe, describe configs, alter configs. Each operation code is a bit."""
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:

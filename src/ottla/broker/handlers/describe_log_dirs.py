@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35), versions 1–5: the data directories, their logs, size and free space.
 
 A directory that refuses writes has the error KAFKA_STORAGE_ERROR. Its logs are listed all the same,
-because they can be read."""
+because they can still be read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""DescribeProducers (key 61), version 0: the producers that partitions remember, and where the
-transaction of each, if one is open, began. Without one that is -1, and so is the epoch of the
-coordinator that ended its last."""
+"""DescribeProducers (key 61), version 0: the producers that partitions have state for.
+
+`current_txn_start_offset` is the first offset of the producer's open transaction, or -1. The
+coordinator epoch is that of its last transaction marker, or -1."""
 
 from __future__ import annotations
 

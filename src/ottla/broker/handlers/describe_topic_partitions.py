@@ -1,16 +1,17 @@
-"""DescribeTopicPartitions (key 75), version 0 (KIP-966): topics, a page at a time.
+"""DescribeTopicPartitions (key 75), version 0 (KIP-966): topics and partitions in pages.
 
 Behaviours
-- Topics in the order of their names; an empty list is all topics. Unknown ones are told with
-  UNKNOWN_TOPIC_OR_PARTITION or INVALID_TOPIC_EXCEPTION when they were asked for by name.
-- At most `response_partition_limit` partitions, but no more than the broker's
-  `max.request.partition.size.limit` and no fewer than one. If there are more, `next_cursor` says
-  where to go on.
-- A cursor that points to a topic that is gone starts at the next one.
-- Authorized operations are always told.
+- Topics are sorted by name; an empty list requests all topics. An unknown topic that was requested
+  by name is UNKNOWN_TOPIC_OR_PARTITION or INVALID_TOPIC_EXCEPTION.
+- A page has at most `response_partition_limit` partitions, but no more than the broker's
+  `max.request.partition.size.limit` and no fewer than one. If there are more, `next_cursor` points
+  to the next one.
+- A cursor that points to a topic that no longer exists starts at the next topic. A negative
+  partition index is INVALID_REQUEST.
+- Authorized operations are always returned.
 
 Deviations
-- Eligible leader replicas are always empty: nobody is kept eligible outside the ISR."""
+- Eligible leader replicas are always empty: no replica outside the ISR is eligible."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class _Page:
         self.next_cursor: Body | None = None
 
     def add(self, name: str, start: int) -> bool:
-        """False when the page is full; then the cursor is set."""
+        """Add a topic from partition `start` on. Returns False when the page is full; then the
+        cursor is set."""
         if self._remaining == 0:
             self.next_cursor = {"topic_name": name, "partition_index": 0}
             return False

@@ -1,6 +1,6 @@
-"""DescribeTransactions (key 65), version 0: the state of transactional ids.
+"""DescribeTransactions (key 65), version 0: the state of transactional IDs.
 
-An id that is not known is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST."""
+An unknown ID is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST."""
 
 from __future__ import annotations
 

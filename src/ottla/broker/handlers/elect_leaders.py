@@ -1,10 +1,10 @@
-"""ElectLeaders (key 43), versions 0–2: have the preferred replicas lead, or any that is alive.
+"""ElectLeaders (key 43), versions 0–2: election of the preferred replica, or of any live one.
 
 Behaviours
-- Version 0 knows preferred elections only. Without a list of partitions: all of them, and those
-  that need no election are not told of.
-- The codes are in `core.controller.elect_leaders`.
-- The answer comes when this broker, the controller, has seen the elections.
+- Version 0 only has preferred elections. Without a list of partitions, all are considered, and
+  those that need no election are left out of the response.
+- `core.controller.elect_leaders` lists the error codes.
+- The response is sent when this broker, the controller, has applied the elections.
 
 Deviations: none known."""
 

@@ -1,9 +1,9 @@
-"""EndTxn (key 26), versions 0–5: commit or abort.
+"""EndTxn (key 26), versions 0–5: commit or abort of a transaction.
 
-- Answered when the decision is committed; the markers follow. The same request again is answered
-  the same; CONCURRENT_TRANSACTIONS while markers are being written.
-- Version 5 (KIP-890): the end bumps the producer's epoch, and the answer tells the new one, or a
-  new producer id if the epochs are used up. An abort is granted even if nothing was added.
+- The response is sent when the decision is committed; the markers follow. A repeated request gets
+  the same response, or CONCURRENT_TRANSACTIONS while markers are being written.
+- Version 5 (KIP-890): the end bumps the producer epoch. The response has the new epoch, or a new
+  producer ID if the epochs are exhausted. An abort succeeds even if no partition was added.
 - PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2."""
 
 from __future__ import annotations

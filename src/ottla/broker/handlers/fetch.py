@@ -1,22 +1,23 @@
 """Fetch (key 1), versions 4–18.
 
-- Reads whole, verified batches from any offset, within `max_bytes` of the request and of each
-  partition; the first batch is sent even if it alone is larger.
-- Waits until `min_bytes` are there or `max_wait_ms` is over. The append that brings the bytes wakes
-  the fetch; nothing polls.
-- Sessions (KIP-227), leader epoch checks (KIP-320), divergence (KIP-595, v12+), topic ids (KIP-516,
+- Returns whole, verified batches from any offset, within the `max_bytes` of the request and of each
+  partition; the first batch is returned even if it is larger.
+- Waits until `min_bytes` are available or `max_wait_ms` has passed (a delayed fetch). The append
+  that adds the bytes wakes the fetch; nothing polls.
+- Sessions (KIP-227), leader epoch checks (KIP-320), divergence (KIP-595, v12+), topic IDs (KIP-516,
   v13+), the leader's address for a fenced client (KIP-951, v16+), read_committed with aborted
   transactions.
-- Before v10 a topic whose `compression.type` is zstd cannot be read (KIP-110); before v6 clients do
-  not know KAFKA_STORAGE_ERROR and are told NOT_LEADER_OR_FOLLOWER, which they retry too.
-- A follower's fetch (replica id, incarnation as its epoch) reads to the end of the log, and says
-  how far the follower has it; it waits for what is appended, not for what is confirmed.
-- A consumer in the rack of a follower is sent there (KIP-392, v11+), and may read there.
-- Of a session's partitions, those that nothing has happened to cost next to nothing.
-- Bytes that are not in memory are read in a thread; the event loop never waits for the disk. Many
-  that are go to the socket from the file (file_sender.py), if they were verified before.
+- Before v10 a topic whose `compression.type` is zstd cannot be read (KIP-110). Clients before v6 do
+  not know KAFKA_STORAGE_ERROR and get NOT_LEADER_OR_FOLLOWER, which they retry, too.
+- A follower's fetch (with replica ID and broker epoch) reads to the log end offset and reports the
+  follower's progress; it waits for appends, not for the high watermark.
+- A consumer in the rack of a follower is directed there (KIP-392, v11+), and may read there.
+- In a session, partitions without changes cost next to nothing.
+- Bytes that are not in the page cache are read in a thread; the event loop never waits for the
+  disk. Large ranges that are cached and were verified before are sent to the socket directly from
+  the file (file_sender.py).
 
-Deviation: a batch that is damaged on disk is never sent; the partition answers CORRUPT_MESSAGE."""
+Deviation: a batch that is damaged on disk is never sent; the partition gets CORRUPT_MESSAGE."""
 
 from __future__ import annotations
 
@@ -83,18 +84,19 @@ def _forgotten(broker: Broker, request: Any, by_id: bool) -> Iterator[tuple[str,
 
 
 def _identify(broker: Broker, topic: Any, by_id: bool) -> tuple[str, bytes]:
-    """(name, id); one asked for by id keeps its id, and has no name while nobody has that id."""
+    """Return (name, ID) of a topic. One requested by ID has no name here: `_key` looks it up for
+    every read, since it may change."""
     if not by_id:
         return topic.topic, ZERO_UUID
     return "", topic.topic_id
 
 
 Outcome: TypeAlias = tuple[list[tuple[FetchPartition, Body]], bool]
-"""What partitions have to say, and whether that is the answer or we should wait."""
+"""The partition responses, and whether they are final or the fetch should wait."""
 
 
 class Fetch:
-    """One fetch request from its arrival to its answer."""
+    """A fetch request, from its arrival to its response."""
 
     __slots__ = (
         "_answer",
@@ -182,7 +184,7 @@ class Fetch:
 
     def more_bytes(self, count: int, *, is_stable: bool) -> None:
         if self._committed_only and not is_stable:
-            return  # whether they may be read is not decided yet
+            return  # the transaction that they may belong to is still open
         self._bytes += count
         if self._bytes >= self._min_bytes:
             self.wake()
@@ -193,7 +195,7 @@ class Fetch:
             asyncio.get_running_loop().call_soon(self._look_again)
 
     def _look_again(self) -> None:
-        """Answer if there is enough by now; else wait on."""
+        """Complete the fetch if there is enough data now; otherwise continue to wait."""
         assert self._answer is not None
         if self._answer.done():
             return
@@ -207,8 +209,8 @@ class Fetch:
             self._answer.set_result(self._body(results))
 
     def wake(self) -> None:
-        """Answer in the next turn of the loop: the append that woke us goes first, and others that
-        follow it in this turn are read with it."""
+        """Complete the fetch in the next loop iteration, after the append that woke it; further
+        appends of this iteration are then read, too."""
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._complete)
@@ -239,7 +241,7 @@ class Fetch:
     # --------------------------------------------------------------------------------- reading
 
     def _key(self, wanted: FetchPartition) -> tuple[str, int]:
-        """The topic's name now, if it was asked for by id."""
+        """Return (topic name, partition), with the current name of a topic requested by ID."""
         if not self._by_id:
             return wanted.topic, wanted.partition
         topic = self._broker.image.topics_by_id.get(wanted.topic_id)
@@ -255,19 +257,19 @@ class Fetch:
 
     @property
     def _knows_where(self) -> bool:
-        """Whether the partitions are where they were found."""
+        """Whether the session's cached partitions are still valid (`Broker.hosting`)."""
         return self._session is not None and self._session.hosting is self._broker.hosting
 
     def _with_news(self) -> list[FetchPartition]:
-        """All that may have something to say."""
+        """Return the partitions that may have something new to report."""
         if not self._incremental or not self._knows_where or self._rack_id:
             return self._wanted
         is_quiet = _is_quiet if self._replica is None else _is_quiet_for_follower
         return [each for each in self._wanted if each.found is None or not is_quiet(each)]
 
     def _note(self, replica: Replica) -> list[FetchPartition]:
-        """How far the follower has each partition, where its log agrees with ours. Returns all that
-        may have something to say."""
+        """Record the follower's progress in each partition whose log agrees with ours. Returns the
+        partitions that may have something new to report."""
         with_news = []
         knows, now = self._incremental and self._knows_where, self._broker.clock.monotonic()
         for wanted in self._wanted:
@@ -296,7 +298,8 @@ class Fetch:
                 body, has_more = self._failure(wanted, error), False
             size = len(body["records"])
             total += size
-            # Whole batches are sent; what did not fit counts as if it had been cut off.
+            # Only whole batches are sent. A batch that did not fit counts towards min_bytes as if
+            # it had been cut off at the limit.
             readable += max(size, room) if has_more else size
             is_final = is_final or "diverging_epoch" in body or "preferred_read_replica" in body
             results.append((wanted, body))
@@ -332,7 +335,7 @@ class Fetch:
             replication.fetched(partition, replica, wanted.fetch_offset)
 
     def _readable_partition(self, wanted: FetchPartition) -> Partition:
-        """The leader's; or a follower's for a consumer that has learned to read there."""
+        """Return the leader's replica; or a follower's, for a consumer that was directed to it."""
         key = self._key(wanted)
         partition = self._broker.partitions.get(key)
         if (
@@ -348,7 +351,7 @@ class Fetch:
     def _read_partition(
         self, wanted: FetchPartition, room: int, is_first: bool, wait: bool
     ) -> tuple[Body, bool]:
-        """(what the partition has to say, whether it has more than there was room for)."""
+        """Return (partition response, whether the partition has more than there was room for)."""
         partition = self._readable_partition(wanted)
         partition.check_leader_epoch(wanted.current_leader_epoch)
         log = partition.log
@@ -388,7 +391,7 @@ class Fetch:
             limit,
             at_least_one=is_first,
             wait=wait,
-            # What a follower reads is not committed; this log could have to be cut again.
+            # A follower reads uncommitted records, which a truncation may remove from the file.
             in_file=self._replica is None,
         )
         body["records"] = found.records
@@ -409,7 +412,7 @@ class Fetch:
         near: int | None = replication.nearer_replica(partition, self._rack_id)
         return near
 
-    # ------------------------------------------------------------------------------- answering
+    # -------------------------------------------------------------------------------- response
 
     def _body(self, results: list[tuple[FetchPartition, Body]]) -> Body:
         session = self._session
@@ -442,7 +445,7 @@ class Fetch:
 
     @staticmethod
     def _tell(session: FetchSession, wanted: FetchPartition, body: Body) -> None:
-        if "diverging_epoch" in body:  # cut first; the rest is to be told again
+        if "diverging_epoch" in body:  # after truncating, the follower needs the rest again
             session.answered(wanted, -1, -1, has_data=False)
             return
         start_offset = body.get("log_start_offset", -1)
@@ -452,7 +455,7 @@ class Fetch:
 
 
 class Replica(NamedTuple):
-    """The broker that fetches as a follower."""
+    """A broker that fetches as a follower."""
 
     id: int
     incarnation: int
@@ -473,7 +476,7 @@ def _diverging_end(partition: Partition, wanted: FetchPartition) -> EpochEnd | N
 
 
 def _is_quiet(wanted: FetchPartition) -> bool:
-    """Whether a consumer has read all that it may, and been told all there is to tell."""
+    """Return whether a consumer has read everything it may, and knows the current offsets."""
     found: Partition = wanted.found
     return (
         wanted.fetch_offset == found.high_watermark == wanted.told_high_watermark
@@ -482,8 +485,8 @@ def _is_quiet(wanted: FetchPartition) -> bool:
 
 
 def _is_quiet_for_follower(wanted: FetchPartition) -> bool:
-    """Whether a follower has everything, and so has the ISR, it has been told all there is to tell,
-    and nobody waits for it to come again."""
+    """Return whether a follower and the ISR have everything, the follower knows the current
+    offsets, and no proof of leadership waits for its next fetch."""
     found: Partition = wanted.found
     log = found.log
     return (

@@ -1,12 +1,12 @@
-"""FindCoordinator (key 10), versions 0–6: which broker coordinates a group or a transactional id.
+"""FindCoordinator (key 10), versions 0–6: the broker that coordinates a group or transactional ID.
 
 - The coordinator of a group (key type 0) is the leader of its partition of `__consumer_offsets`,
-  that of a transactional id (key type 1) of its partition of `__transaction_state`. The topic is
-  created by the first request for one; the answer waits for that.
-- Many keys at once from version 4 (KIP-699); each has its own error.
-- Key type 2, share groups, and any other: INVALID_REQUEST, as a Kafka without them answers.
+  that of a transactional ID (key type 1) the leader of its partition of `__transaction_state`. The
+  first request creates the topic, and its response waits for that.
+- Several keys at once from version 4 (KIP-699); each has its own error.
+- Key type 2 (share groups) and any other: INVALID_REQUEST, like a Kafka broker without them.
 
-Deviations: Kafka answers COORDINATOR_NOT_AVAILABLE while the topic is being created."""
+Deviations: Kafka responds with COORDINATOR_NOT_AVAILABLE while the topic is being created."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def _create_and_find(
     try:
         await topic.create()
     except KafkaError:
-        pass  # the keys are answered that there is no coordinator
+        pass  # `_node` reports COORDINATOR_NOT_AVAILABLE for each key
     return _find(broker, context, request)
 
 

@@ -1,6 +1,6 @@
-"""Heartbeat (key 12), versions 0–4: a member lives, and learns whether the group rebalances.
+"""Heartbeat (key 12), versions 0–4: a member's liveness, and news of a rebalance.
 
-While the coordinator loads the answer is success: a member can do nothing better than wait."""
+While the coordinator is loading, the response is success: the member can only wait."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): changes single configs.
+"""IncrementalAlterConfigs (key 44), versions 0–1 (KIP-339): changes of single configs.
 
 Behaviours
 - Operations: set (0), delete (1), append to (2) and subtract from (3) a list.
-- Topics, brokers by id, the default of all brokers by an empty name, and this broker's loggers
-  (KIP-412), whose levels last until the broker stops.
-- The codes are in `core.controller.alter_configs` and `broker.loggers`. `validate_only` changes
-  nothing. The answer comes when the change is in force.
+- Topics, brokers by ID, the defaults of all brokers by an empty name, groups, and this broker's
+  loggers (KIP-412), whose levels last until the broker stops.
+- `core.controller.alter_configs` lists the error codes; those for loggers are in `broker.loggers`.
+- `validate_only` changes nothing. The response is sent when the change is in effect.
 
 Deviations
-- Client metrics (16) and groups (32) have no configs yet: INVALID_REQUEST."""
+- Client metrics (16) have no configs yet: INVALID_REQUEST."""
 
 from __future__ import annotations
 

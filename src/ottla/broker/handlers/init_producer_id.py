@@ -1,16 +1,15 @@
-"""InitProducerId (key 22), versions 0–6: who a producer is.
+"""InitProducerId (key 22), versions 0–6: the producer ID and epoch of a producer.
 
-Without a transactional id: a new id, from blocks that are reserved in the metadata store, so none
-is ever given twice. With one: the id that belongs to it and the next epoch, which fences whoever
-had the last; an open transaction is aborted first, and the producer told CONCURRENT_TRANSACTIONS
-until that is done.
+Without a transactional ID, the producer gets a new ID from a block that is reserved in the metadata
+store, so no ID is used twice. With one, it gets the producer ID that belongs to it and the next
+epoch, which fences the previous producer; an open transaction is aborted first, and the producer
+gets CONCURRENT_TRANSACTIONS until that is done.
 
-- An empty transactional id and half an identity (a producer id without an epoch, or the other way
-  round) are INVALID_REQUEST.
-- KIP-360 (version 3): a producer that says who it was goes on with the next epoch, unless another
-  has begun since: PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before version 4.
+- An empty transactional ID, and a producer ID without an epoch or the reverse, are INVALID_REQUEST.
+- KIP-360 (version 3): a producer that sends its ID and epoch continues with the next epoch, unless
+  another producer has fenced it: PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before version 4.
 - Version 6 (KIP-939): two-phase commit needs `transaction.two.phase.commit.enable`; else
-  TRANSACTIONAL_ID_AUTHORIZATION_FAILED. To keep a prepared transaction is UNSUPPORTED_VERSION, as
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Keeping a prepared transaction is UNSUPPORTED_VERSION, as
   in Kafka."""
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""JoinGroup (key 11), versions 0–9: come into a group, or take part in its rebalance.
+"""JoinGroup (key 11), versions 0–9: a member joins a group, or takes part in its rebalance.
 
-- The answer is parked until the rebalance begins a generation, or the member is removed.
-- Version 0 has no rebalance timeout; the session timeout stands in.
-- From version 4 a new dynamic member is given an id and MEMBER_ID_REQUIRED first (KIP-394).
-- From version 5 static members (KIP-345). From version 9 a static leader that comes back to a
-  stable group is told to skip the assignment (KIP-814); before, it is not told that it leads.
+- The response waits until the rebalance starts a generation, or the member is removed.
+- Version 0 has no rebalance timeout; the session timeout is used instead.
+- From version 4 a new dynamic member first gets a member ID and MEMBER_ID_REQUIRED (KIP-394).
+- From version 5 static members (KIP-345). From version 9 a static leader that returns to a stable
+  group is asked to skip the assignment (KIP-814); before, the response does not name it as leader.
 - `reason` (version 8, KIP-800) is logged at level DEBUG."""
 
 from __future__ import annotations

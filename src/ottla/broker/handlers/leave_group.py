@@ -1,10 +1,10 @@
-"""LeaveGroup (key 13), versions 0–5: members leave, or are removed by an administrator.
+"""LeaveGroup (key 13), versions 0–5: members leave, or an administrator removes them.
 
-- One member up to version 2, whose error is the answer's; many from version 3, each with its own
-  (KIP-345). A static member may be named by its instance id alone.
+- Up to version 2 one member, whose error is that of the response; from version 3 several, each with
+  its own error (KIP-345). A static member may be named by its instance ID alone.
 - `reason` (version 5, KIP-800) is logged at level DEBUG.
 
-Deviations: an id that was given out and never used may be given back without a rebalance."""
+Deviations: a member ID that was assigned but never used can leave without a rebalance."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""ListConfigResources (key 74), versions 0-1: what has configs, by kind.
+"""ListConfigResources (key 74), versions 0–1: the resources that have configs, by type.
 
 Behaviours
-- Version 0 (KIP-714) lists client metrics alone. From version 1 (KIP-1142) the kinds are asked for;
-  an empty list is all kinds, and a kind that is not known is UNSUPPORTED_VERSION.
+- Version 0 (KIP-714) lists client metrics only. From version 1 (KIP-1142) the request names the
+  types; an empty list requests all of them, and an unknown type is UNSUPPORTED_VERSION.
 
 Deviations
-- There are no client metrics yet; asked for, they are an empty list."""
+- There are no client metrics yet, so their list is empty."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """ListGroups (key 16), versions 0–5: the groups that this broker coordinates.
 
 - Types: classic, consumer. The states of consumer groups are Empty, Assigning, Reconciling, Stable.
-- Filters by state (version 4, KIP-518) and by type (version 5, KIP-848); case does not count, and
-  none given means all.
-- While any partition of the offsets topic loads: COORDINATOR_LOAD_IN_PROGRESS."""
+- Filters by state (version 4, KIP-518) and by type (version 5, KIP-848). They ignore case; an empty
+  filter matches all.
+- While any partition of the offsets topic is loading: COORDINATOR_LOAD_IN_PROGRESS."""
 
 from __future__ import annotations
 

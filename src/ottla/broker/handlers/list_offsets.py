@@ -1,15 +1,22 @@
 """ListOffsets (key 2), versions 1–11.
 
-Asked with a timestamp: the first record at or after it. With -1: the end (the last stable offset
-under read_committed); -2, -4: the beginning; -3: the record with the largest timestamp (KIP-734);
--5, -6: offsets in remote storage, which this broker has not, so -1. Other negative timestamps, and
-those that are newer than the request's version, are UNSUPPORTED_VERSION. A partition asked for
-twice is told once, with INVALID_REQUEST. Offsets that a consumer could not read yet are not told.
-Look-ups by timestamp may wait for the disk: they run in a thread. A follower that asks for the end
-is told where the log ends. A leader without a lease answers when its followers have shown that it
-still leads. A new leader does not know at once how far its predecessor had confirmed; until it has
-confirmed all that it began with, everything but the beginning is OFFSET_NOT_AVAILABLE, before
-version 5 LEADER_NOT_AVAILABLE (KIP-207): ends of logs do not go back."""
+    timestamp   result
+    >= 0        the first record at or after it
+    -1          the end: the high watermark, or the last stable offset under read_committed
+    -2, -4      the log start offset
+    -3          the record with the largest timestamp (KIP-734)
+    -5, -6      -1: offsets in remote storage, which this broker does not have
+
+- Other negative timestamps, and those that are newer than the version of the request, are
+  UNSUPPORTED_VERSION. A partition that is requested twice is returned once, with INVALID_REQUEST.
+- Offsets that a consumer could not read yet are not returned.
+- Look-ups by timestamp may wait for the disk, so they run in a thread.
+- A follower that requests the end gets the log end offset.
+- A leader without a lease responds when its followers have proved that it still leads.
+- A new leader does not know its predecessor's high watermark. Until its own has reached the end
+  offset that its log had when it was elected, everything but the log start offset is
+  OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE, so that end offsets never go back
+  (KIP-207)."""
 
 from __future__ import annotations
 
@@ -32,9 +39,9 @@ LATEST = -1
 _BEGINNINGS = (-2, -4)
 _FIRST_WITH_NOT_AVAILABLE = 5
 MAX_WAIT_S = 5.0
-"""For followers' fetches, where this broker has no lease."""
+"""Longest wait for followers to prove leadership when this broker has no lease."""
 _FIRST_WITH = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
-"""Special timestamp -> the version that brought it."""
+"""Special timestamp -> first version that supports it."""
 
 
 async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
@@ -81,7 +88,7 @@ async def _answer(
         if proof is not None:
             await _wait(proof)
         if is_replica and asked.timestamp == LATEST:
-            # A follower holds what is not confirmed yet, too: it asks where the log ends.
+            # A follower also has records above the high watermark, so it needs the log end offset.
             timestamp, offset, epoch = UNKNOWN, partition.log.log_end_offset, partition.leader_epoch
         else:
             if asked.timestamp not in _BEGINNINGS and not _knows_its_end(partition):
@@ -109,7 +116,7 @@ def _knows_its_end(partition: Partition) -> bool:
 
 
 async def _wait(proof: asyncio.Future[None]) -> None:
-    """Without a lease, what others have committed since might be missing."""
+    """Wait for the proof of leadership: without a lease another leader may have committed more."""
     try:
         async with asyncio.timeout(MAX_WAIT_S):
             await proof
@@ -120,7 +127,7 @@ async def _wait(proof: asyncio.Future[None]) -> None:
 async def _find(
     broker: Broker, partition: Partition, timestamp: int, committed_only: bool
 ) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch), -1 for what is not there."""
+    """Return (timestamp, offset, leader epoch), with -1 for anything unknown."""
     log = partition.log
     end = partition.readable_to(committed_only=committed_only)
     match timestamp:

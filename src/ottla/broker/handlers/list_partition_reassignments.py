@@ -1,7 +1,8 @@
-"""ListPartitionReassignments (key 46), version 0: the reassignments under way.
+"""ListPartitionReassignments (key 46), version 0: the reassignments in progress.
 
 Behaviours
-- Without a list of topics: all. Partitions that do not exist, or are not being moved, are not told.
+- Without a list of topics, all are returned. Partitions that do not exist, or are not being
+  reassigned, are left out.
 
 Deviations: none known."""
 

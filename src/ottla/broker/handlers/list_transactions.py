@@ -1,10 +1,10 @@
-"""ListTransactions (key 66), versions 0–2: the transactional ids that this broker coordinates.
+"""ListTransactions (key 66), versions 0–2: the transactional IDs that this broker coordinates.
 
-- Filters by state and producer id; by how long ago a transaction began (version 1, KIP-994); by a
-  regular expression for the whole id (version 2, KIP-1152). Each that is given must hold.
-- A state that does not exist is told back, and matches nothing.
-- While any partition of the transaction topic loads: COORDINATOR_LOAD_IN_PROGRESS.
-- An expression that cannot be understood is INVALID_REGULAR_EXPRESSION."""
+- Filters by state and producer ID; by the age of a transaction (version 1, KIP-994); by a regular
+  expression for the whole ID (version 2, KIP-1152). A transaction must match every filter given.
+- An unknown state is returned in `unknown_state_filters`, and matches nothing.
+- While any partition of the transaction topic is loading: COORDINATOR_LOAD_IN_PROGRESS.
+- An invalid expression is INVALID_REGULAR_EXPRESSION."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
 
 
 def _matcher(pattern: str | None) -> Callable[[str], bool]:
-    """Raises InvalidPattern."""
+    """Return the predicate for a pattern; an empty one matches all. Raises InvalidPattern."""
     return compile_pattern(pattern).matches if pattern else lambda _: True
 
 

@@ -1,19 +1,20 @@
-"""Metadata (key 3), versions 0-13: brokers, topics, and who leads each partition.
+"""Metadata (key 3), versions 0–13: brokers, topics, and the leader of each partition.
 
 Behaviours
 - All topics: a null list from version 1, an empty list in version 0. An empty list from version 1
-  is no topics.
-- By id from version 12: if any id is given, ids alone count; an unknown one is UNKNOWN_TOPIC_ID.
+  requests no topics.
+- By ID from version 12: if any ID is given, names are ignored; an unknown ID is UNKNOWN_TOPIC_ID.
   Versions 10 and 11 have the field but cannot use it: INVALID_REQUEST, as in Kafka.
 - A topic that does not exist is created if both the request (from version 4; before, always) and
-  `auto.create.topics.enable` allow it, unless all topics were asked for. The answer has it already.
-- Authorized operations (KIP-430) only when asked for; of the cluster in versions 8-10.
-- A topic asked for twice is told once.
-- A request that comes before the broker has joined its cluster waits for that.
-- Version 0 tells no replicas that are not alive; LISTENER_NOT_FOUND is told from version 6.
+  `auto.create.topics.enable` allow it, unless all topics were requested. The response includes it.
+- Authorized operations (KIP-430) are returned only on request; those of the cluster in versions
+  8–10.
+- A topic that is requested twice is returned once.
+- A request that arrives before the broker has joined its cluster waits until it has.
+- Version 0 leaves out replicas that are not alive; LISTENER_NOT_FOUND is used from version 6.
 
 Deviations
-- The controller id is the controller's; Kafka 4 names any broker that is alive."""
+- `controller_id` is the actual controller; Kafka 4 returns any live broker."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""OffsetCommit (key 8), versions 2–10: remember how far a group has come.
+"""OffsetCommit (key 8), versions 2–10: the commit of a group's offsets.
 
-- Topics and partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION (by id, from
-  version 10, UNKNOWN_TOPIC_ID); the others of the request are committed all the same.
-- Versions 2–4 may bring a retention of their own, which gives the offsets an expire time.
+- Topics and partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION (by ID, from version 10,
+  UNKNOWN_TOPIC_ID); the others in the request are committed all the same.
+- Versions 2–4 may have a retention time, which gives the offsets an expiry time.
 - A group that does not exist: GROUP_ID_NOT_FOUND from version 9, ILLEGAL_GENERATION before.
-- A member of the consumer protocol needs version 9 (else UNSUPPORTED_VERSION), and its present
-  epoch (else STALE_MEMBER_EPOCH).
-- All commits that arrive together are one batch in the log, and answered when it is committed."""
+- A member of the consumer protocol needs version 9 (else UNSUPPORTED_VERSION) and its current
+  member epoch (else STALE_MEMBER_EPOCH).
+- All commits that arrive together become one batch in the log, and are answered when it is
+  committed."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
 
 
 def _sort_out(broker: Broker, request: Any, by_id: bool) -> tuple[list[CommitTopic], list[Body]]:
-    """What can be committed, and the answers to what cannot."""
+    """Return the topics to commit, and the results of those that do not exist."""
     image = broker.image
     topics: list[CommitTopic] = []
     refused: list[Body] = []
@@ -99,7 +100,7 @@ def _refusal(name: str, topic_id: bytes, partitions: list[Any], code: ErrorCode)
 
 
 def _merged(refused: list[Body], committed: list[Body]) -> list[Body]:
-    """Each topic once, as clients expect it."""
+    """Merge the results so that each topic occurs once, as clients expect."""
     merged: dict[tuple[str, bytes], Body] = {}
     for topic in (*refused, *committed):
         key = (topic["name"], topic["topic_id"])

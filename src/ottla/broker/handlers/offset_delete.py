@@ -1,7 +1,7 @@
-"""OffsetDelete (key 47), version 0 (KIP-496): remove offsets of a group.
+"""OffsetDelete (key 47), version 0 (KIP-496): removal of a group's committed offsets.
 
-- Of topics that the group's consumers are subscribed to: GROUP_SUBSCRIBED_TO_TOPIC.
-- Of a group with members that is none of consumers: NON_EMPTY_GROUP.
+- Topics that the group's consumers are subscribed to: GROUP_SUBSCRIBED_TO_TOPIC.
+- A group with members that are not consumers: NON_EMPTY_GROUP.
 - Topics and partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION."""
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
-"""OffsetFetch (key 9), versions 1–10: how far groups have come.
+"""OffsetFetch (key 9), versions 1–10: the committed offsets of groups.
 
-- Offset -1, and no error, where nothing is committed, or the group or topic is not known.
+- Offset -1 without an error if nothing is committed, or the group or topic is unknown.
 - All topics of a group: a null list, from version 2.
-- Errors of the group are the answer's from version 2; in version 1 they are every partition's.
-- Many groups from version 8 (KIP-709). Topic ids from version 10: an unknown one is
-  UNKNOWN_TOPIC_ID; an offset that was committed for an earlier topic of the same name is none.
-- Member id and epoch (version 9) of a member of a consumer group: UNKNOWN_MEMBER_ID,
-  STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION if it speaks the classic protocol.
-- `require_stable` (version 7, KIP-447): an offset that an open transaction wants to change is
-  answered UNSTABLE_OFFSET_COMMIT.
+- A group error is returned once per response or group from version 2; in version 1 it is returned
+  for every partition.
+- Several groups from version 8 (KIP-709). Topic IDs from version 10: an unknown ID is
+  UNKNOWN_TOPIC_ID; an offset that was committed for an earlier topic of the same name is ignored.
+- Member ID and epoch (version 9) of a member of a consumer group: UNKNOWN_MEMBER_ID,
+  STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION if the member uses the classic protocol.
+- `require_stable` (version 7, KIP-447): an offset that an open transaction is about to change is
+  UNSTABLE_OFFSET_COMMIT.
 
-Deviations: the answer always waits until what it tells is committed, as Kafka's does with
-`require_stable`; Kafka's would else tell the previous offset."""
+Deviations: the response always waits until the offsets in it are committed. Kafka does so only with
+`require_stable`, and otherwise returns the previous offset."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
 
 
 def _of_one_group(groups: list[Body]) -> Body:
-    """The older answers do not say which group it is, and know topics by name alone."""
+    """Convert to the older response, which has no group ID and only topic names."""
     (group,) = groups
     return {
         "error_code": group.get("error_code", ErrorCode.NONE),
@@ -92,7 +93,7 @@ def _ask(
 def _topics(
     broker: Broker, asked: list[Any] | None, by_id: bool
 ) -> tuple[list[FetchTopic] | None, list[Body]]:
-    """What to ask for, and the answers to topic ids that nobody knows."""
+    """Return the topics to look up, and the results of unknown topic IDs."""
     if asked is None:
         return None, []
     if not by_id:
@@ -124,7 +125,7 @@ def _failed(topic: FetchTopic, code: ErrorCode) -> Body:
 
 
 def _with_ids(broker: Broker, topics: list[Body]) -> list[Body]:
-    """Topics that are no more cannot be named by an id, and are left out."""
+    """Add topic IDs. Topics that no longer exist have none, and are left out."""
     known = broker.image.topics
     return [
         {**topic, "topic_id": known[topic["name"]].topic_id}
@@ -134,7 +135,7 @@ def _with_ids(broker: Broker, topics: list[Body]) -> list[Body]:
 
 
 class _Finished:
-    """A token whose answer is finished before it is passed on."""
+    """A token that converts the coordinator's reply and passes it on."""
 
     __slots__ = ("_finish", "_token")
 

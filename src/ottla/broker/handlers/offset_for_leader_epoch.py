@@ -1,5 +1,7 @@
-"""OffsetForLeaderEpoch (key 23), versions 2–4: where a leader epoch ended in our log, so that
-consumers and followers find out how far they agree with it (KIP-101, KIP-279, KIP-320)."""
+"""OffsetForLeaderEpoch (key 23), versions 2–4: the end offset of a leader epoch in our log.
+
+Consumers and followers use it to find out how far their logs agree with the leader's (KIP-101,
+KIP-279, KIP-320)."""
 
 from __future__ import annotations
 

@@ -1,23 +1,23 @@
 """Produce (key 0), versions 3–13 (advertised from 0, see api_versions.py).
 
-- Each partition's records must be exactly one v2 batch. A bad one fails its partition only.
-- acks 0: no answer; if a partition fails, the connection is closed, which is all that the client
-  can be told. acks 1: appended. acks -1: appended to every in-sync replica and, with
-  `log.flush.acks.all`, synced. A leader without a lease treats all as -1, takes nothing while it is
-  the only one in sync of several replicas, and refuses no producer before it is certain that it
-  leads (unsettled_produce.py).
-- Transactional producers: a batch is taken only if its partition is part of the transaction; from
-  v12 on it is added to it (transaction_admission.py). Transactional batches without a transactional
-  id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED; of several producers: INVALID_PRODUCER_ID_MAPPING.
-- Idempotent producers: a retry of one of the last five batches is answered as the first time.
+- The records of each partition must be exactly one v2 batch. A bad batch fails its partition only.
+- acks=0: no response. If a partition fails, the broker closes the connection, because it has no
+  other way to report the error. acks=1: the batch is appended. acks=-1: it is appended to every
+  in-sync replica and, with `log.flush.acks.all`, synced. A leader without a lease treats all of
+  these as -1, refuses writes while it is the only in-sync one of several replicas, and refuses a
+  producer only after it has proved that it leads (unsettled_produce.py).
+- Transactional producers: a batch is appended only if its partition is part of the transaction.
+  From v12 on the partition is added to it (transaction_admission.py). A transactional batch without
+  a transactional ID is TRANSACTIONAL_ID_AUTHORIZATION_FAILED; batches of several producers are
+  INVALID_PRODUCER_ID_MAPPING.
+- Idempotent producers: a retry of one of the last five batches gets the same response again.
 - zstd needs version 7 (KIP-110).
-- v8+: `record_errors` and `error_message`. v10+: current leader where it is not us (KIP-951).
-  v13+: topic ids (KIP-516).
+- v8+: `record_errors` and `error_message`. v13+: topic IDs (KIP-516).
 
-Deviations: records inside a batch are looked into only where the topic needs it (compaction,
-`compression.type`, `message.timestamp.before.max.ms`); elsewhere the CRC and the header are what is
-checked. A retry older than the last five batches is answered DUPLICATE_SEQUENCE_NUMBER rather than
-OUT_OF_ORDER."""
+Deviations: records inside a batch are decoded only if the topic requires it (compaction,
+`compression.type`, `message.timestamp.before.max.ms`); otherwise the broker checks the header and
+the CRC. A retry older than the last five batches gets DUPLICATE_SEQUENCE_NUMBER rather than
+OUT_OF_ORDER_SEQUENCE_NUMBER. The current leader of v10+ (KIP-951) is not returned."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NOTHING_PREPARED: Mapping[int, PreparedBatch | KafkaError] = {}
 _FIRST_WITH_ZSTD = 7
 _FIRST_OF_VERSION_2 = 12
 INLINE_RECORDS_BYTES = 4_096
-"""Looking into a batch of this size is done before a thread could be woken."""
+"""Batches up to this size are decoded on the event loop; waking a thread would take longer."""
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
@@ -117,8 +117,8 @@ async def _settle_and_handle(
     refused: Mapping[int, PreparedBatch | KafkaError],
     admission: Admission,
 ) -> Body | None:
-    """Ask the coordinator about partitions first. Meanwhile the connection waits, so that batches
-    keep their order."""
+    """Verify the partitions with the coordinator first. The connection waits meanwhile, so that
+    batches keep their order."""
     await admission.settle()
     refused = _refuse(_transactional_batches(request), refused, admission)
     response = _handle_admitted(broker, request, refused, admission)
@@ -128,7 +128,7 @@ async def _settle_and_handle(
 
 
 def _transactional_batches(request: Any) -> list[tuple[TopicPartition, Any, Producer]]:
-    """(where to, the data, whose) of every transactional batch that has a header to tell so."""
+    """Return (partition, data, producer) of every transactional batch that has a whole header."""
     found = []
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -145,9 +145,10 @@ def _transactional_batches(request: Any) -> list[tuple[TopicPartition, Any, Prod
 def _refuse_out_of_order(
     broker: Broker, batches: list[tuple[TopicPartition, Any, Producer]]
 ) -> dict[int, KafkaError]:
-    """In version 2 every transaction has an epoch of its own, so that a producer which is new to a
-    partition begins with sequence 0: anything else is the later one of two batches that changed
-    places on their way (KIP-890)."""
+    """Refuse the first batch of a producer in a partition unless it has sequence 0 (KIP-890).
+
+    In transaction version 2 every transaction has an epoch of its own, so the first batch must have
+    sequence 0. Any other batch has overtaken an earlier one on its way."""
     refused = {}
     for key, data, producer in batches:
         partition = broker.partitions.get(key)
@@ -186,7 +187,7 @@ def _refuse_all(request: Any, error: KafkaError) -> dict[int, KafkaError]:
 
 
 def _refuse_zstd(request: Any) -> Mapping[int, KafkaError]:
-    """Clients that speak these versions know no zstd, so what they send is not what it says."""
+    """Refuse zstd before version 7: clients of these versions do not support it (KIP-110)."""
     error = KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
     return {
         id(data): error
@@ -199,7 +200,7 @@ def _refuse_zstd(request: Any) -> Mapping[int, KafkaError]:
 
 
 def _name_topics(broker: Broker, request: Any) -> None:
-    """Topics are asked for by id: give each the name that the id has now, or none."""
+    """Set the name of each topic that was requested by ID, or None if the ID is unknown."""
     by_id = broker.image.topics_by_id
     for topic in request.topic_data:
         image = by_id.get(topic.topic_id)
@@ -207,7 +208,7 @@ def _name_topics(broker: Broker, request: Any) -> None:
 
 
 def _has_large_batches(broker: Broker, request: Any) -> bool:
-    """Whether looking into the batches, where their topics need it, would hold up the loop."""
+    """Return whether decoding the batches, where a topic requires it, would block the loop."""
     return any(
         data.records is not None and len(data.records) > INLINE_RECORDS_BYTES
         for topic in request.topic_data
@@ -217,7 +218,7 @@ def _has_large_batches(broker: Broker, request: Any) -> bool:
 
 
 def _keep_records(request: Any) -> None:
-    """The request's views end with the call: copy what a thread will look at."""
+    """Copy the records: a thread will read them after the views of the request have expired."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
@@ -230,7 +231,7 @@ async def _handle_slowly(
     refused: Mapping[int, PreparedBatch | KafkaError],
     admission: Admission | None,
 ) -> Body | None:
-    """Look into batches in a thread, then append them here."""
+    """Decode batches in a thread, then append them on the event loop."""
     now_ms = broker.clock.time_ms()
     work: list[tuple[int, ReadableBuffer | None, TopicConfig]] = []
     for topic in request.topic_data:
@@ -262,7 +263,7 @@ def _answer(
     prepared: Mapping[int, PreparedBatch | KafkaError],
     admission: Admission | None,
 ) -> Response:
-    """Append everything, in order, now; the answer may have to wait for followers or a sync."""
+    """Append everything now, in order. The response may have to wait for followers or a sync."""
     now_ms = broker.clock.time_ms()
     acks = request.acks
     topics = []

@@ -1,6 +1,6 @@
-"""SyncGroup (key 14), versions 0–5: the leader hands in the assignments, each member gets its own.
+"""SyncGroup (key 14), versions 0–5: the leader sends the assignments, each member gets its own.
 
-- Parked until the leader's have been written to the log.
+- The response waits until the leader's assignments have been written to the log.
 - Members that the leader left out get an empty assignment.
 - From version 5 the protocol is checked: INCONSISTENT_GROUP_PROTOCOL (KIP-559)."""
 

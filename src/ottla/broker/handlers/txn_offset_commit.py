@@ -1,14 +1,14 @@
-"""TxnOffsetCommit (key 28), versions 0–5: commit a group's offsets in a transaction.
+"""TxnOffsetCommit (key 28), versions 0–5: the commit of a group's offsets in a transaction.
 
-They count once the transaction is committed. Until then OffsetFetch with `require_stable` answers
-UNSTABLE_OFFSET_COMMIT for them.
+The offsets take effect when the transaction is committed. Until then OffsetFetch with
+`require_stable` returns UNSTABLE_OFFSET_COMMIT for them.
 
-- The group's partition of the offsets topic must be part of the transaction: see
-  transaction_admission.py; from version 5 on it is added to it (KIP-890).
-- From version 3 on with the member's id, instance and generation, so that one that was left behind
-  by a rebalance cannot commit (KIP-447).
-- Topics and partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION; the others are
-  committed all the same.
+- The group's partition of the offsets topic must be part of the transaction
+  (transaction_admission.py); from version 5 on it is added to it (KIP-890).
+- From version 3 on the request has the member ID, instance ID and generation, so that a member of
+  an old generation cannot commit (KIP-447).
+- Topics and partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION; the others are committed
+  all the same.
 - COORDINATOR_LOAD_IN_PROGRESS is COORDINATOR_NOT_AVAILABLE before version 2, whose clients would
   fail on it."""
 
@@ -100,7 +100,7 @@ def _commit(broker: Broker, context: RequestContext, request: Any) -> Response:
 
 
 def _sort_out(broker: Broker, request: Any) -> tuple[list[CommitTopic], list[Body]]:
-    """What can be committed, and the answers to what cannot."""
+    """Return the topics to commit, and the results of those that do not exist."""
     topics: list[CommitTopic] = []
     unknown: list[Body] = []
     for asked in request.topics:
@@ -125,7 +125,7 @@ def _sort_out(broker: Broker, request: Any) -> tuple[list[CommitTopic], list[Bod
 
 
 def _merged(unknown: list[Body], committed: list[Body], version: int) -> list[Body]:
-    """Each topic once, as clients expect it."""
+    """Merge the results so that each topic occurs once, as clients expect."""
     merged: dict[str, list[Body]] = {}
     for topic in (*unknown, *committed):
         partitions = merged.setdefault(topic["name"], [])

@@ -1,12 +1,12 @@
-"""WriteTxnMarkers (key 27), versions 1–2: end transactions in partitions that this broker leads.
+"""WriteTxnMarkers (key 27), versions 1–2: the end of transactions in partitions led by this broker.
 
-Coordinators send it, and `kafka-transactions abort` for a transaction that hangs. Each partition
-has its own answer: INVALID_PRODUCER_EPOCH if a newer producer has been there, and
-TRANSACTION_COORDINATOR_FENCED if a newer coordinator has. Version 2 tells the version of the
-transaction: from 2 on a marker's epoch must be above that of what it ends.
+Coordinators send it, and so does `kafka-transactions abort` for a hanging transaction. Each
+partition has its own result: INVALID_PRODUCER_EPOCH if the partition has seen a newer producer
+epoch, TRANSACTION_COORDINATOR_FENCED if it has seen a newer coordinator epoch. Version 2 has the
+transaction version: from 2 on, a marker's epoch must be above that of the transaction it ends.
 
 A partition of the offsets topic whose groups are being loaded is NOT_LEADER_OR_FOLLOWER, so that
-the coordinator asks again."""
+the coordinator retries."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
 
 
 class _Result:
-    """What became of one marker."""
+    """The results of one marker."""
 
     def __init__(self, asked: Any) -> None:
         self._producer_id = asked.producer_id
