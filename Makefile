@@ -19,7 +19,7 @@ INSTALL := $(PIP) --build-constraint constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo setup lock check test test-quick docs docs-serve recording bench bench-peers compat chaos sim format clean kcat databases
+.PHONY: help demo setup lock check test test-quick coverage docs docs-serve recording bench bench-peers compat chaos sim format clean kcat databases
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -89,6 +89,13 @@ test: check kcat databases ## Check, then run the tests
 
 test-quick: check ## Check, then run the tests without clusters, Spark and databases
 	@$(PYTEST) -q -n 2 --dist loadfile tests/unit tests/wire tests/integration/client $(ARGS)
+
+COVERED ?= tests/unit tests/wire tests/model tests/integration
+
+coverage: $(STAMP) ## Measure how much of Ottla the tests without Spark run; a part: COVERED=tests/unit/core
+	@$(PYTEST) -q -n 2 --dist loadfile --timeout 300 --cov --cov-report=term \
+	    --cov-report=html:build/coverage/html $(COVERED) $(ARGS)
+	@echo "Lines that no test runs: file://$(CURDIR)/build/coverage/html/index.html"
 
 bench: $(STAMP) ## Measure the broker against its budgets
 	@$(BIN)/python -m bench $(ARGS)

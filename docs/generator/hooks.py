@@ -1,7 +1,7 @@
 """Functions that MkDocs calls while it builds the site.
 
-They add the pages that are made from the code, show files from outside docs/ (README,
-ARCHITECTURE.md, CHANGELOG.md, deploy/, examples/) as pages, and check the links of the site."""
+They add the pages that are made from the code, show files from outside docs/ (see FROM_ROOT, and
+examples/) as pages, and check the links of the site."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from generator.links import broken_links  # noqa: E402
 logger = logging.getLogger("mkdocs.ottla")
 FROM_ROOT = {"index.md": "README.md", "architecture.md": "ARCHITECTURE.md"}
 FROM_ROOT |= {"changelog.md": "CHANGELOG.md", "operations/files.md": "deploy/README.md"}
+FROM_ROOT |= {"contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md"}
+FROM_ROOT |= {"code-of-conduct.md": "CODE_OF_CONDUCT.md"}
 PAGES = {
     **{page: (lambda name=name: (ROOT / name).read_text()) for page, name in FROM_ROOT.items()},
     "examples.md": examples.page,

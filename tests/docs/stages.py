@@ -11,6 +11,7 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
+from tests.docs.blocks import blocks
 from tests.docs.running import Page
 
 import ottla
@@ -116,9 +117,21 @@ def tools(page: Page) -> None:
     page.command = command  # type: ignore[method-assign]
 
 
+def profiles(page: Page) -> None:
+    """Write the profile that the page shows into its folder."""
+    orders(page)
+    (profile,) = (
+        block
+        for block in blocks("docs/configuration.md")
+        if block.text.startswith("# client.properties")
+    )
+    (page.folder / "client.properties").write_text(profile.text)
+
+
 STAGES: dict[str, Stage] = {
     "docs/producer.md": producers,
     "docs/consumer.md": consumers,
+    "docs/configuration.md": profiles,
     "docs/testing.md": tests,
     "docs/tools.md": tools,
     "docs/operations/failures.md": files,
