@@ -1,6 +1,6 @@
 """Ottla: Apache Kafka's broker, protocol and log format, in Python."""
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0.dev0"
 
 _PUBLIC = {
     "ottla.base.types": ("TopicPartition",),
