@@ -195,7 +195,6 @@ def _sealed_from(log: Log, offset: int) -> list[Segment]:
 
 def _between(segments: list[Segment], start: int, end: int) -> list[Segment]:
     """Return the segments from the one that contains `start` to the last one before `end`."""
-
     if start >= end:
         return []
     first = max(bisect_right(segments, start, key=_base_offset) - 1, 0)

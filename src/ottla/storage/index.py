@@ -331,7 +331,6 @@ def _rises(column: array[int]) -> bool:
 
     The comparison runs in C, because an index may have 200,000 entries.
     """
-
     values = list(column)
     return values == sorted(set(values))
 

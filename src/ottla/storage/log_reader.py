@@ -389,7 +389,6 @@ class LogReader:
 
 def _read_ahead(segment: Segment, position: int, length: int, wait: bool) -> ReadableBuffer:
     """Read `length` bytes plus one batch header, or up to the end of the segment."""
-
     wanted = min(length + HEADER_SIZE, segment.size - position)
     data = segment.read_bytes(position, wanted, wait=wait)
     if len(data) < wanted:

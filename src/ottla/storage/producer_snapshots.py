@@ -134,7 +134,6 @@ def marker_of(batch: ReadableBuffer, header: BatchHeader) -> tuple[bool, int] | 
 
     Returns None for an emptied marker, which compaction keeps only for its producer epoch.
     """
-
     if not header.is_control or not header.record_count:
         return None
     marker = read_end_txn_marker(batch, header._replace(position=0))

@@ -296,7 +296,6 @@ class ProducerState:
 
 def _is_behind(sequence: int, last: int) -> bool:
     """Return whether `sequence` is at or before `last`, modulo 2^31."""
-
     return (last - sequence) & MAX_SEQUENCE < (MAX_SEQUENCE + 1) // 2
 
 

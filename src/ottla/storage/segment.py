@@ -511,7 +511,6 @@ class Segment:
 
         A file that a concurrent flush is writing may remain; the next start removes it.
         """
-
         self.is_removed = True
         self.file.close()
         self.fs.remove(self.file.path)

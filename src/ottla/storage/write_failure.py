@@ -86,7 +86,6 @@ def probe(fs: FileSystem, directory: str, failure: WriteFailure) -> bool:
 
 def format_bytes(count: int) -> str:
     """Format a size for display: `512 bytes`, `84.0 KiB`."""
-
     size, unit = float(count), _UNITS[0]
     for unit in _UNITS:
         if size < 1024 or unit == _UNITS[-1]:

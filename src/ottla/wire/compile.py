@@ -356,7 +356,6 @@ def _write_variable(
     writer_of: Callable[[Struct], Writer],
 ) -> None:
     """Generate code that writes the variable `v`."""
-
     if field.struct is not None and not field.array:
         write = source.bind("write", writer_of(field.struct))
         if field.nullable:

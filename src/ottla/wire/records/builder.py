@@ -261,7 +261,6 @@ def control_type(batch: Buffer, header: BatchHeader | None = None) -> ControlTyp
 
 def read_end_txn_marker(batch: Buffer, header: BatchHeader | None = None) -> EndTxnMarker | None:
     """Return the marker in a control batch, or None if the batch is of another type."""
-
     record = _control_record(batch, header)
     kind = _control_type(record)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):

@@ -268,7 +268,6 @@ def _only_type(table: Any) -> int | None:
 
 def _as_text(names: Any) -> Any:
     """Replace bytes in names that are not valid UTF-8, as Java and record.py do."""
-
     try:
         names.view(pa.string()).validate(full=True)
     except pa.ArrowInvalid:
