@@ -16,7 +16,7 @@ the deletions (KIP-534).
 
 A batch that has lost all its records is removed, unless
   - it is the last batch in the log of an active producer: it carries the producer's last sequence;
-  - it is the last marker of a producer of which only the epoch is known;
+  - it is the last marker of a producer whose batches are unknown, and carries its epoch;
   - it ends at the end of the range: without it, the end of the log would be unknown.
 Such a batch is kept as a bare header. Offsets never change, and neither does the last offset of a
 batch.
@@ -40,7 +40,7 @@ LATEST_HORIZON_MS = 1 << 61
 
 
 class CleanedTransactions:
-    """Tracks transactions while the batches of a log are processed in order.
+    """The state of transactions while the batches of a log are processed in order.
 
     A log is never compacted beyond its last stable offset, so every transaction is complete. A
     producer that is not in a known aborted transaction is therefore in a committed one.
@@ -96,7 +96,7 @@ class CleanedTransactions:
 
 
 class BatchFilter:
-    """Decides, for each batch of the log in order, what is written in its place."""
+    """The decision, for each batch of the log in order, what is written in its place."""
 
     def __init__(
         self,

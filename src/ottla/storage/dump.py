@@ -39,7 +39,7 @@ from ottla.wire.records.record import Record, iter_records
 
 Entry: TypeAlias = dict[str, Any]
 Parser: TypeAlias = Callable[[Record], tuple[Any, Any]]
-"""Returns the printable key and value of a record; None means that nothing is printed."""
+"""Function that returns the printable key and value of a record; None is not printed."""
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 MAX_BATCH_BYTES = 1 << 30
@@ -58,7 +58,7 @@ _KRAFT_TABLES = {
     ControlType.KRAFT_VERSION: ("KRaftVersion", "KRaftVersionRecord"),
     ControlType.KRAFT_VOTERS: ("KRaftVoters", "VotersRecord"),
 }
-"""Maps a control record type to the name that Kafka's tool prints and to its message schema."""
+"""Control record types, with the name that Kafka's tool prints and the message schema."""
 
 
 class DumpedBatch(NamedTuple):

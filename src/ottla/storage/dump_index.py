@@ -160,7 +160,7 @@ def dump_time_index(path: str) -> IndexDump:
 
 
 class _Finder:
-    """Finds the batches of a log with the help of its offset index."""
+    """Lookup of the batches of a log with the help of its offset index."""
 
     def __init__(self, log: BinaryIO, index: list[OffsetPosition]) -> None:
         self._log = log

@@ -534,7 +534,7 @@ class Log:
     # ------------------------------------------------------------------------------- removing data
 
     def advance_start_offset(self, offset: int) -> None:
-        """Raise the log start offset after DeleteRecords or retention."""
+        """Advance the log start offset after DeleteRecords or retention."""
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
@@ -623,8 +623,8 @@ class Log:
     def _vouch_for(self, compacted: Segment) -> None:
         """Write the snapshot of the segment after a compacted one, if it is not on disk yet.
 
-        Compaction may leave a gap at the end of a segment. The snapshot of the next segment tells
-        recovery that the gap is not data loss, so it must exist before the gap does.
+        Compaction may leave a gap at the end of a segment. The snapshot of the next segment shows
+        recovery that the gap is not data loss, so it must not wait for the next flush.
         """
         later = [s.base_offset for s in self.segments if s.base_offset > compacted.base_offset]
         for snapshots in (self._pending_snapshots, self._job.snapshots if self._job else {}):

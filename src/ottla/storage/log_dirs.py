@@ -7,13 +7,13 @@
     <topic>-<partition>.<id>-delete/   a deleted log whose files are being removed
     <topic>-<partition>.<id>-stray/    a log that belongs to no topic; kept, but never served
     recovery-point-offset-checkpoint   offset up to which each log is known to be on disk
-    log-start-offset-checkpoint        log start offsets inside the first segment
+    log-start-offset-checkpoint        log start offset of each log, if not its first base offset
     replication-offset-checkpoint      high watermark of each log, in a cluster
     cleaner-offset-checkpoint          offset up to which each log is compacted
     .ottla_boot                        boot ID of the machine when the broker last ran
 
-All but the last have Apache Kafka's names and formats, so a directory can be moved from one broker
-to the other in both directions.
+All but the last have Apache Kafka's names and formats. Ottla can open a directory that Kafka wrote,
+and Kafka one that Ottla wrote.
 """
 
 from __future__ import annotations

@@ -124,9 +124,10 @@ def _begin_again(
 ) -> Segment:
     """Replace all segments by an empty one at the log start offset, and return it.
 
-    This is needed if a power failure lost the last records, and all of the remaining ones had been
-    deleted. The state of their producers is kept: a snapshot for the new beginning is on disk
-    before any file is removed, so that a second power failure cannot lose it.
+    This is needed if a power failure lost the last records of a log from which all records had been
+    deleted, so that the log now ends before its log start offset. The state of their producers is
+    kept: a snapshot for the new beginning is on disk before any file is removed, so that a second
+    power failure cannot lose it.
     """
     path = snapshot_path(known.directory, known.log_start_offset)
     found = producers.encode()

@@ -34,7 +34,7 @@ class Expected(NamedTuple):
     epoch: int
     """Leader epoch of the requested offset."""
     epoch_of: Callable[[int], int] | None
-    """Returns the leader epoch of another offset; None if it is the same in the whole segment."""
+    """Function that returns the leader epoch of an offset; None if the segment has only one."""
 
 
 class VerifiedPrefix(NamedTuple):

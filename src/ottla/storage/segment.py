@@ -124,7 +124,11 @@ class Segment:
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """Write one batch at the end. If OSError is raised, the segment has not changed."""
+        """Write one batch at the end of the segment.
+
+        Raises:
+            OSError: The write failed. The batch is not part of the segment.
+        """
         position = self.size
         if self.torn:
             self._undo_torn_write()
@@ -349,7 +353,7 @@ class Segment:
     def _load_max_timestamp(self) -> int:
         if self._max_timestamp is None:
             # Offset entries are always added together with time entries, so the time index already
-            # covers the batches before the last offset entry.
+            # covers the batches up to the last offset entry.
             newest = self.time_index.last()
             start = max(newest.offset, self.offset_index.last().offset)
             self._find_newest(newest, start, self.size)
@@ -393,7 +397,7 @@ class Segment:
     # -------------------------------------------------------------------------------- life cycle
 
     def seal(self) -> None:
-        """Add the last entry to the time index. No appends may follow."""
+        """Undo a torn write, and bring the time index up to date before the segment is closed."""
         if self.torn:
             self._undo_torn_write()
         if self.max_timestamp >= 0 and not self._does_without_indexes:

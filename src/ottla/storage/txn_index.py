@@ -80,7 +80,7 @@ class TransactionIndex:
 
     def entries(self) -> list[AbortedTxn]:
         if self._entries is None:
-            with self._loading:  # a concurrent reader must not overwrite entries added meanwhile
+            with self._loading:  # a concurrent reader must not overwrite entries added since
                 if self._entries is None:
                     found = list(self._read())
                     self._persisted = len(found)

@@ -105,7 +105,7 @@ class FrameMemory(Protocol):
     window: memoryview
     """Writable part of the shared buffer."""
     peek: memoryview
-    """Shorter `window` for use after a large frame, where a partial frame would be copied."""
+    """Shorter `window` for reads after a large frame, because the start of the next is copied."""
 
     def take(self, owner: FrameReader, size_bytes: int) -> bool:
         """Charge the budget for a large frame. Return False if the budget is used up."""
@@ -125,7 +125,7 @@ class FrameMemory(Protocol):
 
 
 class FrameReader:
-    """Splits the byte stream of one connection into frames."""
+    """Reader that splits the byte stream of one connection into frames."""
 
     __slots__ = (
         "_after_large",

@@ -1,6 +1,6 @@
 """The configuration of a broker: its layers and its effective values.
 
-Values come in layers, of which later ones win: Kafka's defaults, the file and command line with
+Values come in layers, and later layers win: Kafka's defaults, the file and command line with
 which the broker started (static), changes at run time for all brokers (dynamic default), and for
 this one (dynamic broker). A `BrokerConfig` is immutable. A change at run time creates a new one
 with `with_dynamic`, always from the static layer, so that a removed change leaves no trace.

@@ -29,7 +29,7 @@ BROKER = ConfigTable(
 CHAINS: dict[str, tuple[Synonym, ...]] = {
     key.synonyms[0].name: key.synonyms for key in TOPIC if len(key.synonyms) > 1
 }
-"""Maps a property in milliseconds to itself and the coarser ones used if it is not set."""
+"""Properties in milliseconds, each with itself and the coarser ones used if it is not set."""
 
 
 def broker_synonyms(name: str) -> list[str]:

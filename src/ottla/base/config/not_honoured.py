@@ -24,7 +24,7 @@ REFUSED = {
     "authorizer.class.name": "authorization is not in this release",
     "remote.log.storage.system.enable": "remote storage is not in this release",
 }
-"""Maps a property to the reason why the broker does not start with it."""
+"""Properties with which the broker does not start, and the reasons."""
 
 HARMLESS_VALUES = {"authorizer.class.name": "", "remote.log.storage.system.enable": "false"}
 """Values with which a refused property is accepted, because they disable its feature."""

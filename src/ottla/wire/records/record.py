@@ -209,7 +209,7 @@ def decode_records(  # noqa: C901
 def iter_keys(
     batch: Buffer, header: BatchHeader, max_size: int = compression.MAX_DECOMPRESSED
 ) -> Iterator[KeyedRecord]:
-    """Yield the keys of a batch. Values and headers are skipped and cost nothing."""
+    """Yield the key of each record. Values and headers are skipped unread."""
     data = read_records(batch, header, max_size)
     base_offset, base, fixed = header.base_offset, *_timestamps(header)
     for _, _, _, time_delta, delta, key_start, key_length, _, value_length in _walk(data, header):
