@@ -1,6 +1,7 @@
-"""What a cluster consists of, as values: topics, partitions and brokers.
+"""The elements of a cluster as values: topics, partitions and brokers.
 
-Values are never changed in place: a change makes a new one, so whoever holds one may keep it."""
+Values are immutable. A change creates a new value, so references to the old one stay valid.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from typing import Any, NamedTuple, Protocol
 NO_LEADER = -1
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics that the cluster keeps for itself; metadata marks them so that clients hide them."""
+"""Topics that the cluster uses itself. Metadata marks them so that clients can hide them."""
 
 METADATA_TOPIC = "__cluster_metadata"
-"""Apache Kafka's metadata log has this name; nobody may create or delete a topic called so."""
+"""Name of Apache Kafka's metadata log. Clients cannot create or delete a topic of this name."""
 
 
 class PartitionState(NamedTuple):
-    """Who holds a partition, and who leads it. `partition_epoch` grows with every change."""
+    """The replicas and the leader of a partition. `partition_epoch` grows with every change."""
 
     leader: int
     leader_epoch: int
@@ -28,19 +29,21 @@ class PartitionState(NamedTuple):
     removing: tuple[int, ...] = ()
     partition_epoch: int = 0
     isr_incarnations: tuple[int, ...] = ()
-    """The incarnation in which each broker of `isr` joined it, in the same order."""
+    """The broker epoch with which each broker joined `isr`, in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
+    """A topic and its partitions."""
+
     name: str
     topic_id: bytes
     configs: Mapping[str, str]
-    """The values set on the topic itself, not the effective ones."""
+    """The values that are set on the topic itself, without defaults."""
     partitions: tuple[PartitionState, ...]
     version: int = 0
     views: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
-    """A cache for whoever describes this topic; it lives as long as this value is current."""
+    """Cache for code that describes this topic; it lives as long as this value."""
 
     @property
     def is_internal(self) -> bool:
@@ -48,7 +51,7 @@ class TopicImage:
 
     @property
     def replication_factor(self) -> int:
-        """Without replicas that are on their way out."""
+        """Number of replicas of the first partition, without those being removed."""
         first = self.partitions[0]
         return len(first.replicas) - len(first.removing)
 
@@ -60,19 +63,24 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
+    """A broker that has registered with the cluster."""
+
     id: int
     incarnation: int
-    """Grows each time the broker registers."""
+    """Broker epoch; it grows each time the broker registers."""
     endpoints: Mapping[str, Endpoint]
-    """By listener name; what clients are told to connect to."""
+    """Addresses that clients connect to, by listener name."""
     rack: str | None = None
     fenced: bool = False
-    """Not alive: it has registered once, but holds no session now."""
+    """Whether the broker is not alive: it registered once, but has no session now."""
     clean_from: int = 0
-    """The oldest incarnation that is linked to the present one by clean shutdowns alone. What an
-    incarnation in that range had, this one has too."""
+    """Oldest incarnation that is linked to the current one by clean shutdowns alone.
+
+    Everything that an incarnation from then on had written is still present.
+    """
 
     def continues(self, incarnation: int) -> bool:
+        """Return whether the broker still has everything that `incarnation` had written."""
         return self.clean_from <= incarnation <= self.incarnation
 
 
@@ -81,12 +89,15 @@ def has_collision_characters(name: str) -> bool:
 
 
 def metric_name(name: str) -> str:
-    """Metrics write `.` as `_`; topics whose names are equal then would share their metrics."""
+    """Return the name of a topic in metrics, where `.` becomes `_`.
+
+    Topics with the same metric name would share their metrics.
+    """
     return name.replace(".", "_")
 
 
 class ClusterView(Protocol):
-    """What decisions read of a cluster's state; the image of the metadata store is one."""
+    """The state of a cluster on which decisions depend. The metadata image implements it."""
 
     @property
     def topics(self) -> Mapping[str, TopicImage]: ...
@@ -98,8 +109,8 @@ class ClusterView(Protocol):
     def brokers(self) -> Mapping[int, BrokerRegistration]: ...
 
     def colliding_topic(self, name: str) -> str | None:
-        """An existing topic whose name differs from this one only by `.` against `_`."""
+        """Return an existing topic whose name differs from `name` only in `.` and `_`, or None."""
 
     @property
     def live_brokers(self) -> Sequence[BrokerRegistration]:
-        """Those not fenced, in the order of their ids."""
+        """The brokers that are not fenced, ordered by ID."""

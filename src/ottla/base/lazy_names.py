@@ -1,10 +1,10 @@
-"""Names of a package that are imported when they are first used.
+"""Module attributes that are imported on first use.
 
-Importing a package stays light, although its face has names from heavy modules:
+A package stays cheap to import even if it exports names from expensive modules:
 
     __getattr__ = lazy_names(__name__, {"session": "ottla.spark.spark_session"})
 
-`ottla` itself has a function of its own, because importing it loads no other module.
+`ottla` itself has its own function, because importing it loads no other module.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], obje
     """Return a module-level `__getattr__` for `package` (PEP 562).
 
     Args:
-        package: The package that has the names.
-        modules: Name to the module that defines it.
+        package: Name of the package that exports the names.
+        modules: Maps each name to the module that defines it.
     """
 
     def load(name: str) -> object:

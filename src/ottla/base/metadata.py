@@ -1,20 +1,23 @@
-"""The MetadataStore port: where a cluster keeps what its brokers must agree on.
+"""The `MetadataStore` port, which holds the state on which the brokers of a cluster agree.
 
-A store is a flat map from paths (`/topics/<id>/0`) to nodes. A node has a value and a version: 0
-when it is created, one more with each `Replace`. Every committed transaction has a revision, and
-revisions only grow.
+A store is a flat map from paths (`/topics/<id>/0`) to nodes. A node has a value and a version,
+which is 0 at its creation and increases by one with each `Replace`. Every committed transaction has
+a revision, and revisions only increase.
 
-Three verbs, and the rules that every implementation keeps:
+A store has three operations, for which every implementation guarantees:
 
-* `txn(checks, ops)` commits all of its ops or none. Every check is made against the state the ops
-  are applied to. When it returns, the change survives whatever the store promises to survive.
-* `watch(prefix, callback)` calls back after each commit that touches the prefix, in commit order,
-  on the event loop. An implementation that was cut off may deliver what it missed as one commit.
-* `load(prefix)` returns the nodes and the revision they are at. Nothing is missed by watching
-  first, then loading, then skipping commits up to the loaded revision.
+* `txn(checks, ops)` commits either all of its ops or none. All checks are evaluated against the
+  state to which the ops are applied. When it returns, the change is as durable as the store
+  promises.
+* `watch(prefix, callback)` calls back after each commit that changes a path with the prefix, in
+  commit order, on the event loop. After an interruption, an implementation may deliver the commits
+  that it missed as one.
+* `load(prefix)` returns the nodes and their revision. To miss nothing, watch first, then load, then
+  skip commits up to the loaded revision.
 
-An *ephemeral* node lives as long as the session that created it. `session_id` changes when a
-session was lost; its ephemeral nodes are gone by then."""
+An *ephemeral* node exists as long as the session that created it. `session_id` changes when the
+session was lost; its ephemeral nodes are gone by then.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +26,28 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 
 class Node(NamedTuple):
+    """The value and the version at a path."""
+
     value: bytes
     version: int
 
 
 Change: TypeAlias = tuple[str, Node | None]
-"""A path and what it holds now; None if it was deleted."""
+"""A path and its new node, or None if it was deleted."""
 
 WatchCallback: TypeAlias = Callable[[int, Sequence[Change]], None]
-"""Called with the revision of the commit and the changes below the watched prefix."""
+"""Called with the revision of a commit and its changes below the watched prefix."""
 
 
 class Check(NamedTuple):
-    """The path must be at this version; None: it must not exist."""
+    """A condition that a path has this version or, if it is None, does not exist."""
 
     path: str
     version: int | None
 
 
 class Create(NamedTuple):
-    """Fails if the path exists."""
+    """Creation of a node. Fails if the path exists."""
 
     path: str
     value: bytes
@@ -50,14 +55,14 @@ class Create(NamedTuple):
 
 
 class Replace(NamedTuple):
-    """Fails if the path does not exist."""
+    """Replacement of a node's value. Fails if the path does not exist."""
 
     path: str
     value: bytes
 
 
 class Delete(NamedTuple):
-    """Fails if the path does not exist. Children are deleted before their parent."""
+    """Deletion of a node. Fails if the path does not exist. Delete children before parents."""
 
     path: str
 
@@ -66,7 +71,7 @@ Op: TypeAlias = Create | Replace | Delete
 
 
 class TxnConflict(Exception):
-    """A check or an op did not fit the state; nothing was changed."""
+    """A check or an op did not match the state. Nothing was changed."""
 
     def __init__(self, path: str, expected: int | None, found: int | None) -> None:
         super().__init__(f"{path}: expected {_version(expected)}, found {_version(found)}")
@@ -76,7 +81,7 @@ class TxnConflict(Exception):
 
 
 ANY_VERSION = -1
-"""In a TxnConflict: the path was expected to exist, at whatever version."""
+"""Version in a `TxnConflict` that expected the path to exist at any version."""
 
 
 def _version(version: int | None) -> str:
@@ -86,20 +91,26 @@ def _version(version: int | None) -> str:
 
 
 class MetadataStore(Protocol):
+    """A transactional store for the metadata of a cluster."""
+
     @property
     def session_id(self) -> int: ...
 
     def on_session_lost(self, callback: Callable[[], None]) -> None:
-        """Called on the event loop when the session, and every ephemeral node in it, is gone."""
+        """Call `callback` on the event loop when the session and its ephemeral nodes are gone."""
 
     async def load(self, prefix: str) -> tuple[dict[str, Node], int]:
-        """Every node whose path starts with the prefix, and the revision they are at."""
+        """Return every node whose path starts with the prefix, and their revision."""
 
     def watch(self, prefix: str, callback: WatchCallback) -> Callable[[], None]:
-        """Returns the function that ends the watch."""
+        """Watch a prefix. Return a function that ends the watch."""
 
     async def txn(self, checks: Sequence[Check], ops: Sequence[Op]) -> int:
-        """Returns the revision of the commit. Raises TxnConflict if a check or op did not fit,
-        and KafkaError if the store cannot write now; both mean that nothing was changed."""
+        """Commit a transaction and return its revision.
+
+        Raises:
+            TxnConflict: A check or an op did not match the state. Nothing was changed.
+            KafkaError: The store cannot write now. Nothing was changed.
+        """
 
     async def close(self) -> None: ...

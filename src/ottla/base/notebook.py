@@ -1,8 +1,9 @@
-"""HTML tables for notebooks: what `_repr_html_` of records, topics, groups and queries returns.
+"""HTML tables for notebooks, returned by `_repr_html_` of records, topics, groups and queries.
 
-Values come from topics, so they are untrusted: every text is escaped, characters that cannot be
-printed are shown as escapes, and both the rows of a table and the length of a cell are bounded. The
-HTML has no scripts, styles of other elements or references."""
+Values come from topics and are untrusted. All text is escaped, unprintable characters are shown as
+escapes, and both the number of rows and the length of a cell are bounded. The HTML contains no
+scripts, no references and no styles that affect other elements.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ def table(
     Args:
         headings: Titles of the columns. At most `MAX_COLUMNS` are shown.
         rows: The cells of each row. At most `MAX_ROWS` are read and shown.
-        count: The number of rows there are, for the line that says how many are not shown.
-            Needed only if `rows` has no length.
+        count: Total number of rows, for the note about rows that are not shown. Needed only if
+            `rows` has no length.
         caption: A line above the table.
     """
     if count is None:
@@ -77,7 +78,7 @@ def mapping_table(values: Mapping[Any, Any], *, caption: str = "") -> str:
 
 
 def fields(value: object) -> tuple[str, ...]:
-    """Return the names of the fields of a named tuple or a dataclass, else nothing."""
+    """Return the field names of a named tuple or dataclass, or an empty tuple."""
     if isinstance(value, type):
         return ()
     if dataclasses.is_dataclass(value):
@@ -96,14 +97,14 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value[: MAX_CELL_CHARS + 1]
     if isinstance(value, bytes | bytearray | memoryview):
-        # Four bytes are the longest character in UTF-8; the last one may be cut in two.
+        # A UTF-8 character has at most four bytes. The last one may be cut in two.
         start = bytes(value[: 4 * (MAX_CELL_CHARS + 1)])
         is_whole = len(start) == len(value)
         return start.decode(errors="backslashreplace" if is_whole else "replace")
     if fields(value) and _has_own_text(value):
         return str(value)
     if isinstance(value, tuple):
-        # Partitions and members have a view of their own: here it is how many there are.
+        # Partitions and members have views of their own, so only their number is shown.
         is_counted = bool(value) and bool(fields(value[0])) and not _has_own_text(value[0])
         return f"{len(value):,}" if is_counted else _listed(value)
     if isinstance(value, bool | int | float) or (

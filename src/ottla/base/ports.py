@@ -1,5 +1,8 @@
-"""What Ottla asks of the outside world. The broker is given these, so that the same code runs on
-a real machine and, with simulated ones, under a virtual clock with repeatable faults."""
+"""Interfaces to the outside world: clocks, files and file systems.
+
+The broker receives implementations of them, so the same code runs on a real machine and, in tests,
+with simulated ones under a virtual clock with reproducible faults.
+"""
 
 from __future__ import annotations
 
@@ -10,77 +13,93 @@ ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Clock(Protocol):
+    """A source of wall-clock and monotonic time."""
+
     def time_ms(self) -> int:
-        """Wall clock, milliseconds since the epoch."""
+        """Return the wall-clock time, in milliseconds since the epoch."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
+        """Return a time in seconds that never decreases."""
 
 
 class FileRange(Protocol):
-    """Bytes that are still where they are, in a file, and can be sent from there uncopied. The file
-    may be renamed or removed meanwhile; it stays open as long as this lives."""
+    """A range of bytes in a file that can be sent to a socket without copying.
+
+    The file stays open as long as this object lives, even if it is renamed or removed.
+    """
 
     def __len__(self) -> int: ...
 
     def is_cached(self, start: int, length: int) -> bool:
-        """Whether a part of it is in memory, so that sending it waits for no disk."""
+        """Return whether a part of the range is in memory, so that sending it does not block."""
 
     def send(self, socket: int, start: int, length: int) -> int:
-        """Hand up to `length` bytes from `start` on to a socket's descriptor; how many it took.
-        Raises OSError: BlockingIOError if the socket takes nothing now, another if it never will,
-        or if the file was truncated since."""
+        """Send up to `length` bytes, beginning at `start`, to the descriptor of a socket.
+
+        Returns:
+            The number of bytes that were sent.
+
+        Raises:
+            BlockingIOError: The socket cannot accept any bytes now.
+            OSError: The socket is broken, or the file has been truncated.
+        """
 
     def read(self) -> bytes:
-        """All of it. May wait for the disk; raises OSError as `send`."""
+        """Return the whole range. May block on the disk.
+
+        Raises:
+            OSError: The file cannot be read, or has been truncated.
+        """
 
 
 Piece: TypeAlias = ReadableBuffer | FileRange
-"""A part of a message that is sent."""
+"""A part of a message to send."""
 
 
 class File(Protocol):
-    """One open file. Every method may raise OSError; positions are explicit, there is no cursor."""
+    """An open file without a cursor: all positions are explicit. Every method may raise OSError."""
 
     path: str
 
     def size(self) -> int: ...
 
     def read(self, position: int, length: int) -> bytes:
-        """Up to `length` bytes (fewer only at the end of the file). May wait for the disk."""
+        """Return up to `length` bytes, fewer only at the end of the file. May block on the disk."""
 
     def read_cached(self, position: int, length: int) -> bytes | None:
-        """As `read`, but None where the bytes are not in memory and would have to be waited for."""
+        """Return what `read` would, or None if that would have to wait for the disk."""
 
     def range_cached(self, position: int, length: int) -> FileRange | None:
-        """The bytes unread; None where they are not in memory, or can only be read."""
+        """Return a range without reading it, or None if it is not in memory or not supported."""
 
     def write(self, position: int, buffers: Sequence[ReadableBuffer]) -> None:
-        """Write all the buffers one after another, or raise; a raise may leave a part written."""
+        """Write all buffers consecutively. If this raises, a part may have been written."""
 
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Returns when contents and size survive a power cut."""
+        """Return once the contents and the size of the file survive a power failure."""
 
     def close(self) -> None: ...
 
 
 class DiskUsage(NamedTuple):
-    """Size of the file system that holds a path, and how much of it this process may still use."""
+    """Size of the file system that holds a path, and the space this process can still use."""
 
     total_bytes: int
     free_bytes: int
 
 
 class FileSystem(Protocol):
-    """Paths are strings with `/`. A created, renamed or removed name survives a power cut only
-    after `sync_directory` of its parent."""
+    """A file system whose paths are strings separated by `/`.
+
+    Creating, renaming or removing a name is durable only after `sync_directory` of its parent.
+    """
 
     def open(self, path: str, *, create: bool = False) -> File: ...
 
     def list(self, path: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -93,18 +112,20 @@ class FileSystem(Protocol):
     def make_directories(self, path: str) -> None: ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file. Do nothing if it does not exist."""
 
     def remove_tree(self, path: str) -> None: ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; replaces the target file."""
+        """Rename a file atomically, replacing the target."""
 
     def sync_directory(self, path: str) -> None: ...
 
     def sync_below(self, path: str) -> None:
-        """Returns when every file and name below `path` survives a power cut. For many files at
-        once; it may sync more than that."""
+        """Return once every file and name below `path` survives a power failure.
+
+        Meant for many files at once. It may sync more than that.
+        """
 
     def read_bytes(self, path: str) -> bytes: ...
 
@@ -112,12 +133,15 @@ class FileSystem(Protocol):
         """Return the size and the free bytes of the file system that holds `path`."""
 
     def boot_id(self) -> str:
-        """Another one whenever writes that were not synced may have been lost, as when the machine
-        went down; the same when only the process ended. Empty if that is not known."""
+        """Return an ID that changes whenever unsynced writes may have been lost.
+
+        That is the case after the machine went down, but not if only the process ended. The ID is
+        empty if this cannot be determined.
+        """
 
 
 def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
-    """Replace a small file so that after any crash it holds the old contents or the new."""
+    """Replace a small file. After a crash it has either the old contents or the new."""
     temporary = path + ".tmp"
     write_unsynced(fs, temporary, data)
     file = fs.open(temporary)
@@ -130,7 +154,7 @@ def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
 
 
 def write_unsynced(fs: FileSystem, path: str, data: bytes) -> None:
-    """Write a small file; a power cut may leave any part of it."""
+    """Write a small file without syncing it. A power failure may leave any part of it."""
     file = fs.open(path, create=True)
     try:
         file.truncate(0)

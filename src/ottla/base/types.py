@@ -7,8 +7,11 @@ import os
 from typing import NamedTuple
 
 ZERO_UUID = bytes(16)
-"""Kafka's "no id". Ids are kept as their 16 raw bytes: they are compared, hashed and
-copied to the wire on every request, and only rarely shown to a person."""
+"""Kafka's null ID.
+
+IDs are kept as 16 raw bytes: they are compared, hashed and copied to the wire on every request, and
+rarely displayed.
+"""
 
 
 class TopicPartition(NamedTuple):
@@ -24,8 +27,11 @@ class TopicPartition(NamedTuple):
 
 
 def new_uuid() -> bytes:
-    """A random id that Kafka accepts: never one of its reserved values, and never one whose
-    text form starts with a dash (tools would read it as a flag)."""
+    """Return a random ID that Kafka accepts.
+
+    It is never one of Kafka's reserved values, and its text form never starts with a dash, which
+    tools would parse as an option.
+    """
     while True:
         raw = os.urandom(16)
         if raw[:15] != bytes(15) and not format_uuid(raw).startswith("-"):
@@ -33,11 +39,16 @@ def new_uuid() -> bytes:
 
 
 def format_uuid(raw: bytes) -> str:
-    """Kafka's text form of an id: URL-safe base64 without padding."""
+    """Return Kafka's text form of an ID: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
 
 
 def parse_uuid(text: str) -> bytes:
+    """Parse Kafka's text form of an ID.
+
+    Raises:
+        ValueError: The text is not a 16-byte ID in URL-safe base64.
+    """
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(raw) != 16:
         raise ValueError(f"{text!r} is not a 16-byte id in URL-safe base64")

@@ -1,2 +1,5 @@
-"""The log on disk, in Kafka's own format. Synchronous; all input and output goes through the
-FileSystem port, so that tests can cut the power between any two calls."""
+"""The on-disk log, in Apache Kafka's format.
+
+All code here is synchronous and does its I/O through the `FileSystem` port (base/ports.py), so that
+tests can simulate a power failure between any two calls.
+"""

@@ -1,11 +1,13 @@
-"""Kafka's small text checkpoints: a version, a count, then one entry a line.
+"""Kafka's small text checkpoints: a version, the number of entries, then one entry per line.
 
     0
     2
     orders 0 1500
     orders 1 1497
 
-Replaced as a whole (`write_atomically`), so a crash leaves the old file or the new one."""
+A file is always replaced as a whole (`write_atomically`), so a crash leaves the old version or the
+new one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _VERSION = "0"
 
 
 class MalformedCheckpoint(Exception):
-    """A checkpoint file that cannot be read."""
+    """A checkpoint file cannot be parsed."""
 
 
 def encode(lines: Iterable[str]) -> bytes:
@@ -32,6 +34,15 @@ def encode(lines: Iterable[str]) -> bytes:
 
 
 def decode(data: bytes, path: str) -> list[list[str]]:
+    """Return the entries of a checkpoint file, split into fields.
+
+    Args:
+        data: Contents of the file.
+        path: Path of the file, for error messages.
+
+    Raises:
+        MalformedCheckpoint: The version is unknown, or the entries do not match the header.
+    """
     lines = data.decode("utf-8", "replace").split("\n")
     try:
         if lines[0].strip() != _VERSION:
@@ -51,7 +62,11 @@ def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, in
 
 
 def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
-    """Empty where there is no such file."""
+    """Return the offsets in a checkpoint file, or an empty dictionary if it does not exist.
+
+    Raises:
+        MalformedCheckpoint: The file cannot be parsed.
+    """
     try:
         data = fs.read_bytes(path)
     except FileNotFoundError:

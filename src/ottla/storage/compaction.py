@@ -1,17 +1,18 @@
-"""Compaction: of all records with a key, the log keeps the latest.
+"""Log compaction: the log keeps the latest record of each key.
 
-A round has two passes. The first reads the dirty part, from `first_dirty_offset` to `end_offset`,
-and notes the latest offset of each key (compaction_map.py); when the map is full the round covers
-only what it has read so far. The second reads everything before that point, old and dirty alike,
-and writes what is kept (compaction_filter.py) to new segments.
+A round has two passes. The first pass reads the dirty part of the log, from `first_dirty_offset` to
+`end_offset`, and records the latest offset of each key (compaction_map.py). If the map fills up,
+the round covers only what has been read so far. The second pass reads everything before that point,
+clean and dirty, and writes the records to keep (compaction_filter.py) to new segments.
 
-Neighbouring segments are cleaned into one as long as together they do not exceed `segment.bytes`,
-so that a log does not end up as many small files. A group of segments becomes files named after
-the first of them, with the suffix `.cleaned`; they are synced before they are reported. A crash
-leaves `.cleaned` files, which the next start removes: until `Log.replace_segments` nothing has
-happened. Every batch is checked before it is copied, so damage is never given a new checksum.
+Adjacent segments are merged as long as together they do not exceed `segment.bytes`, so that a log
+does not end up as many small files. The output of a group of segments is named after the first one,
+with the suffix `.cleaned`, and is synced before it is reported. A crash leaves `.cleaned` files,
+which the next start removes; the log itself does not change before `Log.replace_segments`. Every
+batch is verified before it is copied, so a damaged batch never gets a new checksum.
 
-`compact` runs in a worker process (compaction_worker.py), or in-process in tests."""
+`compact` runs in a worker process (compaction_worker.py), or in-process in tests.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ from ottla.wire.records.record import iter_keys
 CLEANED_SUFFIX = ".cleaned"
 
 Throttle = Callable[[int], None]
-"""Told how many bytes were read or written; may sleep."""
+"""Called with the number of bytes that were read or written; may sleep."""
 
 
 def compact(
@@ -45,8 +46,18 @@ def compact(
     throttle: Throttle = lambda _: None,
     on_cleaned: Callable[[CleanedSegment], None] = lambda _: None,
 ) -> CompactionResult:
-    """Run one round. `on_cleaned` is told each new segment as soon as it is whole. Raises OSError,
-    and BatchError where the log is damaged."""
+    """Run one round of compaction.
+
+    Args:
+        fs: File system that holds the log.
+        job: The segments to compact, and the limits.
+        throttle: Called with the number of bytes that were read or written; may sleep.
+        on_cleaned: Called with each new segment as soon as it is complete and synced.
+
+    Raises:
+        OSError: A file could not be read or written.
+        BatchError: The log is damaged.
+    """
     compaction = _Compaction(fs, job, throttle)
     next_dirty_offset = compaction.build_map()
     groups = group_segments(
@@ -64,7 +75,7 @@ def compact(
 
 
 def remove_cleaned(fs: FileSystem, directory: str) -> None:
-    """Remove what a compaction that did not finish has left."""
+    """Remove the files of a compaction that did not finish."""
     try:
         names = fs.list(directory)
     except FileNotFoundError:
@@ -77,7 +88,7 @@ def remove_cleaned(fs: FileSystem, directory: str) -> None:
 def group_segments(
     segments: Sequence[SourceSegment], max_bytes: int, max_index_bytes: int, end_offset: int
 ) -> list[list[SourceSegment]]:
-    """Neighbours that fit into one segment, by their size and that of their indexes."""
+    """Group adjacent segments whose logs and indexes fit into one segment."""
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     groups: list[list[SourceSegment]] = []
     log_bytes = index_bytes = time_index_bytes = 0
@@ -121,7 +132,7 @@ class _Compaction:
     # ------------------------------------------------------------------------------- first pass
 
     def build_map(self) -> int:
-        """Note the latest offset of each dirty key. Returns how far that goes."""
+        """Record the latest offset of each dirty key, and return the first offset not covered."""
         job = self._job
         transactions = CleanedTransactions(
             txn for txn in job.aborted if txn.last_offset >= job.first_dirty_offset
@@ -162,14 +173,14 @@ class _Compaction:
     # ------------------------------------------------------------------------------ second pass
 
     def clean(self, group: Sequence[SourceSegment]) -> CleanedSegment:
-        """Write what is kept of a group to one new segment, and sync it."""
+        """Write the records to keep from a group of segments to a new segment, and sync it."""
         job = self._job
         new = Segment(
             self._fs, job.directory, group[0].base_offset, new=True, suffix=CLEANED_SUFFIX
         )
         try:
             for index in (new.offset_index, new.time_index, new.txn_index):
-                index.remove()  # of an earlier try
+                index.remove()  # left by an earlier attempt
             new.file = output = _WriteBehind(new.file, job.io_buffer_bytes, self._throttle)
             for source in group:
                 self._copy_kept(source, new)
@@ -210,7 +221,7 @@ class _Compaction:
         return segment_path(self._job.directory, source.base_offset, "log")
 
     def _batches(self, source: SourceSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """All batches of a segment, checked, each with a header for its own bytes."""
+        """Yield all batches of a segment, verified, each with a header relative to its bytes."""
         file = self._fs.open(self._path(source))
         try:
             yield from self._checked_batches(file, source)
@@ -255,7 +266,7 @@ class _Compaction:
 
 
 class _WriteBehind:
-    """A file written from its start to its end, in pieces of `buffer_bytes` at least."""
+    """A file that is written sequentially, in chunks of at least `buffer_bytes`."""
 
     def __init__(self, file: File, buffer_bytes: int, throttle: Throttle) -> None:
         self.path = file.path
@@ -292,7 +303,7 @@ class _WriteBehind:
         return self.read(position, length)
 
     def range_cached(self, position: int, length: int) -> None:
-        """What is being written is sent to nobody."""
+        """Return None: a file that is being written is not sent to clients."""
 
     def truncate(self, size: int) -> None:
         self._flush()

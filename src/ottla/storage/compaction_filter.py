@@ -1,24 +1,26 @@
-"""What compaction keeps of a batch.
+"""The rules for what compaction keeps of a batch.
 
-    record (the first line that fits)      kept
-    of an aborted transaction              no
-    behind what the offset map covers      yes
-    no key                                 no
-    a later record has its key             no
-    a value                                yes
-    no value (a tombstone)                 until its batch's delete horizon
-    end-of-transaction marker              until its batch's delete horizon, which it gets once its
-                                           transaction has no batch left
+    record (the first line that applies)   kept
+    in an aborted transaction              no
+    after the end of the offset map        yes
+    without a key                          no
+    superseded by a later record           no
+    with a value                           yes
+    without a value (a tombstone)          until the delete horizon of its batch
+    end-of-transaction marker              until the delete horizon of its batch, which is set once
+                                           no batch of its transaction is left
 
-The delete horizon is stamped by the round that first keeps a tombstone (or a marker that has lost
-its batches): now + delete.retention.ms. So whoever reads from the start within that time sees what
-was deleted (KIP-534).
+The delete horizon, now + delete.retention.ms, is set by the first round that keeps a tombstone, or
+a marker without batches. A consumer that reads from the beginning within that time therefore sees
+the deletions (KIP-534).
 
-A batch without records goes, unless
-  - it is the last that its producer, still known, has in the log: it tells the producer's sequence;
-  - it is the last marker of a producer of which only its epoch is known;
-  - it ends at the end of the range: without it the log would not know how far it reaches.
-Such a batch stays as a header. Offsets never change, nor does the last offset that a batch has."""
+A batch that has lost all its records is removed, unless
+  - it is the last batch in the log of an active producer: it carries the producer's last sequence;
+  - it is the last marker of a producer whose batches are unknown, and carries its epoch;
+  - it ends at the end of the range: without it, the end of the log would be unknown.
+Such a batch is kept as a bare header. Offsets never change, and neither does the last offset of a
+batch.
+"""
 
 from __future__ import annotations
 
@@ -34,26 +36,27 @@ from ottla.wire.records.record import KeyedSpan, keyed_spans, read_records
 from ottla.wire.records.rewrite import emptied, retain_spans, with_delete_horizon
 
 LATEST_HORIZON_MS = 1 << 61
-"""A record's timestamp is a delta from the horizon and must fit beside it."""
+"""Latest delete horizon. Timestamps are deltas from it and must fit into 64 bits as well."""
 
 
 class CleanedTransactions:
-    """The transactions on the way through a log, batch by batch.
+    """The state of transactions while the batches of a log are processed in order.
 
-    All of them are decided: a log is never compacted beyond its last stable offset. So a producer
-    that is not known to be in an aborted transaction is in one that was committed."""
+    A log is never compacted beyond its last stable offset, so every transaction is complete. A
+    producer that is not in a known aborted transaction is therefore in a committed one.
+    """
 
     __slots__ = ("_aborted", "_committed", "_pending", "_retained")
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         self._pending = sorted(aborted, key=lambda txn: txn.first_offset, reverse=True)
         self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
-        """Producer id -> its aborted transaction, and whether a batch of it was met."""
+        """Producer ID -> (its aborted transaction, whether any batch of it was seen)."""
         self._committed: set[int] = set()
         self._retained: list[AbortedTxn] = []
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether a data batch belongs to a transaction that was aborted."""
+        """Return whether a data batch belongs to an aborted transaction."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -65,7 +68,7 @@ class CleanedTransactions:
         return True
 
     def is_bare(self, header: BatchHeader, batch: Buffer) -> bool:
-        """Whether a control batch ends a transaction of which no batch is left."""
+        """Return whether a control batch ends a transaction that has no batches left."""
         self._begin_up_to(header.last_offset)
         if not header.record_count:
             return True
@@ -82,7 +85,7 @@ class CleanedTransactions:
         return False
 
     def take_retained(self) -> list[AbortedTxn]:
-        """Aborted transactions that had batches and whose markers were met since the last call."""
+        """Return aborted transactions that had batches and ended since the last call."""
         retained, self._retained = self._retained, []
         return retained
 
@@ -93,7 +96,7 @@ class CleanedTransactions:
 
 
 class BatchFilter:
-    """Applied to every batch of the log in order, it says what is written in its place."""
+    """The decision, for each batch of the log in order, what is written in its place."""
 
     def __init__(
         self,
@@ -114,7 +117,7 @@ class BatchFilter:
         self.transactions = transactions
 
     def apply(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """The batch as it is to be written; None if it goes."""
+        """Return the batch to write, or None if the batch is removed."""
         self._stats.read_records += header.record_count
         if header.is_control:
             return self._apply_to_marker(header, batch)
@@ -131,7 +134,7 @@ class BatchFilter:
         return retain_spans(batch, header, data, kept, delete_horizon=horizon)
 
     def _kept_records(self, header: BatchHeader, data: bytes) -> tuple[list[KeyedSpan], bool]:
-        """(the records to keep, whether one of them is a tombstone)."""
+        """Return the records to keep, and whether one of them is a tombstone."""
         latest_mapped, latest_of = self._map.latest_offset, self._map.get
         deletes_expired = self._horizon_passed(header)
         kept: list[KeyedSpan] = []

@@ -1,12 +1,13 @@
-"""What a compaction is given and what it answers, as values that travel as JSON.
+"""Input and output of a compaction, as values that are exchanged as JSON.
 
-The broker writes one job as a line to its worker, which answers with lines:
+The broker writes a job as one line to its worker process. The worker answers with lines:
 
-    {"cleaned": {…}}     one group of segments is done; its `.cleaned` files are whole and synced
-    {"finished": {…}}    all are
-    {"failed": {…}}      it cannot go on, and why
+    {"cleaned": {…}}     one group of segments is done; its `.cleaned` files are complete and synced
+    {"finished": {…}}    all groups are done
+    {"failed": {…}}      the compaction cannot continue, and why
 
-A job names sealed segments only. They never change, so nothing needs to be locked."""
+A job names only sealed segments. They never change, so no locking is needed.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +30,22 @@ class SourceSegment:
 class CompactionJob:
     directory: str
     segments: list[SourceSegment]
-    """Every segment from the log's first to the one that ends at `end_offset`."""
+    """All segments from the first one of the log to the one that ends at `end_offset`."""
     first_dirty_offset: int
     end_offset: int
-    """Where the first segment begins that may not be cleaned now."""
+    """Base offset of the first segment that may not be cleaned yet."""
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
     aborted: list[AbortedTxn]
-    """Aborted transactions that have anything before `end_offset`."""
+    """Aborted transactions that have records before `end_offset`."""
     producers: dict[int, tuple[int, int]]
-    """Producer id -> (last offset of its last batch, or -1 if only a marker is known; epoch)."""
+    """Producer ID -> (last offset of its last batch, producer epoch).
+
+    The offset is -1 if only a transaction marker of the producer is known.
+    """
     memory_bytes: int
     load_factor: float
     io_buffer_bytes: int
@@ -66,11 +70,14 @@ class CompactionJob:
 class CleanedSegment:
     base_offset: int
     replaced: list[int]
-    """Base offsets of the segments it was made from."""
+    """Base offsets of the segments that this one replaces."""
     size: int
     modified_ms: int
-    """When the newest of those was written. The new file says the same, because a segment without
-    timestamps is as old as its file."""
+    """Modification time of the newest of those segments.
+
+    The worker gives the new file the same time, because retention uses it as the age of a segment
+    whose records have no timestamps.
+    """
 
 
 @dataclass(slots=True)
@@ -87,7 +94,7 @@ class CompactionStats:
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
     next_dirty_offset: int
-    """Everything before it is clean now."""
+    """First offset that has not been cleaned."""
     stats: CompactionStats
     cleaned: list[CleanedSegment] = field(default_factory=list)
 
@@ -96,7 +103,10 @@ class CompactionResult:
 class CompactionFailure:
     message: str
     is_transient: bool
-    """The disk refused (it is full, say): it may do better later. Otherwise the log is at fault."""
+    """Whether the disk caused the failure (it is full, for example), so that a retry may succeed.
+
+    Otherwise the log itself is damaged.
+    """
 
 
 Answer: TypeAlias = CleanedSegment | CompactionResult | CompactionFailure
@@ -106,12 +116,16 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def encode_answer(answer: Answer) -> str:
-    """One line, without its end."""
+    """Return the answer as one line of JSON, without a line terminator."""
     return json.dumps({_NAMES[type(answer)]: asdict(answer)})
 
 
 def decode_answer(line: str | bytes) -> Answer:
-    """ValueError if the line is none of ours."""
+    """Parse one line from a worker.
+
+    Raises:
+        ValueError: The line is not an answer of a compaction worker.
+    """
     try:
         ((name, fields),) = json.loads(line).items()
         return _decode(name, fields)

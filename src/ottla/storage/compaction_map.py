@@ -1,14 +1,16 @@
-"""Which offset is the latest of each key, in a bounded amount of memory.
+"""A map of keys to their latest offsets, in a bounded amount of memory.
 
-An open-addressing table of two columns, 16 bytes a slot: a 64-bit fingerprint of the key and its
-latest offset (-1: the slot is free). A dict of the keys would be faster and take ten times as much.
+This is an open-addressing table with two columns, 16 bytes per slot: a 64-bit fingerprint of the
+key, and its latest offset (-1: the slot is free). A dict of the keys would be faster, but take ten
+times the memory.
 
-The slot comes from Python's hash of the key, which is keyed by chance, so that nobody can choose
-keys that collide. The fingerprint adds the key's CRC to it. Two keys are taken for one only if both
-agree: with 5 million keys that happens once in some 10^12 compactions.
+The slot is derived from Python's hash of the key, which is randomly seeded, so that clients cannot
+choose keys that collide. The fingerprint combines this hash with the CRC of the key. Two keys are
+confused only if both agree: with 5 million keys, about once in 10^12 compactions.
 
-Capacity is what Kafka's map has in the same memory (24 bytes an entry, times the load factor), so a
-round covers as much of a log as it does there; the slots that remain free keep searches short."""
+The capacity is that of Kafka's map in the same memory (24 bytes per entry, times the load factor),
+so a round covers as much of a log as it does there. The remaining free slots keep probing short.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,18 @@ NOT_FOUND = -1
 
 
 class OffsetMap:
+    """The latest offset of each key."""
+
     __slots__ = ("_count", "_fingerprints", "_offsets", "_slots", "capacity", "latest_offset")
 
     def __init__(self, memory_bytes: int, load_factor: float, most_entries: int) -> None:
-        """`most_entries` is how many there can be at all: no need for more room than that."""
+        """Allocate the table.
+
+        Args:
+            memory_bytes: Maximum memory for the table.
+            load_factor: Maximum share of the memory to fill with entries.
+            most_entries: Upper bound of the number of keys, to allocate no more than needed.
+        """
         allowed = int(memory_bytes // BYTES_PER_ENTRY * load_factor)
         self.capacity = max(min(allowed, most_entries), MIN_CAPACITY)
         slots = min(self.capacity * 5 // 3, memory_bytes // BYTES_PER_SLOT)
@@ -37,7 +47,7 @@ class OffsetMap:
         self._offsets = array("q", [NOT_FOUND]) * self._slots
         self._count = 0
         self.latest_offset = -1
-        """Everything up to here is in the map."""
+        """Offset up to which all records are in the map."""
 
     def __len__(self) -> int:
         return self._count
@@ -47,8 +57,12 @@ class OffsetMap:
         return self._count / self.capacity
 
     def put_all(self, records: Iterable[KeyedRecord], start_offset: int) -> bool:
-        """Note the records' offsets, which must grow. False if the map became full before the
-        last of them; `latest_offset` then tells how far it got."""
+        """Add the offsets of records, which must be in ascending order.
+
+        Returns:
+            False if the map was full before the last record; `latest_offset` is then the offset of
+            the last record that was added.
+        """
         fingerprints, offsets, slots, checksum = (
             self._fingerprints,
             self._offsets,
@@ -73,7 +87,7 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """The latest offset of `key`; -1 if the map has not seen it."""
+        """Return the latest offset of `key`, or -1 if it is not in the map."""
         hashed = hash(key)
         fingerprint = hashed ^ (crc32c(key) << 31)
         offsets, slots = self._offsets, self._slots

@@ -1,18 +1,19 @@
-"""Which part of a log compaction may touch, and whether it is worth it.
+"""Planning of compaction: which part of a log may be compacted, and whether it is worthwhile.
 
     offset 0 … first dirty offset … end of the range … active segment … log end offset
              clean                dirty            not yet
 
 The first dirty offset is where the last round ended (cleaner-offset-checkpoint). The range ends at
 the beginning of the first segment that
-  - holds the last stable offset: transactions behind it are undecided, records not replicated;
+  - contains the last stable offset: later transactions are undecided, or records not replicated;
   - is active, because it still changes;
   - has a record younger than `min.compaction.lag.ms`.
-A log is due when the dirty share of clean + dirty is above `min.cleanable.dirty.ratio`, or when its
-dirty part holds a record older than `max.compaction.lag.ms`.
+A log is due for compaction if its ratio of dirty to total bytes exceeds
+`min.cleanable.dirty.ratio`, or if its dirty part has a record older than `max.compaction.lag.ms`.
 
-Only what is on disk for good may be compacted: a power cut could otherwise take a key's latest
-record, not yet synced, after compaction has removed the older one."""
+Only synced data may be compacted. Otherwise a power failure could lose the latest record of a key
+after compaction has removed the older one.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ _base_offset = attrgetter("base_offset")
 
 
 class CleanerLimits(NamedTuple):
-    """What one compaction may use."""
+    """Resources that one compaction may use."""
 
     memory_bytes: int
     load_factor: float
@@ -42,7 +43,7 @@ class CleanerLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DirtyLog:
-    """A log and what there is to compact in it."""
+    """A log and its compactable part."""
 
     log: Log
     first_dirty_offset: int
@@ -51,7 +52,7 @@ class DirtyLog:
     dirty_bytes: int
     is_overdue: bool
     is_checkpoint_wrong: bool
-    """The checkpoint lies outside the log; `first_dirty_offset` takes its place."""
+    """Whether the checkpoint lies outside the log, so that `first_dirty_offset` replaces it."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -67,14 +68,14 @@ class DirtyLog:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """A job, and the segments that it was made for."""
+    """A job and the segments for which it was created."""
 
     log: Log
     job: CompactionJob
     sources: list[Segment]
 
     def sources_of(self, cleaned: CleanedSegment) -> list[Segment] | None:
-        """The segments that `cleaned` replaces; None if the log has changed since."""
+        """Return the segments that `cleaned` replaces, or None if the log has changed since."""
         if self.log.directory != self.job.directory:
             return None
         wanted = set(cleaned.replaced)
@@ -89,7 +90,16 @@ class CompactionPlan:
 
 
 def assess(log: Log, checkpoint: int | None, last_stable_offset: int, now_ms: int) -> DirtyLog:
-    """What there is to compact in `log`. May read timestamps of segments from disk."""
+    """Determine the compactable part of `log`.
+
+    May read the timestamps of segments from disk.
+
+    Args:
+        log: The log to assess.
+        checkpoint: Offset at which the last round ended, or None if there was none.
+        last_stable_offset: Last stable offset of the partition.
+        now_ms: Current time.
+    """
     start = log.log_start_offset
     is_wrong = checkpoint is not None and not start <= checkpoint <= log.log_end_offset
     first_dirty = start if checkpoint is None or is_wrong else checkpoint
@@ -113,7 +123,7 @@ def assess(log: Log, checkpoint: int | None, last_stable_offset: int, now_ms: in
 
 
 def plan(dirty: DirtyLog, limits: CleanerLimits, now_ms: int) -> CompactionPlan:
-    """The job for a log that is due and flushed up to `end_offset`."""
+    """Create the job for a log that is due and has been flushed up to `end_offset`."""
     log, config = dirty.log, dirty.log.config
     assert log.recovery_point >= dirty.end_offset, "only what is on disk is compacted"
     sources = [segment for segment in log.segments if segment.base_offset < dirty.end_offset]
@@ -149,7 +159,11 @@ def plan(dirty: DirtyLog, limits: CleanerLimits, now_ms: int) -> CompactionPlan:
 
 
 def open_cleaned(log: Log, cleaned: CleanedSegment) -> Segment:
-    """The segment that a compaction wrote, ready for `Log.replace_segments`."""
+    """Open the segment that a compaction wrote, for `Log.replace_segments`.
+
+    Raises:
+        OSError: The file does not have the size that the compaction reported.
+    """
     segment = Segment(log.fs, log.directory, cleaned.base_offset, suffix=CLEANED_SUFFIX)
     if segment.size != cleaned.size:
         raise OSError(f"{segment.file.path} has {segment.size} of {cleaned.size} bytes")
@@ -157,7 +171,7 @@ def open_cleaned(log: Log, cleaned: CleanedSegment) -> Segment:
 
 
 def _first_younger(log: Log, first_dirty: int, than_ms: int) -> int:
-    """Where the first dirty segment begins that has a record younger than `than_ms`."""
+    """Return the base offset of the first dirty segment with a record younger than `than_ms`."""
     for segment in _sealed_from(log, first_dirty):
         timestamp = largest_timestamp(segment)
         segment.unload()
@@ -175,12 +189,12 @@ def _is_overdue(log: Log, first_dirty: int, now_ms: int) -> bool:
 
 
 def _sealed_from(log: Log, offset: int) -> list[Segment]:
-    """The segment that `offset` lies in and those behind it, without the active one."""
+    """Return the segment that contains `offset` and all later ones, except the active one."""
     return _between(log.segments, offset, log.active.base_offset)
 
 
 def _between(segments: list[Segment], start: int, end: int) -> list[Segment]:
-    """From the segment that `start` lies in to the last that begins before `end`."""
+    """Return the segments from the one that contains `start` to the last one before `end`."""
     if start >= end:
         return []
     first = max(bisect_right(segments, start, key=_base_offset) - 1, 0)

@@ -1,11 +1,12 @@
-"""The process that compacts, so that the broker's does not: `python -m` this module.
+"""The worker process for compaction, which keeps the load off the broker: `python -m` this module.
 
-A job comes in as one line on standard input; answers go out as lines on standard output
-(compaction_job.py). The input stays open as long as the broker wants the work: when it ends, be it
-because the broker died, the worker stops at once. What it has not reported is then nobody's and is
-removed as `.cleaned` files are.
+The worker reads a job as one line from standard input and writes answers as lines to standard
+output (compaction_job.py). The broker keeps the input open as long as it wants the work done. When
+the input ends, for example because the broker died, the worker exits immediately. Output that it
+has not reported is discarded with the other `.cleaned` files.
 
-It is nice to everyone else on the machine, and reads and writes no faster than the job allows."""
+The worker runs at low priority, and reads and writes no faster than the job allows.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +32,11 @@ from ottla.wire.records.errors import BatchError
 NICENESS = 10
 MAX_OPEN_FILES = 64
 STOPPED = 3
-"""Exit code of a worker whose broker has gone."""
+"""Exit code of a worker that stopped because its input ended."""
 
 
 class RateLimit:
-    """Lets so many bytes a second pass, by sleeping."""
+    """A rate limiter that sleeps to keep the throughput below `bytes_per_second`."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class RateLimit:
         self._monotonic = monotonic
         self._sleep = sleep
         self._free_at = monotonic()
-        """When the bytes that have passed are paid for."""
+        """Time from which the next bytes may pass without a delay."""
 
     def __call__(self, size_bytes: int) -> None:
         now = self._monotonic()
@@ -60,7 +61,7 @@ def main() -> int:
     job = CompactionJob.from_json(sys.stdin.buffer.readline())
     threading.Thread(target=_stop_with_broker, args=(sys.stdin.fileno(),), daemon=True).start()
     os.nice(NICENESS)
-    gc.disable()  # nothing here makes cycles
+    gc.disable()  # this process creates no reference cycles
     answer = _run(job)
     _say(answer)
     return 1 if isinstance(answer, CompactionFailure) else 0
@@ -87,7 +88,11 @@ def _say(answer: Answer) -> None:
 
 
 def _stop_with_broker(stdin: int) -> None:
-    """Reads past Python's own buffer, which a thread must not hold when the interpreter exits."""
+    """Exit when standard input ends.
+
+    Reads the descriptor directly: a thread that holds the lock of Python's buffered reader would
+    block the exit of the interpreter.
+    """
     while os.read(stdin, 4096):
         pass
     os._exit(STOPPED)

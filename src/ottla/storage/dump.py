@@ -1,13 +1,15 @@
-"""What is in a segment's file, for a person who looks into it: `kafka-dump-log`.
+"""Contents of log segments and KRaft snapshots in readable form (`kafka-dump-log`).
 
-A log or a KRaft snapshot is read batch by batch, whole or not: unlike every other reader of ours
-this one shows what is damaged, and says so. Entries are dictionaries with the names, and in the
-order, in which Apache Kafka's tool prints them. `dump_index` has the files beside the log.
+Unlike every other reader in Ottla, this one also shows damaged batches and reports the damage.
+Entries are dictionaries with the names, and in the order, that Apache Kafka's tool prints. See
+dump_index.py for the index files of a segment.
 
-Files are opened for reading only, beside a broker that may be writing them.
+Files are opened for reading only; a broker may be writing them at the same time.
 
-Deviations from Kafka's tool: batches of before Kafka 0.11 (magic 0 and 1) are not read; where it
-ends with an exception at damage, this goes on, or says how many bytes were not read."""
+Deviations from Kafka's tool: batches from before Kafka 0.11 (magic 0 and 1) are not read. Where
+Kafka's tool fails with an exception on damage, this one continues, or reports how many bytes it
+could not read.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +39,11 @@ from ottla.wire.records.record import Record, iter_records
 
 Entry: TypeAlias = dict[str, Any]
 Parser: TypeAlias = Callable[[Record], tuple[Any, Any]]
-"""A record's key and value as they are to be shown; None is not shown."""
+"""Function that returns the printable key and value of a record; None is not printed."""
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 MAX_BATCH_BYTES = 1 << 30
-"""A length beyond this is damage; nothing is read into memory for it."""
+"""Lengths beyond this are treated as damage, so that no memory is allocated for them."""
 DELETED = "<DELETE>"
 
 _LOG_NAME = re.compile(r"(\d{20})\.log(?:\.\w+)?")
@@ -56,29 +58,37 @@ _KRAFT_TABLES = {
     ControlType.KRAFT_VERSION: ("KRaftVersion", "KRaftVersionRecord"),
     ControlType.KRAFT_VOTERS: ("KRaftVoters", "VotersRecord"),
 }
-"""Control type to what the tool calls it and to its table."""
+"""Control record types, with the name that Kafka's tool prints and the message schema."""
 
 
 class DumpedBatch(NamedTuple):
     header: Entry
     records: list[Entry]
-    """Empty unless they were asked for."""
+    """Records of the batch; empty unless requested."""
     problems: list[str]
 
 
 class LogDump:
-    """The batches of one file; what is left over is known when they have been iterated over."""
+    """The batches of one file. `trailing_bytes` and `gaps` are set while they are iterated over."""
 
     def __init__(self, path: str, *, max_bytes: int | None = None) -> None:
         self.path = path
         self.trailing_bytes = 0
-        """Behind the last whole batch, if the whole file was asked for."""
+        """Bytes after the last complete batch; 0 if `max_bytes` was given."""
         self.gaps: list[tuple[int, int]] = []
-        """(offset, the one that follows it) where records were looked at and some are missing."""
+        """Missing offsets, as (last offset before the gap, first offset after it).
+
+        Found only if the records are iterated over.
+        """
         self._max_bytes = max_bytes
         self._last_offset: int | None = None
 
     def title(self) -> str:
+        """Return the heading that Kafka's tool prints for the file, derived from its name.
+
+        Raises:
+            UserError: The name is not that of a segment or a snapshot.
+        """
         name = os.path.basename(self.path)
         if log := _LOG_NAME.fullmatch(name):
             return f"Log starting offset: {int(log[1])}"
@@ -91,7 +101,12 @@ class LogDump:
         )
 
     def batches(self, parser: Parser | None = None, *, deep: bool = False) -> Iterator[DumpedBatch]:
-        """`deep`: with their records, and with a `parser` with what they hold."""
+        """Yield the batches of the file.
+
+        Args:
+            parser: Formats keys and values. Without it, they are left out.
+            deep: Whether to include the records of each batch.
+        """
         with open_file(self.path) as file:
             size = os.fstat(file.fileno()).st_size
             limit = size if self._max_bytes is None else min(size, self._max_bytes)
@@ -127,6 +142,7 @@ class LogDump:
 
 
 def open_file(path: str) -> BinaryIO:
+    """Open a file for reading, and raise UserError if that fails."""
     try:
         return open(path, "rb")
     except OSError as error:
@@ -135,7 +151,7 @@ def open_file(path: str) -> BinaryIO:
 
 
 def iter_batches(file: BinaryIO, position: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Whole batches from `position` up to `limit`, each with its bytes; ends at what is none."""
+    """Yield the complete batches between `position` and `limit`. Stop at the first invalid one."""
     while position + HEADER_SIZE <= limit:
         file.seek(position)
         head = file.read(HEADER_SIZE)
@@ -219,22 +235,22 @@ def _control_entry(record: Record) -> Entry:
 
 
 def group_parser(record: Record) -> tuple[Any, Any]:
-    """Records of __consumer_offsets."""
+    """Parse a record of `__consumer_offsets`."""
     return _parsed(internal.group_record, record)
 
 
 def transaction_parser(record: Record) -> tuple[Any, Any]:
-    """Records of __transaction_state."""
+    """Parse a record of `__transaction_state`."""
     return _parsed(internal.transaction_record, record)
 
 
 def share_state_parser(record: Record) -> tuple[Any, Any]:
-    """Records of __share_group_state."""
+    """Parse a record of `__share_group_state`."""
     return _parsed(internal.share_state_record, record)
 
 
 def metadata_parser(record: Record) -> tuple[Any, Any]:
-    """Records of __cluster_metadata."""
+    """Parse a record of `__cluster_metadata`."""
     try:
         return None, internal.metadata_record(record.value or b"")
     except ValueError as error:
@@ -244,6 +260,8 @@ def metadata_parser(record: Record) -> tuple[Any, Any]:
 def decoding_parser(
     decode_key: Callable[[bytes], Any], decode_value: Callable[[bytes], Any]
 ) -> Parser:
+    """Return a parser that decodes keys and values with the given functions."""
+
     def parse(record: Record) -> tuple[Any, Any]:
         key, value = record.key, record.value
         return (

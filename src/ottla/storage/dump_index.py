@@ -1,8 +1,9 @@
-"""What is in the files beside a log, and whether the log agrees: `kafka-dump-log`.
+"""Contents of the files that accompany a log segment, checked against the log (`kafka-dump-log`).
 
-Formats are in `index`, `txn_index` and `producer_state`. A broker that was killed may leave an
-index longer than its entries, filled with zeros: the first entry of zeros that is not the first
-of all is the end. Complaints are about entries that the log does not bear out."""
+The formats are described in index.py, txn_index.py and producer_state.py. A broker that was killed
+may leave an index padded with zeros after its last entry. Any all-zero entry except the first one
+therefore marks the end. Complaints list the entries that do not match the log.
+"""
 
 from __future__ import annotations
 
@@ -36,20 +37,26 @@ _NAME = re.compile(r"(\d{20})\.\w+(?:\.\w+)?")
 
 @dataclass(slots=True)
 class IndexDump:
+    """The entries of an index, and its disagreements with the log."""
+
     entries: list[Entry] = field(default_factory=list)
     complaints: list[tuple[str, list[str]]] = field(default_factory=list)
-    """A title and its lines."""
+    """Groups of mismatches: a title and one line per mismatch."""
 
 
 class InsaneIndex(UserError):
-    """An index that a broker would build again when it starts."""
+    """An index that a broker would rebuild at startup."""
 
 
 # --------------------------------------------------------------------------------- offset index
 
 
 def check_offset_index(path: str) -> int:
-    """The check that a broker makes when it starts. The number of entries; raises InsaneIndex."""
+    """Run the sanity check that a broker runs at startup, and return the number of entries.
+
+    Raises:
+        InsaneIndex: The file cannot be a valid index.
+    """
     base_offset, data = _base_offset(path), _read(path)
     if len(data) % OFFSET_ENTRY_SIZE:
         raise InsaneIndex(
@@ -66,6 +73,7 @@ def check_offset_index(path: str) -> int:
 
 
 def dump_offset_index(path: str) -> IndexDump:
+    """Read an offset index and compare each entry with the log."""
     dump = IndexDump()
     mismatches = []
     with _open_log_of(path) as log:
@@ -95,7 +103,11 @@ def _offset_entries(data: bytes, base_offset: int) -> list[OffsetPosition]:
 
 
 def check_time_index(path: str) -> int:
-    """The check that a broker makes when it starts. The number of entries; raises InsaneIndex."""
+    """Run the sanity check that a broker runs at startup, and return the number of entries.
+
+    Raises:
+        InsaneIndex: The file cannot be a valid index.
+    """
     base_offset, data = _base_offset(path), _read(path)
     if len(data) % TIME_ENTRY_SIZE:
         raise InsaneIndex(
@@ -117,6 +129,7 @@ def check_time_index(path: str) -> int:
 
 
 def dump_time_index(path: str) -> IndexDump:
+    """Read a time index and compare each entry with the log."""
     dump = IndexDump()
     mismatches, disorder, missing = [], [], []
     previous = NO_TIMESTAMP
@@ -147,7 +160,7 @@ def dump_time_index(path: str) -> IndexDump:
 
 
 class _Finder:
-    """Finds batches of a log with the help of its offset index."""
+    """Lookup of the batches of a log with the help of its offset index."""
 
     def __init__(self, log: BinaryIO, index: list[OffsetPosition]) -> None:
         self._log = log
@@ -156,8 +169,10 @@ class _Finder:
         self._positions = [entry.position for entry in index]
 
     def batch_of(self, offset: int) -> tuple[int, int]:
-        """The last offset of the batch that has the offset, and its newest record's timestamp;
-        (-1, -1) if there is none."""
+        """Return the last offset and the largest record timestamp of the batch with `offset`.
+
+        Returns (-1, -1) if the log has no such batch.
+        """
         at = bisect_right(self._offsets, offset) - 1
         position = self._positions[at] if at >= 0 else 0
         for header, data in iter_batches(self._log, position, self._size):
@@ -187,6 +202,7 @@ def _time_entries(data: bytes, base_offset: int) -> list[TimestampOffset]:
 
 
 def dump_txn_index(path: str) -> Iterator[Entry]:
+    """Yield the aborted transactions in a transaction index."""
     data = _read(path)
     whole = len(data) - len(data) % _TXN_ENTRY.size
     for version, producer_id, first, last, last_stable in _TXN_ENTRY.iter_unpack(data[:whole]):
@@ -202,7 +218,7 @@ def dump_txn_index(path: str) -> Iterator[Entry]:
 
 
 def dump_snapshot(path: str) -> Iterator[Entry]:
-    """The producers of a snapshot."""
+    """Yield the producers in a producer snapshot."""
     state = ProducerState()
     try:
         state.restore(_read(path))
@@ -250,6 +266,9 @@ def _open_log_of(path: str) -> BinaryIO:
 
 
 def _offsets_beside(path: str) -> list[OffsetPosition]:
-    """Without an offset index the log is walked from its beginning."""
+    """Return the entries of the offset index, or none if the file does not exist.
+
+    The log is then scanned from the beginning.
+    """
     index = _beside(path, "index")
     return _offset_entries(_read(index), _base_offset(path)) if os.path.exists(index) else []

@@ -1,7 +1,8 @@
-"""Which leader epoch began at which offset (`leader-epoch-checkpoint`).
+"""The leader epochs of a log and their start offsets (`leader-epoch-checkpoint`).
 
-Entries are (epoch, start offset), both strictly growing. The file is written when the log is
-flushed or closed; after a crash, recovery learns newer epochs again from the batches themselves."""
+Entries are (epoch, start offset); both increase strictly. The file is written when the log is
+flushed or closed. After a crash, recovery reads newer epochs from the batches themselves.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochCache:
+    """The leader epochs of one log, in memory and on disk (KIP-101)."""
+
     __slots__ = ("_fs", "_path", "dirty", "entries", "latest_epoch")
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
@@ -32,7 +35,7 @@ class LeaderEpochCache:
         self.dirty = False
 
     def load(self) -> bool:
-        """False if there is no file."""
+        """Read the checkpoint file. Return False if it does not exist."""
         try:
             data = self._fs.read_bytes(self._path)
         except FileNotFoundError:
@@ -46,15 +49,20 @@ class LeaderEpochCache:
         self._replace([])
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Records appended from `start_offset` on are of `epoch`."""
+        """Record that batches from `start_offset` on have the leader epoch `epoch`."""
         if epoch <= self.latest_epoch or epoch < 0:
             return
         kept = [entry for entry in self.entries if entry.start_offset < start_offset]
         self._replace([*kept, EpochEntry(epoch, start_offset)])
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:
-        """(the largest epoch at or below `epoch`, where the epoch after `epoch` begins): how far a
-        log that has heard of `epoch` agrees with this one. KIP-101, KIP-279."""
+        """Return where a log that knows `epoch` can first differ from this one (KIP-101, KIP-279).
+
+        Returns:
+            The largest epoch that is not above `epoch`, and the start offset of the next larger
+            epoch (the log end offset if `epoch` is the latest one). Both are -1 if `epoch` is newer
+            than the latest one, or if the log has no epochs.
+        """
         if epoch == NO_EPOCH or not self.entries:
             return EpochEntry(NO_EPOCH, NO_OFFSET)
         if epoch == self.latest_epoch:
@@ -69,7 +77,7 @@ class LeaderEpochCache:
     def epoch_for(self, offset: int) -> int:
         entries = self.entries
         if entries and entries[-1].start_offset <= offset:
-            return entries[-1].epoch  # most readers are at the end
+            return entries[-1].epoch  # most readers are near the log end offset
         slot = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
         return entries[slot - 1].epoch if slot else NO_EPOCH
 
@@ -79,7 +87,7 @@ class LeaderEpochCache:
             self._replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before `start_offset`; the one it lies in now begins there."""
+        """Drop epochs that ended before `start_offset`. The one that contains it starts there."""
         slot = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
         if slot == 0 or (slot == 1 and self.entries[0].start_offset == start_offset):
             return
@@ -89,7 +97,7 @@ class LeaderEpochCache:
     def flush(self, *, sync: bool = True) -> None:
         if not self.dirty:
             return
-        self.dirty = False  # before the entries are read: a change from here on is not missed
+        self.dirty = False  # cleared first, so that a concurrent change is not missed
         lines = (f"{entry.epoch} {entry.start_offset}" for entry in self.entries)
         write = write_atomically if sync else write_unsynced
         try:

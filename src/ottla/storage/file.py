@@ -1,9 +1,10 @@
-"""The FileSystem port on a real machine.
+"""The `FileSystem` port on a real machine.
 
-A broker with ten thousand partitions has more files than a process may hold open, so an `OsFile`
-is a name that is opened when it is used: the file system keeps at most `max_open` descriptors and
-closes those not used lately. A descriptor in use is never closed under its user: the number could
-be given to another file in the middle of a read or a write."""
+A broker with ten thousand partitions has more files than a process may hold open. An `OsFile` is
+therefore only a path that is opened when it is used: `OsFileSystem` keeps at most `max_open`
+descriptors and closes those that have not been used recently. It never closes a descriptor that is
+in use, because the kernel could reuse its number for another file in the middle of a read or write.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 from ottla.base.ports import DiskUsage, FileRange, ReadableBuffer
 
 MAX_BUFFERS_PER_WRITE = 512
-"""Linux takes at most 1,024 buffers in one call."""
+"""Buffers passed to one `pwritev` call. Linux accepts at most 1,024 (IOV_MAX)."""
 DEFAULT_MAX_OPEN = 4_096
 PROBE_EVERY_BYTES = 131_072
 
@@ -28,8 +29,13 @@ _syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 
 
 def _is_cached(fd: int, position: int, length: int) -> bool:
-    """Whether a range is in memory, going by a byte here and there: the kernel reads and drops
-    pages in runs. Raises OSError EAGAIN if one of them is not."""
+    """Return whether a range is in the page cache.
+
+    Probes one byte per `PROBE_EVERY_BYTES`, because the kernel reads and drops pages in runs.
+
+    Raises:
+        OSError: EAGAIN if a probed byte is not in the page cache.
+    """
     byte = bytearray(1)
     last = position + length - 1
     probes = (*range(position, last, PROBE_EVERY_BYTES), last)
@@ -37,10 +43,12 @@ def _is_cached(fd: int, position: int, length: int) -> bool:
 
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-"""Linux makes a new one at each start."""
+"""File with Linux's boot ID, which changes at every boot."""
 
 
 class OsFile:
+    """A file that is opened on first use and may be closed between uses."""
+
     __slots__ = ("_closing", "_fd", "_fs", "_nowait", "_used", "_users", "path", "truncations")
 
     def __init__(self, fs: OsFileSystem, path: str) -> None:
@@ -48,9 +56,9 @@ class OsFile:
         self._fs = fs
         self._fd = -1
         self._closing: list[int] = []
-        """Descriptors to be closed by the last user."""
+        """Descriptors that the last user closes."""
         self._users: list[None] = []
-        """One entry per call under way: a count that threads may change without a lock."""
+        """One entry per call in progress. A list, because append and pop need no lock."""
         self._used = False
         self._nowait = _NOWAIT is not None
         self.truncations = 0
@@ -84,7 +92,7 @@ class OsFile:
         fd = self._begin()
         try:
             if length > PROBE_EVERY_BYTES:
-                # Asking costs less than clearing a buffer that is about to be filled.
+                # Probing is cheaper than zeroing a large buffer that the read then overwrites.
                 if not _is_cached(fd, position, length):
                     return None
                 data = os.pread(fd, length, position)
@@ -124,7 +132,7 @@ class OsFile:
     def _write_rest(
         self, fd: int, position: int, buffers: Sequence[ReadableBuffer], written: int
     ) -> None:
-        """A signal or a full disk cut the write short: go on until all is written or it raises."""
+        """Finish a write that a signal or a full disk cut short."""
         rest = memoryview(b"".join(buffers))[written:]
         position += written
         while rest:
@@ -151,10 +159,12 @@ class OsFile:
         self._fs.release(self)
 
     def _begin(self) -> int:
-        """A descriptor that stays open until `_end`.
+        """Return a descriptor that stays open until `_end`.
 
-        First the use is announced, then the descriptor is taken; whoever wants to close it takes
-        it away first and looks for users then. So one of the two always sees the other."""
+        Registers the use first and reads the descriptor second. A thread that wants to close the
+        descriptor detaches it first and checks for users second, so one of the two always sees the
+        other.
+        """
         self._users.append(None)
         fd = self._fd
         if fd < 0:
@@ -173,11 +183,12 @@ class OsFile:
 
 
 class OsFileRange:
-    """The descriptor is in use, and so open, from its making to its end.
+    """A range of a file, whose descriptor stays open as long as this object lives.
 
-    What is written where the file was cut is not what this range was made for: a file that was
-    truncated since, wherever, is sent from no more. Truncations may come from another thread,
-    writes come from the one that sends."""
+    Bytes written after a truncation are not the ones this range was created for, so `send` and
+    `read` fail once the file has been truncated, at whatever position. Truncations may happen in
+    another thread; writes happen only in the thread that sends.
+    """
 
     __slots__ = ("_fd", "_file", "_length", "_position", "_truncations")
 
@@ -199,7 +210,7 @@ class OsFileRange:
     def is_cached(self, start: int, length: int) -> bool:
         try:
             return _is_cached(self._fd, self._position + start, length)
-        except OSError:  # not there, or the disk will say what is wrong when it is read
+        except OSError:  # not in memory, or a disk error that the actual read will report
             return False
 
     def send(self, socket: int, start: int, length: int) -> int:
@@ -225,6 +236,8 @@ class OsFileRange:
 
 
 class OsFileSystem:
+    """The file system of this machine, with a bounded number of open descriptors."""
+
     def __init__(self, max_open: int = DEFAULT_MAX_OPEN) -> None:
         self._max_open = max_open
         self._open: deque[OsFile] = deque()
@@ -242,7 +255,7 @@ class OsFileSystem:
             return file._fd
 
     def _close_one(self) -> None:
-        """Second chance: a file used since it was last looked at goes to the back of the queue."""
+        """Close one descriptor, chosen by the second-chance (clock) algorithm."""
         for _ in range(2 * len(self._open)):
             file = self._open.popleft()
             fd, file._fd = file._fd, -1
@@ -311,8 +324,10 @@ class OsFileSystem:
             os.close(fd)
 
     def sync_below(self, path: str) -> None:
-        """The whole file system that `path` is on: one call, where one for each of ten thousand
-        logs would take a minute."""
+        """Sync the whole file system that holds `path`.
+
+        One syncfs call replaces a sync per log, which takes a minute for ten thousand logs.
+        """
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             if _syncfs is None:

@@ -1,12 +1,13 @@
-"""Making a log survive a power cut, outside the thread that appends to it.
+"""Flushing a log to disk, outside the thread that appends to it.
 
-`Log.begin_flush` says what there is to do, `FlushJob.run` does it in any thread, and `Log.flushed`
-or `Log.flush_failed` takes note; one job of a log at a time. What is synced comes in an order that
-recovery relies on: all log files first, then the snapshots. So a segment for which there is a
-snapshot has nothing unsynced before it.
+`Log.begin_flush` determines what there is to do, `FlushJob.run` does it in any thread, and
+`Log.flushed` or `Log.flush_failed` records the outcome. A log has at most one job at a time. A job
+syncs all log files first and writes producer snapshots second. Recovery relies on this order: if a
+segment has a snapshot, everything before the segment has been synced.
 
-A truncation waits for a job that is running, and makes one that has not run yet do nothing: its
-snapshots, and how far it would have synced, are of a log that is no longer."""
+A truncation waits for a running job, and turns a job that has not run yet into a no-op, because its
+snapshots and its offset describe a log that no longer exists.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +23,16 @@ from ottla.storage.segment import Segment
 
 
 class SyncFailed(OSError):
-    """A log file could not be synced. The kernel may have dropped what it could not write, so that
-    a second sync would succeed without it: nobody knows what is on disk."""
+    """A log file could not be synced, so its contents on disk are unknown.
+
+    The kernel may have dropped the pages that it could not write, and a second sync would succeed
+    without them.
+    """
 
 
 @dataclass(slots=True)
 class FlushGate:
-    """Between a log, its flush jobs, and readers in other threads."""
+    """State shared by a log, its flush jobs and readers in other threads."""
 
     lock: Lock = field(default_factory=Lock)
     truncations: int = 0
@@ -36,6 +40,7 @@ class FlushGate:
 
     @contextmanager
     def truncation(self) -> Iterator[None]:
+        """Hold the lock, and mark a truncation as in progress, for the duration of the context."""
         with self.lock:
             self.truncations += 1
             self.is_truncating = True
@@ -47,7 +52,7 @@ class FlushGate:
 
 @dataclass(slots=True)
 class FlushJob:
-    """What must reach the disk so that everything below `offset` is safe."""
+    """Work that makes everything below `offset` durable."""
 
     offset: int
     fs: FileSystem
@@ -64,11 +69,16 @@ class FlushJob:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether the log has been truncated since the job was begun."""
+        """Whether the log has been truncated since the job was created."""
         return self.truncations != self.gate.truncations
 
     def run(self) -> None:
-        """Raises OSError. Unless it is SyncFailed, a later flush may well succeed."""
+        """Sync the files, unless the job was overtaken by a truncation.
+
+        Raises:
+            SyncFailed: A log file could not be synced. Only a restart resolves this.
+            OSError: Something else failed. A later flush may succeed.
+        """
         with self.gate.lock:
             if not self.is_overtaken:
                 self._run()

@@ -1,16 +1,17 @@
-"""Sparse indexes of a segment: offset -> file position, and timestamp -> offset.
+"""The sparse indexes of a segment: offset to file position, and timestamp to offset.
 
-    .index      8 bytes an entry: relative offset i32, position i32
-    .timeindex  12 bytes an entry: timestamp i64, relative offset i32
+    .index      8 bytes per entry: relative offset i32, position i32
+    .timeindex  12 bytes per entry: timestamp i64, relative offset i32
 
-Offsets are relative to the segment's base offset. An offset entry (o, p) says: the batch that
-begins at byte p has the last offset o. A time entry (t, o) says: no batch up to the one whose last
-offset is o is newer than t. Both columns of both indexes only grow.
+Offsets are relative to the base offset of the segment. An offset entry (o, p) means that the batch
+at byte p has the last offset o. A time entry (t, o) means that no batch up to the one with the last
+offset o has a timestamp larger than t. Both columns of both indexes only increase.
 
-A crash may lose or tear the tail of these files; they hold nothing that the log does not, so a file
-that does not fit its log is dropped and built again. Entries are therefore kept in memory and
-written in `flush`, not one by one. The entries of a closed segment are loaded when first asked for
-and can be unloaded again."""
+A crash may lose or tear the end of these files. They hold nothing that the log does not, so a file
+that does not match its log is discarded and rebuilt. Entries are therefore kept in memory and
+written by `flush`, not one by one. The entries of a sealed segment are loaded on demand and can be
+unloaded again.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +41,12 @@ NO_TIMESTAMP = -1
 
 
 class _IndexFile:
-    """Entries of fixed size behind both indexes: loaded on demand, appended in memory.
+    """A file of fixed-size entries, loaded on demand and appended to in memory.
 
-    `_columns` is replaced as a whole, so that a reader in another thread sees both or none. The
-    file is opened by its name under `_naming`, so that nobody opens one that is being renamed, or
-    another that has just taken its name."""
+    `_columns` is replaced as a whole, so that a reader in another thread sees both columns or
+    neither. Files are opened by name while holding `_naming`, so that no thread opens a file that
+    is being renamed, or another one that has just taken its name.
+    """
 
     __slots__ = (
         "_columns",
@@ -67,9 +69,12 @@ class _IndexFile:
         self._columns: tuple[array[int], array[int]] | None = self._decode(b"") if new else None
         self._count = self._persisted = 0 if new else self._stored_entries()
         self._too_long = False
-        """The file holds more than the entries that count."""
+        """Whether the file holds more than the valid entries and must be truncated."""
         self.is_rewritten = False
-        """After a power cut, the file could hold entries that are no longer true; until `sync`."""
+        """Whether entries were changed since the last `sync`.
+
+        After a power failure, the file could then hold entries that are no longer true.
+        """
 
     def _stored_entries(self) -> int:
         try:
@@ -97,7 +102,7 @@ class _IndexFile:
             return self._columns
 
     def _append(self, left: int, right: int) -> None:
-        """Readers in other threads search the left column: what they find there must be whole."""
+        """Append to the right column first, because concurrent readers search the left one."""
         lefts, rights = self.load()
         rights.append(right)
         lefts.append(left)
@@ -117,13 +122,13 @@ class _IndexFile:
             self._too_long = self.is_rewritten = True
 
     def reset(self) -> None:
-        """Begin again without entries, whatever the file holds."""
+        """Discard all entries, including those in the file."""
         self._columns = self._decode(b"")
         self._count = self._persisted = 0
         self._too_long = self.is_rewritten = self.fs.exists(self.path)
 
     def flush(self) -> None:
-        """Write what is only in memory. Whoever needs it to survive a power cut syncs the file."""
+        """Write the entries that are only in memory. Call `sync` to make them durable."""
         with self._naming:
             self._write()
 
@@ -143,8 +148,10 @@ class _IndexFile:
         self._too_long = False
 
     def sync(self) -> None:
-        """Make what was flushed survive a power cut. If that fails, nobody knows what the file
-        holds: the next flush writes all of it."""
+        """Make flushed entries durable.
+
+        If the sync fails, the contents of the file are unknown and the next flush rewrites it.
+        """
         with self._naming:
             if not self.fs.exists(self.path):
                 self.is_rewritten = False
@@ -163,7 +170,7 @@ class _IndexFile:
                 raise
 
     def unload(self) -> None:
-        """Forget the entries in memory; the file has them."""
+        """Drop the entries from memory if the file has all of them."""
         if self._persisted == self._count and not self._too_long:
             self._columns = None
 
@@ -183,7 +190,7 @@ class _IndexFile:
             return False
 
     def _last_stored(self) -> tuple[int, int] | None:
-        """The last entry, without loading all the others for it."""
+        """Return the last entry without loading the others."""
         if self._columns is not None or not self._persisted:
             return self._last_entry()
         with self._naming:
@@ -203,7 +210,7 @@ class _IndexFile:
 
 
 class OffsetIndex(_IndexFile):
-    """Columns: relative offsets, positions."""
+    """The offset index. Its columns are relative offsets and positions."""
 
     __slots__ = ()
     entry_size = OFFSET_ENTRY_SIZE
@@ -212,7 +219,7 @@ class OffsetIndex(_IndexFile):
         self._append(offset - self.base_offset, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry at or before `offset`, or the segment's beginning."""
+        """Return the last entry at or before `offset`, or the beginning of the segment."""
         offsets, positions = self.load()
         slot = bisect_right(offsets, offset - self.base_offset) - 1
         if slot < 0:
@@ -220,7 +227,7 @@ class OffsetIndex(_IndexFile):
         return OffsetPosition(offsets[slot] + self.base_offset, positions[slot])
 
     def lookup_position(self, position: int) -> OffsetPosition:
-        """The last entry of a batch at or before `position`, or the segment's beginning."""
+        """Return the last entry at or before `position`, or the beginning of the segment."""
         offsets, positions = self.load()
         slot = bisect_right(positions, position, hi=len(offsets)) - 1
         if slot < 0:
@@ -234,18 +241,18 @@ class OffsetIndex(_IndexFile):
         return OffsetPosition(entry[0] + self.base_offset, entry[1])
 
     def truncate_to(self, offset: int) -> None:
-        """Keep entries whose offset is below `offset`."""
+        """Keep only entries with an offset below `offset`."""
         self._keep(bisect_right(self.load()[0], offset - self.base_offset - 1))
 
     def is_sane(self, log_size: int) -> bool:
-        """False if the stored file cannot belong to a log of this size."""
+        """Return False if the stored file cannot belong to a log of this size."""
         if not self._has_whole_entries():
             return False
         last = self._last_stored()
         return last is None or (last[0] >= 0 and 0 <= last[1] < max(log_size, 1))
 
     def is_rising(self) -> bool:
-        """Whether no power cut has left a hole: all entries are in order, none comes twice."""
+        """Return whether all entries increase strictly. A hole left by a power failure does not."""
         offsets, positions = self.load()
         has_hole = len(positions) > 0 and not positions[0]
         return not has_hole and _rises(offsets) and _rises(positions)
@@ -263,19 +270,19 @@ class OffsetIndex(_IndexFile):
 
 
 class TimeIndex(_IndexFile):
-    """Columns: timestamps, relative offsets."""
+    """The time index. Its columns are timestamps and relative offsets."""
 
     __slots__ = ()
     entry_size = TIME_ENTRY_SIZE
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if it tells anything new."""
+        """Add an entry, unless its timestamp is not larger than that of the last one."""
         last = self.last()
         if timestamp > last.timestamp and offset >= last.offset:
             self._append(timestamp, offset - self.base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry at or before `timestamp`, or the segment's beginning."""
+        """Return the last entry at or before `timestamp`, or the beginning of the segment."""
         timestamps, offsets = self.load()
         slot = bisect_right(timestamps, timestamp) - 1
         if slot < 0:
@@ -289,7 +296,7 @@ class TimeIndex(_IndexFile):
         return TimestampOffset(entry[0], entry[1] + self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Keep entries whose offset is below `offset`."""
+        """Keep only entries with an offset below `offset`."""
         self._keep(bisect_right(self.load()[1], offset - self.base_offset - 1))
 
     def is_sane(self) -> bool:
@@ -299,6 +306,7 @@ class TimeIndex(_IndexFile):
         return last is None or last[1] >= 0
 
     def is_rising(self) -> bool:
+        """Return whether all entries are in order. A hole left by a power failure is not."""
         timestamps, offsets = self.load()
         has_hole = len(timestamps) > 0 and not (timestamps[0] or offsets[0])
         return not has_hole and _rises(timestamps) and list(offsets) == sorted(offsets)
@@ -319,7 +327,10 @@ class TimeIndex(_IndexFile):
 
 
 def _rises(column: array[int]) -> bool:
-    """Each entry is above the one before (in C: a large index has 200,000)."""
+    """Return whether a column increases strictly.
+
+    The comparison runs in C, because an index may have 200,000 entries.
+    """
     values = list(column)
     return values == sorted(set(values))
 

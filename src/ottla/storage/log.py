@@ -1,17 +1,18 @@
-"""A partition's log: segments end to end, from `log_start_offset` to `log_end_offset`.
+"""The log of a partition: contiguous segments from `log_start_offset` to `log_end_offset`.
 
 Invariants
-- Offsets of batches grow strictly, their leader epochs do not fall; the next batch gets
-  `log_end_offset`.
-- Segments are ordered by base offset and cover everything; only the last one is appended to.
-- `log_start_offset <= high watermark <= log_end_offset`; the watermark is kept by the broker.
-- Everything below `recovery_point` is on disk for good (was synced).
+- The offsets of batches increase strictly, and their leader epochs never decrease. The next batch
+  gets `log_end_offset`.
+- Segments are ordered by base offset and cover the whole log. Only the last one is appended to.
+- `log_start_offset <= high watermark <= log_end_offset`. The broker maintains the high watermark.
+- Everything below `recovery_point` has been synced to disk.
 - A failed append changes nothing: no offset, no producer state, no index.
 
-One thread (the broker's loop) calls everything that changes a log. `read(wait=True)`, the timestamp
-look-ups (log_reader.py) and `FlushJob.run` (flush.py) may run in other threads beside it: they
-touch files, not the list of segments they were given. A truncation may run in another thread while
-nobody else changes the log (`is_truncating`)."""
+Only one thread, the broker's event loop, calls methods that change a log. `read(wait=True)`, the
+timestamp lookups (log_reader.py) and `FlushJob.run` (flush.py) may run concurrently in other
+threads: they access files, but not the current list of segments. A truncation may run in another
+thread as long as nothing else changes the log (`is_truncating`).
+"""
 
 from __future__ import annotations
 
@@ -54,11 +55,13 @@ class AppendResult(NamedTuple):
     base_offset: int
     last_offset: int
     max_timestamp: int
-    """Of the stored batch: of the first one, where this is a retry."""
+    """Largest timestamp of the stored batch; of the original one if this is a retry."""
     is_duplicate: bool
 
 
 class Log:
+    """The log of one partition."""
+
     __slots__ = (
         "_clean_end",
         "_config",
@@ -105,8 +108,12 @@ class Log:
         is_on_disk: bool = False,
         snapshots: dict[int, bytes] | None = None,
     ) -> None:
-        """`is_on_disk`: a clean shutdown has left everything so. `snapshots` are to be written with
-        the first flush."""
+        """Initialize the log from the state that recovery established.
+
+        Args:
+            is_on_disk: Whether everything is already on disk, after a clean shutdown.
+            snapshots: Producer snapshots to write with the first flush, by offset.
+        """
         self.fs = fs
         self.directory = directory
         self.partition = partition
@@ -123,15 +130,17 @@ class Log:
         self._pending_snapshots: dict[int, bytes] = snapshots or {}
         self._new_files = not is_on_disk
         self._clean_end = log_end_offset if is_on_disk else None
-        """Where the log ends as long as nothing has changed since a clean shutdown."""
+        """Log end offset at the last clean shutdown; None after a crash or a truncation."""
         self._gap = (log_end_offset, log_end_offset)
-        """(To where the log was truncated last, where the last batch before that ended): a follower
-        may be told to forget what lies behind a gap."""
+        """(Offset of the last truncation, end of the last batch before it).
+
+        They differ if a follower truncated its log to an offset inside a gap that compaction left.
+        """
         self.gate = FlushGate()
         self.is_truncating = False
-        """Whoever truncates it in another thread asks all others to leave it alone."""
+        """Set while another thread truncates the log; nothing else may change it then."""
         self.on_write_error: Callable[[Log, OSError, int], None] = _ignore_write_error
-        """Called with each error of an append and the bytes that it was to write."""
+        """Called with each error of an append and the size of the batch that was to be written."""
         self._job: FlushJob | None = None
         self._reader = LogReader(self)
 
@@ -141,7 +150,10 @@ class Log:
 
     @config.setter
     def config(self, config: TopicConfig) -> None:
-        """In force from the next append on. What every append asks is worked out here, once."""
+        """Apply a new configuration from the next append on.
+
+        Precomputes the values that every append needs.
+        """
         self._config = config
         self._max_segment_bytes = min(config.segment_bytes, MAX_SEGMENT_BYTES)
         self._max_segment_ms = config.max_segment_ms
@@ -165,8 +177,22 @@ class Log:
     def append(
         self, batch: ReadableBuffer, header: BatchHeader, leader_epoch: int, now_ms: int
     ) -> AppendResult:
-        """Give a validated batch the next offsets and write it. A retry of a known batch is not
-        written again. Raises KafkaError; then nothing has changed."""
+        """Assign the next offsets to a validated batch and write it.
+
+        A retry of a batch that is already in the log is not written again.
+
+        Args:
+            batch: The complete batch.
+            header: Header of the batch.
+            leader_epoch: Current leader epoch of the partition.
+            now_ms: Current time, for rolling the segment.
+
+        Returns:
+            The offsets of the batch, or those of the original one if this is a retry.
+
+        Raises:
+            KafkaError: The batch was rejected or could not be written. The log has not changed.
+        """
         if leader_epoch < self.epochs.latest_epoch:
             raise self._fenced(leader_epoch)
         producer_id, marker = header.producer_id, None
@@ -184,7 +210,7 @@ class Log:
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         self._write(batch, header, base_offset, leader_epoch, now_ms)
-        # From here on nothing can fail: the batch is in the log.
+        # The batch is in the log; nothing below can fail.
         if leader_epoch > self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, base_offset)
         if producer_id != NO_PRODUCER_ID:
@@ -194,7 +220,11 @@ class Log:
         return AppendResult(base_offset, last_offset, header.max_timestamp, False)
 
     def append_as_follower(self, batch: ReadableBuffer, header: BatchHeader, now_ms: int) -> None:
-        """Write a batch as its leader numbered it."""
+        """Write a batch with the offsets and the leader epoch that the leader assigned.
+
+        Raises:
+            KafkaError: The batch overlaps the log, has an old leader epoch, or cannot be written.
+        """
         if header.base_offset < self.log_end_offset:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -236,7 +266,7 @@ class Log:
             ):
                 segment = self.roll(now_ms, self._roll_offset(base_offset, last_offset))
             if header.is_control:
-                segment.txn_index.entries()  # its update must not have to wait for the disk
+                segment.txn_index.entries()  # loaded now, because the update must not block
             segment.append(
                 [stamped_prefix(base_offset, leader_epoch, batch), memoryview(batch)[STAMP_SIZE:]],
                 size,
@@ -252,7 +282,7 @@ class Log:
             ) from error
 
     def _is_old(self, segment: Segment, timestamp: int, now_ms: int) -> bool:
-        """Whether a batch of this time must begin a new segment, by segment.ms."""
+        """Return whether segment.ms requires a new segment for a batch with this timestamp."""
         first = segment.first_timestamp
         age = timestamp - first if first >= 0 <= timestamp else now_ms - segment.created_ms
         if age <= self._max_segment_ms - self._config.segment_jitter_ms:
@@ -260,28 +290,34 @@ class Log:
         return segment.size > 0 and age > self._max_segment_ms - self._roll_jitter_ms(segment)
 
     def _roll_jitter_ms(self, segment: Segment) -> int:
-        """A fixed share of segment.jitter.ms, so that logs do not all roll at once."""
+        """Return a fixed share of segment.jitter.ms, so that logs do not all roll at once."""
         jitter = self._config.segment_jitter_ms
         return hash((self.partition, segment.base_offset)) % jitter if jitter else 0
 
     def _roll_offset(self, base_offset: int, last_offset: int) -> int:
-        """Where a segment for a batch begins: where the last one ends, even if the batch (of a
-        compacted log that is followed) begins later, because recovery takes a gap between segments
-        for a loss. Unless the gap is too large for indexes."""
+        """Return the base offset of a new segment for a batch.
+
+        This is the end of the previous segment even if the batch begins later, as it may when a
+        follower copies a compacted log, because recovery treats a gap between segments as data
+        loss. If the gap is too large for relative offsets, it is the base offset of the batch.
+        """
         end_offset = self._written_end
         return end_offset if last_offset - end_offset <= MAX_RELATIVE_OFFSET else base_offset
 
     @property
     def _written_end(self) -> int:
-        """Where the last batch ends."""
+        """First offset after the last batch, which is below the log end offset before a gap."""
         truncated_to, written_end = self._gap
         return written_end if self.log_end_offset == truncated_to else self.log_end_offset
 
     def _update_producer(
         self, header: BatchHeader, base_offset: int, marker: tuple[bool, int] | None
     ) -> None:
-        """The index knows of an aborted transaction before the last stable offset passes it:
-        readers in other threads ask for that offset first, and then for what was aborted below."""
+        """Record an appended batch in the producer state and, for an abort, in the txn index.
+
+        The index is updated before the last stable offset advances, because readers in other
+        threads first ask for that offset and then for the aborted transactions below it.
+        """
         if marker is not None and marker[0]:
             producer_id, producers = header.producer_id, self.producers
             first_offset = producers.txn_first_offset(producer_id)
@@ -294,7 +330,7 @@ class Log:
         self.producers.update(header, base_offset, marker)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """Begin a new segment at the end of the log. A producer snapshot is taken for it."""
+        """Start a new segment at the end of the log, and take a producer snapshot for it."""
         if base_offset is None:
             base_offset = self._written_end
         old = self.segments[-1]
@@ -311,7 +347,7 @@ class Log:
         return segment
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        """An attempt that fails must leave no file: the log may go on behind its beginning."""
+        """Create a segment. Leave no file if that fails, since the log may grow past its offset."""
         try:
             return Segment(self.fs, self.directory, base_offset, new=True, created_ms=now_ms)
         except OSError:
@@ -331,11 +367,21 @@ class Log:
         wait: bool,
         in_file: bool = False,
     ) -> LogSlice:
-        """Whole, verified batches from the one that holds `offset`, of those below `max_offset`.
-        With `in_file` many of them may be given unread, as a range of their file.
+        """Return verified batches, beginning with the one that contains `offset`.
 
-        Raises KafkaError OFFSET_OUT_OF_RANGE outside the log and CORRUPT_MESSAGE where the next
-        batch is damaged; WouldBlock if `wait` is false and the disk would have to be waited for."""
+        Args:
+            offset: Offset to read from.
+            max_bytes: Maximum size of the result.
+            max_offset: Batches that begin at or after this offset are not returned.
+            at_least_one: Whether to return the first batch even if it exceeds `max_bytes`.
+            wait: Whether the call may block on the disk.
+            in_file: Whether the result may be a range of the file instead of bytes.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE if the log does not contain `offset`, CORRUPT_MESSAGE if
+                the first batch is damaged, KAFKA_STORAGE_ERROR if the disk cannot be read.
+            WouldBlock: `wait` is false and the read would have to wait for the disk.
+        """
         return self._reader.read(
             offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait, in_file=in_file
         )
@@ -343,28 +389,38 @@ class Log:
     def aborted_transactions(
         self, first_offset: int, end_offset: int, *, wait: bool = True
     ) -> list[AbortedTxn]:
-        """Those that touch the range. WouldBlock as `read` does."""
+        """Return the aborted transactions that overlap [first_offset, end_offset).
+
+        Raises:
+            WouldBlock: `wait` is false and a transaction index would have to be read from disk.
+        """
         return self._reader.aborted_transactions(first_offset, end_offset, wait=wait)
 
     def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
-        """The first record at or after `timestamp`. May wait for the disk."""
+        """Return the first record at or after `timestamp`. May block on the disk."""
         return self._reader.offset_for_timestamp(timestamp)
 
     def offset_of_max_timestamp(self) -> FoundOffset | None:
-        """The first record with the largest timestamp of all. May wait for the disk."""
+        """Return the first record that has the largest timestamp in the log. May block on disk."""
         return self._reader.offset_of_max_timestamp()
 
     # ----------------------------------------------------------------------------------- flushing
 
     @property
     def wants_flush(self) -> bool:
-        """Whether a segment was closed since the last flush, or flush.messages is reached."""
+        """Whether a segment was rolled since the last flush, or flush.messages is reached."""
         unflushed = self.unflushed_messages
         return bool(self._pending_snapshots) or unflushed >= self.config.flush_messages
 
     def begin_flush(self, *, with_indexes: bool = False) -> FlushJob:
-        """`with_indexes` also saves what the active segment's indexes know, so that a recovery can
-        begin near the recovery point instead of at the segment's start."""
+        """Return a job that makes everything appended so far durable.
+
+        Run it in any thread, then call `flushed` or `flush_failed`.
+
+        Args:
+            with_indexes: Whether to also save the indexes of the active segment, so that recovery
+                can start near the recovery point instead of at the beginning of the segment.
+        """
         active = self.active
         with_indexes = with_indexes or active.indexes_are_rewritten
         if with_indexes:
@@ -392,11 +448,14 @@ class Log:
         return job
 
     def _unsynced_segments(self) -> list[Segment]:
-        """Those behind the recovery point, and the one that may have been closed just at it."""
+        """Return the segments after the recovery point, and one that may end exactly there."""
         return segments_from(self.segments, max(self.recovery_point - 1, 0))
 
     def flushed(self, job: FlushJob, now_ms: int) -> None:
-        """`job` has run. One that was overtaken by a truncation has made nothing safe."""
+        """Advance the recovery point after `job` has run.
+
+        A job that was overtaken by a truncation has made nothing durable.
+        """
         if job.is_overtaken:
             job.offset = min(job.offset, self.recovery_point)
             self.flush_failed(job)
@@ -406,14 +465,14 @@ class Log:
         self.last_flush_ms = now_ms
 
     def flush_failed(self, job: FlushJob) -> None:
-        """Nothing is known of what reached the disk: the next flush must do it all again."""
+        """Schedule the work of `job` again: it is unknown how much of it reached the disk."""
         self._job = None
         self._pending_snapshots = {**job.snapshots, **self._pending_snapshots}
         self._new_files = self._new_files or job.sync_directory
         self.unflushed_messages += job.messages
 
     def flush(self, now_ms: int, *, with_indexes: bool = False) -> None:
-        """Flush and wait for it. For shutdown and tests; the broker runs jobs in threads."""
+        """Flush in this thread. For shutdown and tests; the broker runs flush jobs in threads."""
         job = self.begin_flush(with_indexes=with_indexes)
         try:
             job.run()
@@ -423,14 +482,16 @@ class Log:
         self.flushed(job, now_ms)
 
     def close(self, now_ms: int) -> None:
-        """Leave everything on disk so that the next start has nothing to check."""
+        """Write and sync everything, so that the next start has nothing to check."""
         self.write_out()
         self.flush(now_ms, with_indexes=True)
 
     def write_out(self) -> None:
-        """Write all that is only in memory, and close. It survives a power cut only when the files
-        have been synced: `close` does, and who closes many logs syncs them all at once and then
-        tells each (`synced`)."""
+        """Write everything that is only in memory, and close the files.
+
+        The data survives a power failure only once the files have been synced. `close` does so for
+        one log. To close many logs, sync them all at once and then call `synced` on each.
+        """
         end_offset = self._written_end
         if not self._is_written_out:
             if self.producers.producers or self.size > UNINDEXED_BYTES:
@@ -438,7 +499,7 @@ class Log:
             self.active.seal()
             for segment in self._unsynced_segments():
                 segment.flush_indexes()
-            # No others: a snapshot of a segment says that all before it is synced.
+            # Only this one: the snapshot of a segment asserts that everything before is synced.
             snapshot = self._pending_snapshots.get(end_offset)
             if snapshot is not None:
                 path = snapshot_path(self.directory, end_offset)
@@ -448,9 +509,12 @@ class Log:
             segment.close()
 
     def synced(self) -> None:
-        """All that was written out is on disk for good. Now the snapshots of segments follow, which
-        say so. They are worth another sync: where records were deleted, only they remember their
-        producers."""
+        """Record that everything written by `write_out` has been synced.
+
+        Writes the snapshots of segments, which assert exactly that. They are worth another sync,
+        because once records are deleted, only the snapshots still hold the state of their
+        producers.
+        """
         self.recovery_point = self._written_end
         for offset, snapshot in self._pending_snapshots.items():
             if offset != self.recovery_point:
@@ -470,16 +534,22 @@ class Log:
     # ------------------------------------------------------------------------------- removing data
 
     def advance_start_offset(self, offset: int) -> None:
-        """Records before `offset` no longer exist (DeleteRecords, retention)."""
+        """Advance the log start offset after DeleteRecords or retention."""
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
 
     def detach_head(self, count: int, now_ms: int) -> list[Segment]:
-        """Take the oldest `count` segments out of the log and mark their files `.deleted`. The
-        caller removes them once no reader can need them. Fewer are taken if the first that stays
-        has no snapshot on disk yet: without it, a power cut would leave nothing to tell the
-        producers of the deleted records from. They can go after the next flush."""
+        """Remove the oldest `count` segments from the log and mark their files `.deleted`.
+
+        The caller deletes the files when no reader can need them any more. Fewer segments are
+        removed if the first remaining one has no snapshot on disk yet: after a power failure, the
+        state of the producers of the deleted records would be lost. The rest can be removed after
+        the next flush.
+
+        Returns:
+            The removed segments.
+        """
         if count >= len(self.segments):
             self.roll(now_ms)
             count = min(count, len(self.segments) - 1)
@@ -494,7 +564,7 @@ class Log:
         return self._mark_deleted(removed)
 
     def _unwritten_snapshots(self) -> dict[int, bytes]:
-        """Those that a flush has yet to write, or is just writing."""
+        """Return the snapshots that are waiting for a flush or being written by one."""
         return {**(self._job.snapshots if self._job else {}), **self._pending_snapshots}
 
     def _forget(self, removed: Sequence[Segment]) -> None:
@@ -502,7 +572,7 @@ class Log:
         self._use_segments([s for s in self.segments if s.base_offset not in gone])
 
     def _mark_deleted(self, removed: list[Segment]) -> list[Segment]:
-        self._new_files = True  # and old ones gone, which the next flush makes certain
+        self._new_files = True  # the next flush also makes the removals durable
         for segment in removed:
             segment.change_suffix(DELETED_SUFFIX)
             self._pending_snapshots.pop(segment.base_offset, None)
@@ -510,24 +580,34 @@ class Log:
         return removed
 
     def _use_segments(self, segments: list[Segment]) -> None:
-        """A reader who has the old cursors must not go on with the new segments unnoticed, nor the
-        other way round: it finds other cursors than those it began with, and begins again."""
+        """Replace the list of segments so that concurrent readers notice.
+
+        Clearing the cursors before and after the change ensures that a reader that combines old
+        cursors with new segments, or the reverse, finds other cursors than it started with and
+        starts over.
+        """
         self._reader.forget()
         self.segments = segments
         self._reader.forget()
 
     def replace_segments(self, new: Segment, old: Sequence[Segment]) -> list[Segment]:
-        """Put a compacted segment (files suffixed `.cleaned`, synced) in the place of those it was
-        made from. Crash-safe: `.swap` says that the new one is whole and the old ones may go.
-        The first and the last step wait for the disk; the broker takes them in threads."""
+        """Replace segments by a compacted one, whose `.cleaned` files must be synced.
+
+        This is crash-safe: the suffix `.swap` marks the new segment as complete, so that the old
+        ones may be removed. The first and the last step block on the disk; the broker runs them in
+        threads.
+        """
         new.commit_cleaned()
         removed = self.swap_segments(new, old)
         self.fs.sync_directory(self.directory)
         return removed
 
     def swap_segments(self, new: Segment, old: Sequence[Segment]) -> list[Segment]:
-        """The middle step: exchange the names, and what readers find. Returns the old segments,
-        marked `.deleted`."""
+        """Exchange the files and the list of segments: the middle step of `replace_segments`.
+
+        Returns:
+            The old segments, marked `.deleted`.
+        """
         gone = {segment.base_offset for segment in old}
         kept = [s for s in self.segments if s.base_offset not in gone]
         for segment in old:
@@ -541,8 +621,11 @@ class Log:
         return list(old)
 
     def _vouch_for(self, compacted: Segment) -> None:
-        """The gap that compaction may have left behind a segment is no loss: the snapshot of the
-        next segment says so. One that is not on disk yet must be, whatever happens now."""
+        """Write the snapshot of the segment after a compacted one, if it is not on disk yet.
+
+        Compaction may leave a gap at the end of a segment. The snapshot of the next segment shows
+        recovery that the gap is not data loss, so it must not wait for the next flush.
+        """
         later = [s.base_offset for s in self.segments if s.base_offset > compacted.base_offset]
         for snapshots in (self._pending_snapshots, self._job.snapshots if self._job else {}):
             if later and later[0] in snapshots:
@@ -550,7 +633,7 @@ class Log:
                 write_unsynced(self.fs, path, snapshots[later[0]])
 
     def begin_truncation(self) -> None:
-        """Flush jobs that are under way make nothing safe any more."""
+        """Announce a truncation. Flush jobs in progress no longer make anything durable."""
         self.is_truncating = True
         self.gate.truncations += 1
 
@@ -558,16 +641,19 @@ class Log:
         self.is_truncating = False
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop everything from `offset` on (a follower that disagrees with its leader). When this
-        begins, the checkpoint of the recovery point must not be above `kept_below(offset)`: what a
-        power cut leaves of a truncation is not safe."""
+        """Discard all records from `offset` on, for a follower that diverged from its leader.
+
+        Before the call, the recovery point in the checkpoint file must not exceed
+        `kept_below(offset)`, because a power failure during the truncation may leave any mixture of
+        the files above that point.
+        """
         if offset >= self.log_end_offset:
             return
         if offset < self.segments[0].base_offset:
             self.truncate_fully(offset, now_ms)
             return
         written_end = self.kept_below(offset)
-        # The first stays, even if nothing of it does: its snapshot knows the producers before it.
+        # The first segment stays even if it becomes empty: its snapshot holds earlier producers.
         removed = [segment for segment in self.segments[1:] if segment.base_offset >= offset]
         with self.gate.truncation():
             self._forget(removed)
@@ -580,8 +666,10 @@ class Log:
             self._ended_at(offset, written_end)
 
     def kept_below(self, offset: int) -> int:
-        """Where the last batch that a truncation to `offset` leaves ends. Compaction leaves gaps,
-        so that may be before `offset`."""
+        """Return the end of the last batch that a truncation to `offset` would keep.
+
+        This may be less than `offset`, because compaction leaves gaps.
+        """
         segment = segments_from(self.segments, offset - 1)[0]
         end_offset = segment.base_offset
         for header in segment.headers_near(offset - 1, wait=True):
@@ -591,20 +679,23 @@ class Log:
         return end_offset
 
     def truncate_fully(self, offset: int, now_ms: int) -> None:
-        """Empty the log; the next record gets `offset`."""
+        """Discard all records. The next record gets `offset`."""
         with self.gate.truncation():
             self._remove_behind(-1, self.segments)
             self.segments = [self._new_segment(offset, now_ms)]
-            self.fs.sync_directory(self.directory)  # the log may not begin with a later one instead
+            self.fs.sync_directory(self.directory)  # the log must not begin at a later segment
             self.log_start_offset = offset
             self._ended_at(offset, offset)
             self.epochs.clear()
             self.producers.clear()
 
     def _remove_behind(self, offset: int, segments: Sequence[Segment]) -> None:
-        """Remove what a truncation leaves nothing of, for certain, before anything is put in its
-        place: of two histories a power cut could leave a mixture. The snapshots go first; with its
-        snapshot, a segment that is left when those before it are gone would seem to belong."""
+        """Remove segments and the snapshots after `offset`, and sync the directory.
+
+        The removal must be durable before anything is written in their place, or a power failure
+        could leave a mixture of two histories. Snapshots are removed first: a segment that still
+        has its snapshot would look valid even if the segments before it are missing.
+        """
         for snapshots in (self._pending_snapshots, self._job.snapshots if self._job else {}):
             for stale in [o for o in snapshots if o > offset]:
                 del snapshots[stale]
@@ -634,11 +725,11 @@ class Log:
 
 
 def _ignore_write_error(log: Log, error: OSError, needed_bytes: int) -> None:
-    """Do nothing: the error is raised as well."""
+    """Do nothing; `append` raises the error as well."""
 
 
 def aborted_txn(completed: CompletedTxn, producers: ProducerState) -> AbortedTxn:
-    """The index entry for a transaction that was just aborted."""
+    """Return the index entry for a transaction that has just been aborted."""
     unstable = producers.first_unstable_offset
     stable = completed.last_offset + 1 if unstable is None else unstable
     return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)

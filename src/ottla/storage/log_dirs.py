@@ -1,19 +1,20 @@
-"""A data directory: what one of `log.dirs` holds.
+"""The contents of a data directory, one of `log.dirs`.
 
-    meta.properties                    whose directory this is: cluster id, node id, directory id
+    meta.properties                    owner of the directory: cluster ID, node ID, directory ID
     .kafka_cleanshutdown               present after a clean shutdown, until the next start
     <topic>-<partition>/               a log (segment.py), with
-        partition.metadata             the topic's id
-    <topic>-<partition>.<id>-delete/   a deleted log, on its way out
-    <topic>-<partition>.<id>-stray/    a log that no topic claims; kept, never served
-    recovery-point-offset-checkpoint   how far each log is known to be on disk
-    log-start-offset-checkpoint        where each log begins, if not at its first segment
-    replication-offset-checkpoint      each log's high watermark, in a cluster
-    cleaner-offset-checkpoint          how far each log is compacted
-    .ottla_boot                        in which boot of the machine it was written to last
+        partition.metadata             the topic ID
+    <topic>-<partition>.<id>-delete/   a deleted log whose files are being removed
+    <topic>-<partition>.<id>-stray/    a log that belongs to no topic; kept, but never served
+    recovery-point-offset-checkpoint   offset up to which each log is known to be on disk
+    log-start-offset-checkpoint        log start offset of each log, if not its first base offset
+    replication-offset-checkpoint      high watermark of each log, in a cluster
+    cleaner-offset-checkpoint          offset up to which each log is compacted
+    .ottla_boot                        boot ID of the machine when the broker last ran
 
-All but the last in Apache Kafka's names and formats: a directory that one wrote opens in the
-other."""
+All but the last have Apache Kafka's names and formats. Ottla can open a directory that Kafka wrote,
+and Kafka one that Ottla wrote.
+"""
 
 from __future__ import annotations
 
@@ -54,30 +55,41 @@ class DirectoryOwner:
 class FoundLog:
     partition: TopicPartition
     topic_id: bytes | None
-    """None where the directory does not say (it is older than topic ids)."""
+    """None if the directory does not record it, because it predates topic IDs."""
     path: str
 
 
 class LogDirectory:
+    """One data directory of a broker."""
+
     def __init__(self, fs: FileSystem, path: str) -> None:
         self.fs = fs
         self.path = path.rstrip("/")
         self.was_clean = False
         """Whether the last shutdown was clean."""
         self.lost_nothing = False
-        """Whether all that the last run wrote is there: its shutdown was clean, or only its process
-        ended, and what it wrote was in the hands of the kernel."""
+        """Whether everything that the last run wrote is present.
+
+        This holds after a clean shutdown, and after a crash of the process alone, because the
+        kernel still had all unsynced writes.
+        """
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.write_failure: WriteFailure | None = None
-        """Why the directory refuses writes; None while it takes them. `broker/disk_watch.py` sets
-        and clears it; DescribeLogDirs and metrics read it."""
+        """Why the directory rejects writes, or None if it accepts them.
+
+        Set and cleared by `broker/disk_watch.py`, read by DescribeLogDirs and the metrics.
+        """
 
     # ------------------------------------------------------------------------------- ownership
 
     def owner(self) -> DirectoryOwner | None:
-        """None in a new directory."""
+        """Return the owner, or None in a new directory.
+
+        Raises:
+            UserError: meta.properties is incomplete.
+        """
         try:
             text = self.fs.read_bytes(f"{self.path}/{META_PROPERTIES}").decode("utf-8", "replace")
         except FileNotFoundError:
@@ -116,7 +128,11 @@ class LogDirectory:
         return owner
 
     def claim(self, cluster_id: str, node_id: int) -> DirectoryOwner:
-        """Check that the directory is this broker's, and write down its owner if it is new."""
+        """Check that the directory belongs to this broker, and record the owner if it is new.
+
+        Raises:
+            UserError: The directory belongs to another broker.
+        """
         owner = self.checked_owner(cluster_id, node_id)
         if owner is None or not owner.directory_id:
             owner = DirectoryOwner(cluster_id, node_id, format_uuid(new_uuid()))
@@ -136,7 +152,11 @@ class LogDirectory:
     # ------------------------------------------------------------------------- start and shutdown
 
     def begin(self) -> list[str]:
-        """Read what the last run left. From here on a crash counts as a crash."""
+        """Read the state that the last run left, and remove the clean-shutdown marker.
+
+        Returns:
+            Messages about checkpoints that could not be read.
+        """
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.was_clean = self.fs.exists(marker)
         if self.was_clean:
@@ -171,19 +191,24 @@ class LogDirectory:
         return known != "" and known == self.fs.boot_id()
 
     def note_boot(self) -> None:
-        """From here on nothing is lost when only the process ends. Not synced: where the machine
-        goes down, it is another boot anyway."""
+        """Record the boot ID, so that a crash of the process alone is recognized at the next start.
+
+        Not synced: if the machine goes down, the boot ID changes anyway.
+        """
         write_unsynced(self.fs, f"{self.path}/{BOOT}", self.fs.boot_id().encode())
 
     def end(self) -> None:
-        """Every log is closed and on disk."""
+        """Write the clean-shutdown marker. Every log must be closed and synced."""
         data = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
         write_atomically(self.fs, f"{self.path}/{CLEAN_SHUTDOWN}", data)
 
     def write_checkpoints(
         self, recovery_points: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int]
     ) -> None:
-        """May be called in any thread, by one at a time."""
+        """Write the recovery points and log start offsets.
+
+        May be called from any thread, but not concurrently.
+        """
         checkpoint.write_offsets(self.fs, f"{self.path}/{RECOVERY_POINTS}", recovery_points)
         checkpoint.write_offsets(self.fs, f"{self.path}/{LOG_START_OFFSETS}", starts)
 
@@ -193,6 +218,7 @@ class LogDirectory:
     # ------------------------------------------------------------------------------------- logs
 
     def find_logs(self) -> list[FoundLog]:
+        """Return the logs in the directory, without KRaft's metadata log."""
         found = []
         for name in self.fs.list(self.path):
             partition = parse_directory_name(name)
@@ -217,7 +243,7 @@ class LogDirectory:
         return None
 
     def create_log_directory(self, partition: TopicPartition, topic_id: bytes) -> str:
-        """A name that survives a power cut once `sync` of this directory has returned."""
+        """Create the directory of a log and return its path. Call `sync` to make it durable."""
         path = f"{self.path}/{partition}"
         self.fs.make_directories(path)
         file = self.fs.open(f"{path}/{PARTITION_METADATA}", create=True)
@@ -229,7 +255,12 @@ class LogDirectory:
         return path
 
     def set_aside(self, path: str, suffix: str) -> str:
-        """Rename a log's directory so that it is no log any more. Returns the new path."""
+        """Rename the directory of a log so that it is no longer one, and return the new path.
+
+        Args:
+            path: Directory of the log.
+            suffix: `DELETE_SUFFIX` or `STRAY_SUFFIX`.
+        """
         name = path.rpartition("/")[2]
         unique = format_uuid(new_uuid())
         # Kafka's tools expect names of at most 255 bytes.
@@ -238,7 +269,7 @@ class LogDirectory:
         return target
 
     def leftovers(self) -> list[str]:
-        """Deleted logs that an earlier run had no time to remove."""
+        """Return the paths of deleted logs that an earlier run did not finish removing."""
         return [
             f"{self.path}/{name}"
             for name in self.fs.list(self.path)
@@ -250,6 +281,7 @@ class LogDirectory:
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
+    """Parse `<topic>-<partition>`. Return None for any other name."""
     topic, dash, partition = name.rpartition("-")
     if not dash or not topic or not partition.isascii() or not partition.isdigit():
         return None
@@ -259,7 +291,7 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 def checkpoint_offsets(
     logs: Iterable[Log],
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """(recovery points, log start offsets that the segments alone do not tell)."""
+    """Return the recovery points, and the log start offsets that differ from the first segment."""
     recovery_points, starts = {}, {}
     for log in logs:
         recovery_points[log.partition] = log.recovery_point
@@ -269,6 +301,9 @@ def checkpoint_offsets(
 
 
 def doubt_log(log: Log) -> None:
-    """A sync of it failed: the kernel may have dropped what it could not write, so that nobody can
-    say any more that only a machine that goes down loses something."""
+    """Forget the boot ID of the data directory after a sync of `log` failed.
+
+    The kernel may have dropped the pages it could not write, so data may be lost even if the
+    machine stays up.
+    """
     log.fs.remove(f"{log.directory.rpartition('/')[0]}/{BOOT}")

@@ -1,15 +1,18 @@
-"""Reading a log: by offset, and by timestamp.
+"""Log reads by offset and lookups by timestamp.
 
-Consumers read on from where they were, so the places where the last reads ended are remembered, and
-their next read needs no search. Indexes of old segments are loaded when they are asked for; only a
-few stay in memory.
+Consumers continue where their last read ended, so the reader remembers the file positions of those
+ends and the next read needs no search. Indexes of old segments are loaded on demand; only a few
+stay in memory.
 
-A large read of bytes that were verified since they are in memory (verified.py) can be given as a
-range of the file: nobody copies it, and nobody walks its batches; the index tells where it may end.
+A large read of bytes that have been verified while in the page cache (verified.py) can be returned
+as a range of the file. Such bytes are neither copied nor scanned; the offset index determines where
+the range may end.
 
-Readers may run in other threads, beside the one that changes the log. They work on the list of
-segments that they found. When segments go, `forget` replaces the caches; a reader that finds them
-replaced when it is done, or meets an error, looks again: what it read may not be there any more."""
+Reads may run in other threads, concurrently with the thread that changes the log. They work on the
+list of segments that they found when they started. When segments are removed, `forget` replaces the
+caches. A reader that fails, or finds the caches replaced when it is done, starts over, because the
+data it read may no longer be part of the log.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,15 @@ from ottla.wire.records.errors import BatchError, CorruptBatch
 from ottla.wire.records.record import iter_keys
 
 MIN_IN_FILE_BYTES = 128 * 1024
-"""Less is read and copied in the time that sending from the file takes to set up."""
+"""Minimum size of a file range. Smaller reads are copied in less time than sendfile setup takes."""
 MAX_CURSORS = 64
 MAX_LOADED_INDEXES = 8
 _base_offset = attrgetter("base_offset")
 
 
 class LogSlice(NamedTuple):
+    """The result of a read: complete batches, and the offset to read next."""
+
     records: Piece
     next_offset: int
 
@@ -50,7 +55,7 @@ class FoundOffset(NamedTuple):
 
 
 class ReadableLog(Protocol):
-    """What a reader asks of its log."""
+    """The attributes of a log that its reader uses."""
 
     partition: TopicPartition
     directory: str
@@ -62,11 +67,13 @@ class ReadableLog(Protocol):
 
 
 def segments_from(segments: list[Segment], offset: int) -> list[Segment]:
-    """The segment that `offset` lies in, and all behind it."""
+    """Return the segment that contains `offset` and all later ones."""
     return segments[max(bisect_right(segments, offset, key=_base_offset) - 1, 0) :]
 
 
 class LogReader:
+    """Reader of one log, with caches of read positions and of loaded indexes."""
+
     __slots__ = ("_cursors", "_loaded_indexes", "_log", "_reading")
 
     def __init__(self, log: ReadableLog) -> None:
@@ -74,11 +81,13 @@ class LogReader:
         self._cursors: dict[int, tuple[Segment, int]] = {}
         self._loaded_indexes: dict[int, Segment] = {}
         self._reading = Lock()
-        """Guards the two caches above, the only things that readers in other threads change."""
+        """Guards both caches, which are the only state that readers in other threads change."""
 
     def forget(self) -> None:
-        """Segments have gone or changed: what a reader still adds to the caches is lost with
-        them."""
+        """Replace the caches after segments were removed or changed.
+
+        Entries that a concurrent reader still adds to the old caches are lost with them.
+        """
         self._cursors = {}
         self._loaded_indexes = {}
 
@@ -94,11 +103,21 @@ class LogReader:
         wait: bool,
         in_file: bool = False,
     ) -> LogSlice:
-        """Whole, verified batches from the one that holds `offset`, of those below `max_offset`.
-        With `in_file` many of them may be given unread, as a range of their file.
+        """Return verified batches, beginning with the one that contains `offset`.
 
-        Raises KafkaError OFFSET_OUT_OF_RANGE outside the log and CORRUPT_MESSAGE where the next
-        batch is damaged; WouldBlock if `wait` is false and the disk would have to be waited for."""
+        Args:
+            offset: Offset to read from.
+            max_bytes: Maximum size of the result.
+            max_offset: Batches that begin at or after this offset are not returned.
+            at_least_one: Whether to return the first batch even if it exceeds `max_bytes`.
+            wait: Whether the call may block on the disk.
+            in_file: Whether the result may be a range of the file instead of bytes.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE if the log does not contain `offset`, CORRUPT_MESSAGE if
+                the first batch is damaged, KAFKA_STORAGE_ERROR if the disk cannot be read.
+            WouldBlock: `wait` is false and the read would have to wait for the disk.
+        """
         if not wait and self._log.gate.is_truncating:
             raise WouldBlock
         cursors = self._cursors
@@ -123,8 +142,8 @@ class LogReader:
         except OSError as error:
             if not self._has_changed(cursors):
                 raise self._unreadable(error) from error
-        # Segments were truncated, removed or compacted meanwhile: what was read may no longer be
-        # part of the log, or not be what follows next.
+        # Segments were truncated, removed or compacted during the read. The data may no longer be
+        # part of the log, or may not be what follows `offset` now.
         return self.read(
             offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait, in_file=in_file
         )
@@ -180,15 +199,18 @@ class LogReader:
         max_offset: int,
         wait: bool,
     ) -> LogSlice | None:
-        """Batches from `position` on, unread; None if they are few, or have to be read."""
+        """Return batches from `position` on as a range of the file, or None if not possible.
+
+        That is the case if they are too few, or have not been verified since they are in memory.
+        """
         if wait and segment is self._log.segments[-1]:
-            return None  # it may grow meanwhile
+            return None  # the active segment may grow at the same time
         least = position + MIN_IN_FILE_BYTES
         if min(position + limit, segment.size) < least or not segment.verified.covers(
             position, least
         ):
             return None
-        if not segment.offset_index.is_loaded:  # they came here from the segment before
+        if not segment.offset_index.is_loaded:  # the reader came from the segment before
             if not wait:
                 raise WouldBlock
             segment.offset_index.load()
@@ -206,7 +228,7 @@ class LogReader:
         return LogSlice(unread, next_offset)
 
     def _end_of(self, segment: Segment) -> int:
-        """The offset that no batch of `segment` reaches."""
+        """Return the first offset after the last possible batch of `segment`."""
         segments = self._log.segments
         if segment is segments[-1]:
             return self._log.log_end_offset
@@ -214,8 +236,10 @@ class LogReader:
         return segments[slot].base_offset if slot < len(segments) else self._log.log_end_offset
 
     def _has_changed(self, cursors: dict[int, tuple[Segment, int]]) -> bool:
-        """Whether segments have been truncated, removed or compacted since `cursors` was the cache.
-        A truncation that is under way in another thread is waited for."""
+        """Return whether segments were truncated, removed or compacted since `cursors` was current.
+
+        Waits for a truncation that is in progress in another thread.
+        """
         if self._log.gate.is_truncating:
             with self._log.gate.lock:
                 return True
@@ -234,7 +258,7 @@ class LogReader:
         )
 
     def _first_behind(self, segment: Segment) -> tuple[Segment, int] | None:
-        """Where the next batch is, if any, for a reader who has come to the end of a segment."""
+        """Return the position of the first batch after `segment`, or None if there is none."""
         for later in segments_from(self._log.segments, segment.base_offset)[1:]:
             if later.size:
                 return later, 0
@@ -255,14 +279,14 @@ class LogReader:
         segment: Segment,
         position: int,
     ) -> None:
-        """Consumers read on from where they were: their next read needs no search."""
+        """Cache the position of `offset` for the next read of the same consumer."""
         with self._reading:
             cursors[offset] = (segment, position)
             if len(cursors) > MAX_CURSORS:
                 del cursors[next(iter(cursors))]
 
     def _use_index(self, segment: Segment) -> None:
-        """Bound the memory that indexes of old segments take."""
+        """Bound the memory used by the indexes of old segments."""
         with self._reading:
             loaded = self._loaded_indexes
             loaded[segment.base_offset] = segment
@@ -274,8 +298,11 @@ class LogReader:
     def aborted_transactions(
         self, first_offset: int, end_offset: int, *, wait: bool = True
     ) -> list[AbortedTxn]:
-        """Those that touch the range. WouldBlock if `wait` is false and the disk would have to be
-        waited for."""
+        """Return the aborted transactions that overlap [first_offset, end_offset).
+
+        Raises:
+            WouldBlock: `wait` is false and a transaction index would have to be read from disk.
+        """
         found: list[AbortedTxn] = []
         for segment in segments_from(self._log.segments, first_offset):
             if not wait and not segment.txn_index.is_loaded:
@@ -289,7 +316,7 @@ class LogReader:
     # ---------------------------------------------------------------------- look up by timestamp
 
     def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
-        """The first record at or after `timestamp`. May wait for the disk."""
+        """Return the first record at or after `timestamp`. May block on the disk."""
         return self._look_up(lambda: self._first_in_log(timestamp))
 
     def _first_in_log(self, timestamp: int) -> FoundOffset | None:
@@ -302,7 +329,10 @@ class LogReader:
         return None
 
     def offset_of_max_timestamp(self) -> FoundOffset | None:
-        """The first record with the largest timestamp of all. May wait for the disk."""
+        """Return the first record that has the largest timestamp in the log. May block on the disk.
+
+        Records before the log start offset are ignored.
+        """
         return self._look_up(self._newest_in_log)
 
     def _newest_in_log(self) -> FoundOffset | None:
@@ -328,7 +358,7 @@ class LogReader:
                     raise self._unreadable(error) from error
 
     def _newest_in(self, segment: Segment) -> int:
-        """The largest timestamp of the batches that are not deleted."""
+        """Return the largest timestamp of the batches at or after the log start offset."""
         start_offset = self._log.log_start_offset
         if segment.base_offset >= start_offset:
             return segment.max_timestamp
@@ -358,7 +388,7 @@ class LogReader:
 
 
 def _read_ahead(segment: Segment, position: int, length: int, wait: bool) -> ReadableBuffer:
-    """`length` bytes and a batch header behind them, or up to the end of the segment."""
+    """Read `length` bytes plus one batch header, or up to the end of the segment."""
     wanted = min(length + HEADER_SIZE, segment.size - position)
     data = segment.read_bytes(position, wanted, wait=wait)
     if len(data) < wanted:

@@ -1,9 +1,9 @@
-"""Finding a partition's producer state again: the newest snapshot that can be trusted, then the
-batches behind it.
+"""Restoring the producer state of a partition from snapshots and batches.
 
-So the state is never lost as long as, of the snapshots at or below the log's first segment, one is
-as new as that segment: a log lets go of its oldest segments only when the snapshot of the first one
-that stays is on disk (`Log.detach_head`)."""
+The newest valid snapshot is loaded, and the batches after it are replayed. This recovers the full
+state as long as the first segment of the log has a snapshot. Therefore a log deletes its oldest
+segments only once the snapshot of the first remaining one is on disk (`Log.detach_head`).
+"""
 
 from __future__ import annotations
 
@@ -41,10 +41,22 @@ def restore_producers(
     unwritten: Mapping[int, bytes] | None = None,
     newest: int | None = None,
 ) -> int:
-    """Make `state` what it was when the log ended at `end_offset`. Batches that are damaged are
-    passed over: their reads will be refused, but the log must open. `unwritten` are snapshots that
-    no flush has written yet. A later snapshot, up to the offset `newest`, will do too. Returns how
-    far the state goes."""
+    """Restore `state` to what it was when the log ended at `end_offset`.
+
+    Damaged batches are skipped: reads of them fail, but the log must open.
+
+    Args:
+        fs: File system that holds the log.
+        directory: Directory of the log.
+        segments: Segments of the log, in order.
+        end_offset: Log end offset at which the state is wanted.
+        state: The state to replace.
+        unwritten: Snapshots that have not been flushed yet, by offset.
+        newest: A snapshot after `end_offset` is used as well, up to this offset.
+
+    Returns:
+        The offset up to which the state is complete.
+    """
     limit = end_offset if newest is None else max(end_offset, newest)
     start_offset = _restore_newest_snapshot(fs, directory, limit, unwritten or {}, state)
     if start_offset >= end_offset:
@@ -98,14 +110,17 @@ def _restore_newest_snapshot(
 
 
 def remove_snapshots_behind(fs: FileSystem, directory: str, end_offset: int) -> None:
-    """Snapshots of a log that was longer once speak of batches that are gone."""
+    """Remove snapshots after the log end offset, which describe batches that no longer exist."""
     for offset in snapshot_offsets(fs, directory):
         if offset > end_offset:
             fs.remove(snapshot_path(directory, offset))
 
 
 def remove_stray_snapshots(fs: FileSystem, directory: str, segments: Sequence[Segment]) -> None:
-    """Keep the newest and those taken when a segment began; clean shutdowns leave others."""
+    """Remove snapshots except the newest one and those at the beginning of a segment.
+
+    Clean shutdowns leave others.
+    """
     offsets = sorted(snapshot_offsets(fs, directory))
     if len(offsets) > 1:
         wanted = {segment.base_offset for segment in segments} | {offsets[-1]}
@@ -115,8 +130,10 @@ def remove_stray_snapshots(fs: FileSystem, directory: str, segments: Sequence[Se
 
 
 def marker_of(batch: ReadableBuffer, header: BatchHeader) -> tuple[bool, int] | None:
-    """(is it an abort, coordinator epoch) if the batch ends a transaction. Compaction may have
-    emptied it: then it only tells its producer's epoch."""
+    """Return (whether it is an abort, coordinator epoch) if the batch is a transaction marker.
+
+    Returns None for an emptied marker, which compaction keeps only for its producer epoch.
+    """
     if not header.is_control or not header.record_count:
         return None
     marker = read_end_txn_marker(batch, header._replace(position=0))

@@ -1,8 +1,8 @@
-"""What a partition remembers of its idempotent and transactional producers.
+"""The state that a partition keeps about its idempotent and transactional producers.
 
-For each producer id: its epoch, its last five batches (so that a retry is recognised and answered
-with the offset it first got), and where its open transaction began. `check` decides, `update`
-records what was appended; recovery calls `update` alone.
+For each producer ID it holds the producer epoch, the last five batches, so that a retry is detected
+and answered with the original offset, and the first offset of the open transaction. `check` decides
+whether a batch may be appended, `update` records one that was. Recovery calls only `update`.
 
 Snapshots (`<offset>.snapshot`) hold the state just before `offset`, in Kafka's format:
 
@@ -10,8 +10,9 @@ Snapshots (`<offset>.snapshot`) hold the state just before `offset`, in Kafka's 
     producerId i64, producerEpoch i16, lastSequence i32, lastOffset i64, offsetDelta i32,
     timestamp i64, coordinatorEpoch i32, currentTxnFirstOffset i64 (-1: none)
 
-They are taken when a segment is rolled and at a clean shutdown. A snapshot that is torn or whose
-CRC is wrong is ignored: the log has it all."""
+They are taken when a segment is rolled and at a clean shutdown. A snapshot that is torn or has the
+wrong CRC is ignored, because the log contains the same information.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from ottla.wire.records.batch import MAX_SEQUENCE, NO_PRODUCER_ID, NO_SEQUENCE, 
 from ottla.wire.records.crc import crc32c
 
 CACHED_BATCHES = 5
-"""A producer may have this many requests in flight, so no retry is older."""
+"""Batches kept per producer. Producers have at most this many requests in flight."""
 NO_EPOCH = -1
 NO_TXN = -1
 
@@ -37,7 +38,7 @@ _SNAPSHOT_VERSION = 1
 
 
 class MalformedSnapshot(Exception):
-    """A snapshot that cannot be trusted."""
+    """A snapshot is torn, corrupt or of an unknown version."""
 
 
 class BatchMetadata(NamedTuple):
@@ -77,23 +78,29 @@ class ProducerEntry:
 
 
 class ProducerState:
-    """All producers of one partition."""
+    """The producers of one partition."""
 
     __slots__ = ("_open_txns", "producers")
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerEntry] = {}
         self._open_txns: dict[int, int] = {}
-        """Producer id -> first offset of its open transaction, in the order of the offsets."""
+        """Producer ID -> first offset of its open transaction, ordered by offset."""
 
     # ------------------------------------------------------------------------------- decisions
 
     def check(self, header: BatchHeader) -> BatchMetadata | None:
-        """None if the batch may be appended; the batch it repeats if it is a known retry.
-        Raises KafkaError if it is out of order or from a fenced producer."""
+        """Decide whether a batch may be appended.
+
+        Returns:
+            None if it may be appended, or the original batch if this is a retry.
+
+        Raises:
+            KafkaError: The sequence is out of order, or the producer is fenced.
+        """
         entry = self.producers.get(header.producer_id)
         if entry is None:
-            return None  # first seen, or forgotten by retention: any sequence may begin
+            return None  # a new or expired producer may start with any sequence
         if header.producer_epoch < entry.epoch:
             raise _fenced(header, entry)
         if entry.txn_first_offset != NO_TXN and not header.is_transactional:
@@ -104,7 +111,7 @@ class ProducerState:
             )
         first = header.base_sequence
         if first == NO_SEQUENCE:
-            return None  # a coordinator's own, which is never sent twice
+            return None  # written by a coordinator, which never retries
         if header.producer_epoch > entry.epoch:
             if first != 0 and entry.epoch != NO_EPOCH:
                 raise _out_of_order(header, NO_SEQUENCE)
@@ -124,8 +131,13 @@ class ProducerState:
         raise _out_of_order(header, last)
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
-        """Whether a transaction may be ended by this. Raises KafkaError if a newer producer or a
-        newer coordinator has been here. The same marker twice is no error."""
+        """Check that a marker may end the transaction of a producer.
+
+        Repeating the same marker is allowed.
+
+        Raises:
+            KafkaError: A newer producer epoch or coordinator epoch is known.
+        """
         entry = self.producers.get(header.producer_id)
         if entry is None:
             return
@@ -139,7 +151,7 @@ class ProducerState:
             )
 
     def is_open(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether this producer, in this epoch, has written to a transaction that goes on."""
+        """Return whether the producer has an open transaction in this producer epoch."""
         if producer_id not in self._open_txns:
             return False
         return self.producers[producer_id].epoch == producer_epoch
@@ -149,8 +161,16 @@ class ProducerState:
     def update(
         self, header: BatchHeader, base_offset: int, marker: tuple[bool, int] | None = None
     ) -> CompletedTxn | None:
-        """Record an appended batch. `marker` is (is it an abort, coordinator epoch) of a control
-        batch; the transaction it ends, if one was open, is returned."""
+        """Record an appended batch.
+
+        Args:
+            header: Header of the batch.
+            base_offset: Offset that the batch was assigned.
+            marker: For a control batch, (whether it is an abort, coordinator epoch).
+
+        Returns:
+            The transaction that a marker completed, or None.
+        """
         producer_id = header.producer_id
         if producer_id == NO_PRODUCER_ID:
             return None
@@ -182,24 +202,24 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest open transaction began. May be asked in any thread."""
+        """First offset of the oldest open transaction. Safe to read from any thread."""
         while True:
             try:
                 return next(iter(self._open_txns.values()), None)
             except RuntimeError:
-                continue  # one began or ended in between
+                continue  # a transaction began or ended during the iteration
 
     def stable_offset_without(self, producer_id: int, end_offset: int) -> int:
-        """Where the oldest open transaction of any other producer began; `end_offset` if none."""
+        """Return where the oldest open transaction of another producer began, or `end_offset`."""
         others = (first for each, first in self._open_txns.items() if each != producer_id)
         return next(others, end_offset)
 
     def txn_first_offset(self, producer_id: int) -> int | None:
-        """Where the open transaction of a producer began."""
+        """Return the first offset of the open transaction of a producer, or None."""
         return self._open_txns.get(producer_id)
 
     def expire(self, now_ms: int, expiration_ms: int) -> list[int]:
-        """Forget producers that have been silent too long and have no open transaction."""
+        """Remove producers that have been idle too long and have no open transaction."""
         expired = [
             entry.producer_id
             for entry in self.producers.values()
@@ -233,7 +253,11 @@ class ProducerState:
         return _PREFIX.pack(_SNAPSHOT_VERSION, crc32c(body)) + body
 
     def restore(self, data: bytes) -> None:
-        """Replace all state by a snapshot's. On MalformedSnapshot the state is empty."""
+        """Replace the state with that of a snapshot.
+
+        Raises:
+            MalformedSnapshot: The snapshot cannot be trusted. The state is empty.
+        """
         self.clear()
         body = memoryview(data)[_PREFIX.size :]
         if len(data) < _PREFIX.size + _COUNT.size:
@@ -271,7 +295,7 @@ class ProducerState:
 
 
 def _is_behind(sequence: int, last: int) -> bool:
-    """Whether `sequence` comes at or before `last`, on a circle of 2^31 numbers."""
+    """Return whether `sequence` is at or before `last`, modulo 2^31."""
     return (last - sequence) & MAX_SEQUENCE < (MAX_SEQUENCE + 1) // 2
 
 

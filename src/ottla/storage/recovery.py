@@ -1,10 +1,11 @@
-"""Opening a log that may have been left by a crash.
+"""Opening a log, with recovery if the broker crashed.
 
-After a clean shutdown everything is believed and next to nothing is read. After a crash, only what
-lies behind the recovery point can have been touched: those batches are checked one by one, the log
-is cut before the first that is damaged, and indexes, epochs and producer state are made to match.
-Files that an interrupted compaction or deletion left are finished or removed. Whatever had to be
-mended is reported in words."""
+After a clean shutdown the files are trusted and almost nothing is read. After a crash, only data
+after the recovery point can be affected: every batch there is checked, the log is truncated before
+the first damaged one, and the indexes, leader epochs and producer state are rebuilt to match. Files
+of an interrupted compaction or deletion are completed or removed. Every repair is reported as a
+message.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ from ottla.wire.records.errors import BatchError
 
 @dataclass(frozen=True, slots=True)
 class OpenLog:
-    """What is known about a log before it is opened."""
+    """Everything that is known about a log before it is opened."""
 
     directory: str
     partition: TopicPartition
@@ -52,7 +53,16 @@ class OpenLog:
 
 
 def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
-    """The log, ready for use; it is created where there is none."""
+    """Open a log, or create it if it does not exist.
+
+    Args:
+        fs: File system that holds the log.
+        known: State of the log from checkpoints and configuration.
+        report: Called with a message about each repair.
+
+    Returns:
+        The log, ready for use.
+    """
     finish_interrupted_work(fs, known.directory, report)
     segments = open_segments(fs, known.directory)
     epochs, has_epochs = _load_epochs(fs, known, report)
@@ -82,7 +92,7 @@ def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
     elif not has_epochs and end_offset > segments[0].base_offset:
         _rebuild_epochs(epochs, segments)
     remove_stray_snapshots(fs, known.directory, segments)
-    _ = segments[-1].max_timestamp  # known before readers in other threads ask for it
+    _ = segments[-1].max_timestamp  # loaded before readers in other threads need it
     start_offset = min(max(known.log_start_offset, segments[0].base_offset), end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
@@ -112,10 +122,13 @@ def _first_segment(fs: FileSystem, known: OpenLog) -> Segment:
 def _begin_again(
     fs: FileSystem, known: OpenLog, segments: list[Segment], producers: ProducerState
 ) -> Segment:
-    """The first segment of a log that goes on at its start offset, because a power cut took the
-    last of its deleted records. Their producers are remembered: the snapshot for the new beginning
-    is on disk before anything goes, and if the power is cut again, it tells more than what is
-    left."""
+    """Replace all segments by an empty one at the log start offset, and return it.
+
+    This is needed if a power failure lost the last records of a log from which all records had been
+    deleted, so that the log now ends before its log start offset. The state of their producers is
+    kept: a snapshot for the new beginning is on disk before any file is removed, so that a second
+    power failure cannot lose it.
+    """
     path = snapshot_path(known.directory, known.log_start_offset)
     found = producers.encode()
     try:
@@ -131,8 +144,10 @@ def _begin_again(
 
 
 def _is_as_left(segments: list[Segment], end_offset: int) -> bool:
-    """Whether a clean shutdown's files are all there, and end where the log ended then. Indexes are
-    looked at only for being present and well-formed."""
+    """Return whether the files of a clean shutdown are complete and end at `end_offset`.
+
+    Indexes are only checked for being present and well-formed.
+    """
     try:
         return (
             all(segment.indexes_are_sane() for segment in segments)
@@ -143,7 +158,7 @@ def _is_as_left(segments: list[Segment], end_offset: int) -> bool:
 
 
 def _load_epochs(fs: FileSystem, known: OpenLog, report: Report) -> tuple[LeaderEpochCache, bool]:
-    """(The epochs, whether they were there.)"""
+    """Return the epoch cache, and whether a valid checkpoint file was found."""
     epochs = LeaderEpochCache(fs, known.directory)
     try:
         return epochs, epochs.load()
@@ -153,7 +168,7 @@ def _load_epochs(fs: FileSystem, known: OpenLog, report: Report) -> tuple[Leader
 
 
 def _rebuild_epochs(epochs: LeaderEpochCache, segments: list[Segment]) -> None:
-    """Learn the epochs from all batch headers, as far as these can be read."""
+    """Rebuild the epoch cache from all batch headers that can be read."""
     epochs.clear()
     for segment in segments:
         try:
@@ -168,6 +183,8 @@ def _rebuild_epochs(epochs: LeaderEpochCache, segments: list[Segment]) -> None:
 
 @dataclass(slots=True)
 class _Recovery:
+    """The recovery of one log after a crash."""
+
     fs: FileSystem
     known: OpenLog
     segments: list[Segment]
@@ -175,15 +192,15 @@ class _Recovery:
     producers: ProducerState
     report: Report
     safe_epochs: LeaderEpochCache
-    """As they were on disk; for what is below the recovery point."""
+    """The epochs in the checkpoint file, to validate batches below the recovery point."""
     end_offset: int = 0
     producers_offset: int = 0
-    """Batches before it are known to `producers`, and to the index of aborted transactions."""
+    """Offset up to which `producers` and the transaction index are complete."""
     snapshots: dict[int, bytes] = field(default_factory=dict)
-    """Of the segments that were recovered, to be written when these are synced."""
+    """Snapshots of the recovered segments, to be written once the segments are synced."""
 
     def run(self) -> int:
-        """Check everything behind the recovery point. Returns where the log ends now."""
+        """Check everything after the recovery point, and return the new log end offset."""
         first = self._first_unsafe()
         known = self.known
         self._rebuild_damaged_indexes(first)
@@ -191,17 +208,20 @@ class _Recovery:
         self._restore_producers(first, start.offset)
         self.end_offset = start.offset
         self.safe_epochs.entries = list(self.epochs.entries)
-        self.epochs.truncate_from_end(known.recovery_point)  # later ones are learned again
+        self.epochs.truncate_from_end(known.recovery_point)  # later ones come from the batches
         self._recover_from(first)
-        # One up to the start offset is of a log that begins there again (`_begin_again`).
+        # A snapshot up to the log start offset may belong to a log that restarts there
+        # (`_begin_again`).
         end_offset = max(self.end_offset, known.log_start_offset)
         remove_snapshots_behind(self.fs, known.directory, end_offset)
         self.fs.sync_directory(known.directory)
         return self.end_offset
 
     def _restore_producers(self, first: int, offset: int) -> None:
-        """As of where the recovery starts, or later if there is a safe snapshot: then the index of
-        aborted transactions is believed up to there."""
+        """Restore the producer state at the start of the recovery, or at a later safe snapshot.
+
+        The transaction index is trusted up to that point.
+        """
         segment = self.segments[first]
         is_sane = segment.txn_index.is_sane(segment.base_offset)
         if not is_sane:
@@ -231,17 +251,21 @@ class _Recovery:
                 number += 1
 
     def _is_cut_off(self, segment: Segment) -> bool:
-        """Whether the records before a segment were lost, rather than compacted away: a power cut
-        can cut a file just between two batches. If there is a snapshot for the segment, everything
-        before it had been synced (`FlushJob.run` goes in that order); if there is none, nothing in
-        the segment has ever been, so that no one was promised anything of it."""
+        """Return whether records before a segment were lost, rather than compacted away.
+
+        A power failure can cut a file exactly between two batches. If the segment has a snapshot,
+        everything before it had been synced (`FlushJob.run` guarantees this order). If it has none,
+        nothing in the segment was ever synced, so nothing in it was ever acknowledged as durable.
+        """
         path = snapshot_path(self.known.directory, segment.base_offset)
         end_offset = max(self.end_offset, self.known.log_start_offset)
         return end_offset < segment.base_offset and not self.fs.exists(path)
 
     def _first_unsafe(self) -> int:
-        """The segment that ends at the recovery point or behind it: the last that begins before.
-        Where one ends just there, its records are safe, but its indexes need not be."""
+        """Return the index of the last segment that begins before the recovery point.
+
+        If it ends exactly there, its records are safe but its indexes may not be.
+        """
         for number in reversed(range(len(self.segments))):
             if self.segments[number].base_offset < self.known.recovery_point:
                 return number
@@ -283,15 +307,17 @@ class _Recovery:
                 f"{self.known.recovery_point}, which was on disk; reads of them will be refused"
             )
         if not recovered.is_whole:
-            # Offsets up to the recovery point were given away, so the log goes on from there.
+            # Offsets up to the recovery point have been assigned, so the log continues from there.
             self.end_offset = self.known.recovery_point
         if recovered.damaged:
             self._continue_behind(segment)
         return recovered
 
     def _is_known(self, header: BatchHeader) -> bool:
-        """Whether the epoch of a batch agrees with the checkpoint, which is written before the
-        recovery point moves on."""
+        """Return whether the epoch of a batch agrees with the checkpoint.
+
+        The checkpoint is written before the recovery point advances.
+        """
         if header.base_offset >= self.known.recovery_point:
             return True
         return self.safe_epochs.epoch_for(header.base_offset) in (header.leader_epoch, NO_EPOCH)
@@ -300,7 +326,7 @@ class _Recovery:
         try:
             marker = marker_of(batch, header)
         except BatchError:
-            return None  # not a marker that we know
+            return None  # an unknown type of control record
         return self.producers.update(header, header.base_offset, marker)
 
     def _note_aborted(self, segment: Segment, completed: CompletedTxn | None) -> None:
@@ -308,7 +334,7 @@ class _Recovery:
             segment.txn_index.append(aborted_txn(completed, self.producers))
 
     def _continue_behind(self, segment: Segment) -> None:
-        """A segment with damaged places is not appended to: new records would be harder to find."""
+        """Start a new segment after a damaged last one, where new records are easier to find."""
         if segment is self.segments[-1] and segment.base_offset < self.end_offset:
             self.segments.append(
                 Segment(
@@ -331,8 +357,11 @@ class _Recovery:
         self.fs.remove(snapshot_path(self.known.directory, segment.base_offset))
 
     def _rebuild_damaged_indexes(self, first: int) -> None:
-        """Indexes before the recovery point were synced with their log; one that is missing or
-        malformed all the same is built again, and synced: no flush comes back to it."""
+        """Rebuild missing or malformed indexes of segments before the recovery point.
+
+        They had been synced with their logs, so this is rare. The new ones are synced here, because
+        no flush covers these segments again.
+        """
         for number, segment in enumerate(self.segments[:first]):
             if segment.indexes_are_sane():
                 continue

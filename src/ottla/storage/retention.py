@@ -1,17 +1,19 @@
-"""Which old segments a log may let go of.
+"""Retention: which old segments of a log may be deleted.
 
-A segment goes when it is the oldest and one of these holds, looked at in this order:
+The oldest segment is deleted if one of these applies, checked in this order:
 
-    log start offset   it lies wholly before it (DeleteRecords moved it)   always
-    retention.bytes    the log stays at least that large without it        cleanup.policy has delete
+    log start offset   it lies entirely before it (after DeleteRecords)    always
+    retention.bytes    the log is still at least that large without it     cleanup.policy has delete
     retention.ms       its newest record is older than that                cleanup.policy has delete
 
-Bounds: nothing at or behind the high watermark goes, so the log never starts behind what consumers
-may read. Only whole segments go, from the oldest on without a gap. The active segment goes too
-when it has expired and holds anything; the log rolls to a new one first, and lets go of it when the
-snapshot of its producers has been flushed (`Log.detach_head`), at a later look.
+Nothing at or after the high watermark is deleted, so the log start offset never exceeds what
+consumers may read. Only whole segments are deleted, beginning with the oldest one, without gaps.
+The active segment is deleted as well if it has expired and is not empty: the log rolls to a new one
+first, and removes the old one in a later run, once the snapshot of its producers has been flushed
+(`Log.detach_head`).
 
-A segment whose records have no timestamps is as old as its file."""
+If the records of a segment have no timestamps, its age is that of its file.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,11 @@ from ottla.storage.segment import Segment
 
 
 class SegmentFacts(Protocol):
-    """What is asked about a segment. Its timestamp may have to be read from disk, so it is asked
-    for last and not for every segment."""
+    """The properties of a segment on which retention depends.
+
+    `largest_timestamp` may have to be read from disk, so it is evaluated last, and only where
+    needed.
+    """
 
     @property
     def base_offset(self) -> int: ...
@@ -44,14 +49,14 @@ class LogBounds(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """How many of the oldest segments may go, and why."""
+    """The number of oldest segments that may be deleted, and the reason."""
 
     head: int
     reason: str
 
 
 class Retired(NamedTuple):
-    """Segments taken out of a log; their files are marked `.deleted`, to be removed later."""
+    """Segments that were removed from a log, with files marked `.deleted` for later removal."""
 
     segments: list[Segment]
     reason: str
@@ -60,7 +65,7 @@ class Retired(NamedTuple):
 def expired_segments(
     segments: Sequence[SegmentFacts], bounds: LogBounds, config: TopicConfig, now_ms: int
 ) -> Expired:
-    """Decide for a log of these segments, oldest first."""
+    """Return how many of the segments, ordered from the oldest, have expired."""
     rules: list[tuple[str, Callable[[Sequence[SegmentFacts]], int]]] = [
         ("log start offset", lambda rest: _before_start(rest, bounds)),
     ]
@@ -79,7 +84,16 @@ def expired_segments(
 
 
 def apply_retention(log: Log, high_watermark: int, now_ms: int) -> Retired:
-    """Take what has expired out of `log`. May read timestamps from disk."""
+    """Remove expired segments from `log`. May read timestamps from disk.
+
+    Args:
+        log: The log to clean up.
+        high_watermark: High watermark of the partition.
+        now_ms: Current time.
+
+    Returns:
+        The removed segments and the reason. The caller deletes their files.
+    """
     bounds = LogBounds(log.log_start_offset, log.log_end_offset, high_watermark)
     facts = [_LogSegment(segment, segment is log.active) for segment in log.segments]
     count, reason = expired_segments(facts, bounds, log.config, now_ms)
@@ -88,14 +102,16 @@ def apply_retention(log: Log, high_watermark: int, now_ms: int) -> Retired:
 
 
 def largest_timestamp(segment: Segment) -> int:
-    """Of a segment's records; when its file was last written if they have none."""
+    """Return the largest timestamp in a segment, or the modification time of its file if none."""
     timestamp = segment.max_timestamp
     return timestamp if timestamp >= 0 else segment.fs.modified_ms(segment.file.path)
 
 
 class _LogSegment:
-    """A segment of a log as `expired_segments` sees it. Timestamps stay known, but the indexes
-    that told them are not kept in memory."""
+    """A segment as `expired_segments` sees it.
+
+    The indexes that are loaded to find the timestamp do not stay in memory.
+    """
 
     __slots__ = ("_is_active", "_segment", "base_offset", "size")
 
@@ -146,7 +162,7 @@ def _too_old(segments: Sequence[SegmentFacts], bounds: LogBounds, limit: int, no
 def _count_head(
     segments: Sequence[SegmentFacts], bounds: LogBounds, is_expired: Callable[[int], bool]
 ) -> int:
-    """How many segments from the front may go, asking about one after the other."""
+    """Return the number of segments from the front that may be deleted, checking one at a time."""
     for number, segment in enumerate(segments):
         is_last = number + 1 == len(segments)
         end = bounds.log_end_offset if is_last else segments[number + 1].base_offset

@@ -1,11 +1,12 @@
-"""Walking batches in bytes that came from a disk.
+"""Verification of batches in bytes that were read from disk.
 
-Nothing read from a file is believed. The CRC covers a batch from its attributes on; what lies
-before it (offset, length, epoch, magic) is held against what is known of the log and against its
-neighbours: offsets grow and stay within the segment, epochs are the log's. Compaction leaves gaps,
-so a batch may begin later than the last one ended; then its own offset is believed only when the
-next batch, or the end of the segment, leaves room for it; so is that of the first, whose reader may
-have asked for an offset inside it."""
+Nothing read from a file is trusted. The CRC covers a batch from its attributes on. The fields
+before it (offset, length, epoch, magic) are compared with the known state of the log and with the
+neighboring batches: offsets must increase and stay within the segment, and epochs must match the
+epoch cache. Compaction leaves gaps, so a batch may begin after the end of the previous one. Its
+offset is then trusted only if the next batch, or the end of the segment, confirms it. The same
+holds for the first batch, because the requested offset may lie inside it.
+"""
 
 from __future__ import annotations
 
@@ -22,35 +23,42 @@ _WALK = struct.Struct(">qiibI2xi")
 
 
 class Expected(NamedTuple):
-    """What a log knows of the batches that a reader asks for."""
+    """The known state of the log, with which the batches must agree."""
 
     offset: int
-    """The one asked for: the first batch holds it, or follows it."""
+    """The requested offset; the first batch contains it or comes after it."""
     max_offset: int
-    """Batches from here on are not for the reader, and may still be in the making."""
+    """Batches from this offset on are not visible to the reader, and may still be incomplete."""
     end_offset: int
-    """No batch of the segment reaches this."""
+    """An offset above that of every batch in the segment."""
     epoch: int
-    """Of the offset asked for."""
+    """Leader epoch of the requested offset."""
     epoch_of: Callable[[int], int] | None
-    """Tells other offsets' epochs; None if they are the same throughout the segment."""
+    """Function that returns the leader epoch of an offset; None if the segment has only one."""
 
 
 class VerifiedPrefix(NamedTuple):
     size: int
-    """Bytes of whole batches that may be served."""
+    """Size of the batches that may be returned."""
     next_offset: int
-    """After the last of them; the offset asked for if there are none."""
+    """First offset after those batches, or the requested offset if there are none."""
     is_corrupt: bool
-    """Whether a damaged batch follows, rather than an end, a limit or a part of a batch."""
+    """Whether a damaged batch follows, as opposed to the end, a limit or an incomplete batch."""
 
 
 def verified_prefix(buffer: ReadableBuffer, limit: int, expected: Expected) -> VerifiedPrefix:
-    """The good batches at the front of `buffer`, of those that end within `limit` bytes. What lies
-    behind the limit (a header, unless the segment ends) is only looked at."""
+    """Find the valid batches at the beginning of `buffer`.
+
+    Args:
+        buffer: Bytes from the log: `limit` bytes of batches, followed by one more batch header
+            unless the segment ends before it.
+        limit: Only batches that end within this many bytes are returned; what follows is only used
+            to confirm them.
+        expected: The known state of the log.
+    """
     offset, max_offset, end_offset, known_epoch, epoch_of = expected
-    size, next_offset = 0, offset  # good for certain
-    position, following = 0, offset  # where the walk is
+    size, next_offset = 0, offset  # confirmed so far
+    position, following = 0, offset  # current position of the scan
     is_exact = is_close = True
     last_start = len(buffer) - HEADER_SIZE
     unpack, checksum = _WALK.unpack_from, crc32c
@@ -85,7 +93,7 @@ def verified_prefix(buffer: ReadableBuffer, limit: int, expected: Expected) -> V
 
 
 def holds_intact_batches(buffer: ReadableBuffer) -> bool:
-    """Whether there is nothing but whole, undamaged batches in it, one after another."""
+    """Return whether `buffer` consists entirely of complete batches with correct CRCs."""
     position, end = 0, len(buffer)
     unpack, checksum = _WALK.unpack_from, crc32c
     with memoryview(buffer) as view:

@@ -1,14 +1,15 @@
-"""One file of a log and its indexes.
+"""A segment of a log: one log file and its indexes.
 
     <base offset, 20 digits>.log        batches back to back
                             .index      offset -> position  (index.py)
                             .timeindex  timestamp -> offset (index.py)
                             .txnindex   aborted transactions, if any (txn_index.py)
 
-Only the log's last segment is appended to. A crash can leave its tail torn and its indexes stale:
-`segment_recovery.py` checks every batch, cuts the file after the last good one and rebuilds them.
-Suffixes after these names: `.deleted` is to be removed, `.cleaned` and `.swap` belong to
-compaction."""
+Only the last segment of a log is appended to. A crash can leave its end torn and its indexes stale;
+segment_recovery.py then checks every batch, truncates the file after the last good one and rebuilds
+the indexes. A suffix after these names marks files that are to be removed (`.deleted`) or belong to
+compaction (`.cleaned`, `.swap`).
+"""
 
 from __future__ import annotations
 
@@ -41,11 +42,11 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 LAST_OFFSET = 2**63 - 1
 
 _renaming = Lock()
-"""Held while a log file has a new name that its `File` does not know yet."""
+"""Held while a log file has been renamed but its `File` still has the old path."""
 
 
 class WouldBlock(Exception):
-    """The bytes are not in memory; ask again from a thread that may wait for the disk."""
+    """The bytes are not in memory. Retry in a thread that may wait for the disk."""
 
 
 def segment_path(directory: str, base_offset: int, extension: str) -> str:
@@ -53,6 +54,8 @@ def segment_path(directory: str, base_offset: int, extension: str) -> str:
 
 
 class Segment:
+    """One segment of a log."""
+
     __slots__ = (
         "_first_timestamp",
         "_max_timestamp",
@@ -89,8 +92,8 @@ class Segment:
         self.suffix = suffix
         self.file = fs.open(self._path("log"), create=new)
         if new and self.file.size():
-            # Not one that is empty: ext4 writes a file that was cut to nothing to the disk when it
-            # is closed, all of it, and whoever closes it waits.
+            # Only if it is not empty: when ext4 closes a file that was truncated to zero, it
+            # writes the file to disk, and the caller of close has to wait for that.
             self.file.truncate(0)
         self.offset_index = OffsetIndex(fs, self._path("index"), base_offset, new=new)
         self.time_index = TimeIndex(fs, self._path("timeindex"), base_offset, new=new)
@@ -103,7 +106,7 @@ class Segment:
         self.bytes_since_index_entry = 0
         self.is_removed = False
         self.torn = False
-        """A write failed half-way and could not be undone yet."""
+        """Whether a failed write left a partial batch that could not be removed yet."""
         self._first_timestamp: int | None = None
         self._max_timestamp: int | None = NO_TIMESTAMP if new else None
         self._offset_of_max_timestamp = base_offset
@@ -121,7 +124,11 @@ class Segment:
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """Write one batch at the end. On OSError nothing counts as written."""
+        """Write one batch at the end of the segment.
+
+        Raises:
+            OSError: The write failed. The batch is not part of the segment.
+        """
         position = self.size
         if self.torn:
             self._undo_torn_write()
@@ -137,7 +144,7 @@ class Segment:
         self.count_in(position, size, last_offset, max_timestamp, index_interval_bytes)
 
     def _load_for_append(self) -> None:
-        """What may wait for the disk, and fail, comes before the write."""
+        """Load everything that may block or fail before the batch is written."""
         self._load_max_timestamp()
         self.offset_index.load()
         self.time_index.load()
@@ -150,7 +157,7 @@ class Segment:
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """Let indexes and timestamps know of the batch at `position`, the last so far."""
+        """Record the last batch, which begins at `position`, in the indexes and timestamps."""
         assert self._max_timestamp is not None
         if max_timestamp > self._max_timestamp:
             self._offset_of_max_timestamp = last_offset
@@ -164,14 +171,21 @@ class Segment:
         self.bytes_since_index_entry += size
 
     def _undo_torn_write(self) -> None:
-        """A half-written batch must go before another is written over its front: what would be
-        left of it could be mistaken for a batch."""
+        """Remove a partial batch before another one overwrites its beginning.
+
+        The rest of it could otherwise be mistaken for a batch.
+        """
         self.file.truncate(self.size)
         self.torn = False
 
     # ------------------------------------------------------------------------------------ read
 
     def read_bytes(self, position: int, length: int, *, wait: bool) -> ReadableBuffer:
+        """Return up to `length` bytes; fewer at the end of the segment.
+
+        Raises:
+            WouldBlock: `wait` is false and the bytes are not in memory.
+        """
         length = min(length, self.size - position)
         if length <= 0:
             return b""
@@ -183,21 +197,24 @@ class Segment:
         return data
 
     def _read(self, position: int, length: int) -> bytes:
-        # Perhaps from memory after all. Said before, for whoever looks meanwhile; and after, for if
-        # somebody has taken note of it meanwhile.
+        # The bytes may come from the page cache after all, but that is unknown here. Set before and
+        # after the read to close a race with the event loop, which may add a range in between.
         self.verified.came_from_disk = True
         try:
             return self.file.read(position, length)
         except FileNotFoundError:
-            with _renaming:  # by another thread, perhaps; its new name is known when that is done
+            with _renaming:  # another thread may be renaming the file; wait for its new path
                 return self.file.read(position, length)
         finally:
             self.verified.came_from_disk = True
 
     def boundary(self, limit: int, max_offset: int) -> OffsetPosition | None:
-        """Where a batch begins, at or before byte `limit`, and with which offset: the last one that
-        is indexed, of those with nothing from `max_offset` on before them. None if the indexes are
-        not in memory, or that batch is not."""
+        """Return the base offset and position of the last indexed batch where a range may end.
+
+        The batch begins at or before byte `limit`, and all batches before it lie below
+        `max_offset`. Returns None if the index or the header of the batch is not in memory, or if
+        they disagree.
+        """
         if not self.offset_index.is_loaded:
             return None
         entry = self.offset_index.lookup_position(limit)
@@ -213,14 +230,21 @@ class Segment:
         return OffsetPosition(header.base_offset, entry.position)
 
     def range_cached(self, start: int, end: int) -> FileRange | None:
-        """Bytes that need not be verified again, unread; None if they must be, or are not in
-        memory."""
+        """Return bytes that need not be verified again as a range of the file.
+
+        Returns None if they must be verified or are not in memory.
+        """
         if not self.verified.covers(start, end):
             return None
         return self.file.range_cached(start, end - start)
 
     def iter_headers(self, position: int, *, wait: bool) -> Iterator[BatchHeader]:
-        """Headers of the batches from `position` on; `header.position` is in the file."""
+        """Yield the headers of the batches from `position` on, with their positions in the file.
+
+        Raises:
+            CorruptBatch: The bytes at a position are not a batch header.
+            WouldBlock: `wait` is false and a header is not in memory.
+        """
         chunk, start = self.read_bytes(position, SCAN_CHUNK_BYTES, wait=wait), position
         while (left := self.size - position) > 0:
             if position + HEADER_SIZE > start + len(chunk):
@@ -233,8 +257,10 @@ class Segment:
             position += header.size
 
     def headers_near(self, offset: int, *, wait: bool) -> Iterator[BatchHeader]:
-        """Headers from an indexed batch at or before `offset` on. An index entry that does not fit
-        what it points to is passed over, at the price of a walk from the start."""
+        """Yield headers, beginning with an indexed batch at or before `offset`.
+
+        If the index entry does not match the log, the scan starts at the beginning of the segment.
+        """
         if not wait and not self.offset_index.is_loaded:
             raise WouldBlock
         entry = self.offset_index.lookup(offset)
@@ -249,8 +275,11 @@ class Segment:
 
     @staticmethod
     def _indexed(headers: Iterator[BatchHeader], offset: int) -> list[BatchHeader]:
-        """The batches up to the one that ends at an indexed `offset`; none if no one does. It is
-        the first, unless Apache Kafka took several for one entry."""
+        """Return the headers up to the batch that ends at an indexed `offset`, or none.
+
+        That is normally the first header. Apache Kafka may write one index entry for several
+        batches, with the position of the first and the last offset of the last one.
+        """
         found: list[BatchHeader] = []
         try:
             for header in headers:
@@ -264,8 +293,15 @@ class Segment:
         return []
 
     def locate(self, offset: int, *, wait: bool, end_offset: int = LAST_OFFSET) -> int | None:
-        """Where the first batch begins whose last offset is at or behind `offset`. A batch that
-        reaches `end_offset` cannot be in its place; what is behind it can still be found."""
+        """Return the position of the first batch whose last offset is at or after `offset`.
+
+        A batch that reaches `end_offset` must be damaged. It is skipped, so that batches after it
+        can still be found.
+
+        Raises:
+            CorruptBatch: Damage makes it impossible to tell where `offset` is.
+            WouldBlock: `wait` is false and a header is not in memory.
+        """
         expected, passed, damaged, position = self.base_offset, None, None, None
         for header in self.headers_near(offset, wait=wait):
             if header.base_offset < expected or header.last_offset >= end_offset:
@@ -280,17 +316,19 @@ class Segment:
         if damaged is not None:
             raise CorruptBatch(f"{self.file.path} is out of order at byte {damaged.position}")
         if passed is not None:
-            self.read_batch(passed, wait=wait)  # there is a gap: did the batch before it tell so?
+            # `offset` lies in a gap or after the last batch. Verify the batch before that, because
+            # a damaged last offset would make existing records look missing.
+            self.read_batch(passed, wait=wait)
         return position
 
     def read_batch(self, header: BatchHeader, *, wait: bool = True) -> ReadableBuffer:
-        """The whole batch that `header` was read from, checked."""
+        """Read and verify the complete batch that belongs to `header`."""
         batch = self.read_bytes(header.position, header.size, wait=wait)
         validate(batch, 0, header)
         return batch
 
     def next_offset(self) -> int:
-        """The offset after the last batch."""
+        """Return the offset after the last batch."""
         next_offset = self.base_offset
         for header in self.headers_near(self.offset_index.last().offset, wait=True):
             next_offset = header.next_offset
@@ -314,7 +352,8 @@ class Segment:
 
     def _load_max_timestamp(self) -> int:
         if self._max_timestamp is None:
-            # What is indexed by offset was, at that moment, indexed by time.
+            # Offset entries are always added together with time entries, so the time index already
+            # covers the batches up to the last offset entry.
             newest = self.time_index.last()
             start = max(newest.offset, self.offset_index.last().offset)
             self._find_newest(newest, start, self.size)
@@ -322,7 +361,7 @@ class Segment:
         return self._max_timestamp
 
     def _find_newest(self, known: TimestampOffset, start_offset: int, end: int) -> None:
-        """Of the batches from `start_offset` to byte `end`, as far as they can be read."""
+        """Find the largest timestamp of the batches from `start_offset` to byte `end`."""
         timestamp, offset = known
         try:
             for header in self.headers_near(start_offset, wait=True):
@@ -331,13 +370,13 @@ class Segment:
                 if header.max_timestamp > timestamp:
                     timestamp, offset = header.max_timestamp, header.last_offset
         except BatchError:
-            pass  # reads of that place say so
+            pass  # reads of that place report the damage
         self._offset_of_max_timestamp = offset
         self._max_timestamp = timestamp
 
     @property
     def first_timestamp(self) -> int:
-        """Of the first batch; -1 in an empty segment."""
+        """Timestamp of the first batch; -1 in an empty segment."""
         if self._first_timestamp is None:
             try:
                 first = next(self.iter_headers(0, wait=True), None)
@@ -349,7 +388,7 @@ class Segment:
         return self._first_timestamp
 
     def batches_since(self, timestamp: int) -> Iterator[BatchHeader]:
-        """Headers of the batches that hold a record at or after `timestamp`, in offset order."""
+        """Yield the headers of batches with a record at or after `timestamp`, in offset order."""
         known = self.time_index.lookup(timestamp - 1)
         for header in self.headers_near(known.offset, wait=True):
             if header.max_timestamp >= timestamp:
@@ -358,7 +397,7 @@ class Segment:
     # -------------------------------------------------------------------------------- life cycle
 
     def seal(self) -> None:
-        """No more appends: the time index gets its last word."""
+        """Undo a torn write, and bring the time index up to date before the segment is closed."""
         if self.torn:
             self._undo_torn_write()
         if self.max_timestamp >= 0 and not self._does_without_indexes:
@@ -372,8 +411,11 @@ class Segment:
 
     @property
     def _does_without_indexes(self) -> bool:
-        """A few batches are scanned faster than two files are made, and most logs of a broker with
-        many partitions have no more."""
+        """Whether the segment is so small that it needs no index files.
+
+        Scanning a few batches is faster than creating two files, and most logs of a broker with
+        many partitions are that small.
+        """
         return (
             self.size <= UNINDEXED_BYTES
             and not len(self.offset_index)
@@ -383,16 +425,16 @@ class Segment:
 
     @property
     def indexes_are_rewritten(self) -> bool:
-        """Whether the index files on disk may say what is no longer true."""
+        """Whether the index files on disk may hold entries that are no longer true."""
         return self.offset_index.is_rewritten or self.time_index.is_rewritten
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it is taken out of its log, so that nobody needs it on disk."""
+        """Whether the segment was removed from its log, so that it need not be synced."""
         return self.is_removed or self.suffix != ""
 
     def sync_log(self) -> None:
-        """May run beside the thread that renames or removes files."""
+        """Sync the log file. Safe while another thread renames or removes files."""
         try:
             self.file.sync()
         except FileNotFoundError:
@@ -430,14 +472,13 @@ class Segment:
             self._first_timestamp = None
 
     def truncate_indexes(self, position: int, offset: int) -> None:
-        """Forget what the sparse indexes say of batches from `position` on, whose offsets begin
-        with `offset`."""
+        """Remove the index entries of all batches from `position` on, which begin at `offset`."""
         if position:
             self.offset_index.truncate_to(offset)
             self.time_index.truncate_to(offset)
         else:
             self.reset_sparse_indexes()
-        # A crash may have left less of the time index than of the other.
+        # A crash may have left fewer entries in the time index than in the offset index.
         newest = self.time_index.last()
         self._find_newest(newest, newest.offset, position)
         self.bytes_since_index_entry = 0
@@ -449,14 +490,18 @@ class Segment:
         self.bytes_since_index_entry = 0
 
     def commit_cleaned(self) -> None:
-        """A compacted segment is whole: from now on it replaces those it was made from, even if
-        the broker stops here. Waits for the disk."""
+        """Mark a compacted segment as complete. May block on the disk.
+
+        From now on it replaces the segments it was made from, even if the broker crashes.
+        """
         self.change_suffix(".swap")
         self.fs.sync_directory(self.directory)
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename all files of the segment, the log last: it is the one that counts. Others may be
-        reading it meanwhile."""
+        """Rename all files of the segment, which may be read at the same time.
+
+        The log file comes last, because it is the one that makes the segment exist.
+        """
         self.suffix = suffix
         self.offset_index.rename(self._path("index"))
         self.time_index.rename(self._path("timeindex"))
@@ -466,8 +511,10 @@ class Segment:
             self.file.path = self._path("log")
 
     def remove(self) -> None:
-        """Unlink the files. A file of this segment that a flush is just writing may be left over
-        under its last name; the next start removes it."""
+        """Delete the files of the segment.
+
+        A file that a concurrent flush is writing may remain; the next start removes it.
+        """
         self.is_removed = True
         self.file.close()
         self.fs.remove(self.file.path)

@@ -1,9 +1,10 @@
-"""The segments that a directory holds, and what interrupted work left beside them.
+"""The segments in a log directory, and files that interrupted operations left there.
 
-.deleted, .cleaned, .tmp   of a deletion, compaction or write that was not finished: removed
-.swap                      a compacted segment that is whole: it takes the place of the old ones
+.deleted, .cleaned, .tmp   from an unfinished deletion, compaction or write: removed
+.swap                      a complete compacted segment: it replaces the segments it was made from
 an index without its log   removed
-an empty segment           removed, the first and the last apart"""
+an empty segment           removed, unless it is the first or the last
+"""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ from ottla.storage.segment import Segment, segment_path
 from ottla.wire.records.errors import BatchError
 
 Report = Callable[[str], None]
-"""Is told in words what had to be mended."""
+"""Callback for messages about repairs that were made."""
 _INDEX_EXTENSIONS = ("index", "timeindex", "txnindex")
 _UNFINISHED = (".deleted", ".cleaned", ".swap", ".tmp")
 
 
 def finish_interrupted_work(fs: FileSystem, directory: str, report: Report) -> None:
+    """Complete interrupted swaps, and remove the files of other unfinished operations."""
     names = [name for name in fs.list(directory) if name.endswith(_UNFINISHED)]
     if not names:
         return
@@ -36,7 +38,7 @@ def finish_interrupted_work(fs: FileSystem, directory: str, report: Report) -> N
 
 
 def _finish_swap(fs: FileSystem, directory: str, base_offset: int) -> None:
-    """The compacted segment is whole: what it replaces goes, and it takes the place."""
+    """Remove the segments that a complete `.swap` segment replaces, and rename it into place."""
     swap = Segment(fs, directory, base_offset, suffix=".swap")
     end_offset = max((h.next_offset for h in swap.iter_headers(0, wait=True)), default=base_offset)
     swap.close()
@@ -61,6 +63,7 @@ def _base_offsets(fs: FileSystem, directory: str) -> list[int]:
 
 
 def open_segments(fs: FileSystem, directory: str) -> list[Segment]:
+    """Open all segments in the directory, ordered by base offset. Remove orphaned files."""
     bases = _base_offsets(fs, directory)
     expected = {f"{base:020d}" for base in bases}
     for name in fs.list(directory):
@@ -74,9 +77,12 @@ def open_segments(fs: FileSystem, directory: str) -> list[Segment]:
 
 
 def _without_empty(segments: list[Segment]) -> list[Segment]:
-    """Remove files of segments that hold nothing: of a roll that failed, or of one whose records a
-    power cut took. The first stays, because the log begins with it, whether compaction emptied it
-    or its records are lost. So does the last, unless the one before it went on behind its start."""
+    """Remove the files of empty segments and return the other segments.
+
+    A segment is empty after a roll that failed, or if a power failure lost its records. The first
+    segment stays in any case, because the log begins there. The last one stays unless the segment
+    before it extends beyond its base offset.
+    """
     kept = segments[:1] + [s for s in segments[1:-1] if s.size] + segments[1:][-1:]
     if len(kept) > 1 and not kept[-1].size:
         try:

@@ -1,13 +1,16 @@
-"""Checking one segment after a crash.
+"""Checks and repair of one segment after a crash.
 
-What lies below the safe offset (the log's recovery point) had reached the disk once. Damage there
-is not an unfinished write, and cutting would throw away the good batches behind it: it stays, to be
-refused when it is read. So do the bytes just behind a damaged batch, if they are no batch: it may
-be its length that is damaged. Behind the safe offset the first batch that is not good ends the log.
+Data below the safe offset (the recovery point of the log) had been synced. Damage there is not an
+unfinished write, and truncating would discard the good batches after it, so it stays in place and
+reads of it fail. If the bytes after a damaged batch are not a batch, they stay too, because the
+damage may be in the length of the batch. At or above the safe offset, the first bad batch ends the
+log.
 
-A batch is good if its CRC matches and what the CRC does not cover is in line. Its offsets go on
-where the last good batch ended; compaction leaves gaps, so a batch may also begin later, but then
-it must end before the next one begins. Below the safe offset its epoch is known already."""
+A batch is good if its CRC matches and the fields outside the CRC are plausible. Its base offset
+must be the end of the previous good batch. Compaction leaves gaps, so it may also be larger, but
+then the batch must end before the next one begins. Below the safe offset, its leader epoch must
+agree with the checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -28,23 +31,26 @@ IsKnown = Callable[[BatchHeader], bool]
 
 class Recovered(NamedTuple):
     next_offset: int
-    """After the last batch that was made out."""
+    """First offset after the last batch that was identified."""
     cut_bytes: int
     damaged: int
-    """Places that cannot be read and were kept, because they had been safe once."""
+    """Number of unreadable places that were kept because they had been synced."""
     is_whole: bool
-    """False if the end of the segment cannot be made out; it must not be appended to."""
+    """False if the end of the segment cannot be determined; it must not be appended to."""
 
 
 class _Found(NamedTuple):
     header: BatchHeader
     batch: memoryview | None
-    """None if it is damaged, but has a believable length."""
+    """None if the batch is damaged but has a plausible length."""
 
 
 def recovery_start(segment: Segment, safe_offset: int) -> OffsetPosition:
-    """(The base offset of the first batch that a recovery checks, its position): the last indexed
-    batch before `safe_offset`, if the indexes can be trusted that far."""
+    """Return the base offset and the position of the first batch that recovery checks.
+
+    This is the last indexed batch before `safe_offset` if the indexes can be trusted that far, and
+    the beginning of the segment otherwise.
+    """
     start = OffsetPosition(segment.base_offset, 0)
     if safe_offset <= segment.base_offset or not segment.indexes_are_sane():
         return start
@@ -67,9 +73,16 @@ def recover_segment(
     is_known: IsKnown,
     on_batch: OnBatch,
 ) -> Recovered:
-    """Check every batch from `recovery_start` on, rebuild the sparse indexes behind it, and cut the
-    file after the last good batch. `on_batch` is told each good one. `end_offset` is where the next
-    segment begins; None for the last. `is_known` says whether a batch's epoch can be right."""
+    """Check every batch from `recovery_start` on, rebuild the indexes, and cut off a bad tail.
+
+    Args:
+        segment: The segment to recover.
+        safe_offset: Recovery point of the log.
+        end_offset: Base offset of the next segment, or None for the last one.
+        index_interval_bytes: Distance between index entries.
+        is_known: Returns whether the leader epoch of a batch can be right.
+        on_batch: Called with each good batch.
+    """
     expected, position = recovery_start(segment, safe_offset)
     segment.truncate_indexes(position, expected)
     good, damaged, ends_whole = position, 0, True
@@ -110,8 +123,11 @@ def recover_segment(
 
 
 def rebuild_indexes(segment: Segment, index_interval_bytes: int) -> bool:
-    """Build the offset and time indexes of a closed segment from its batch headers, as far as these
-    can be read. True if all could."""
+    """Rebuild the offset and time indexes of a sealed segment from its batch headers.
+
+    Returns:
+        False if some headers could not be read.
+    """
     segment.reset_sparse_indexes()
     is_whole = True
     try:
@@ -130,27 +146,28 @@ def rebuild_indexes(segment: Segment, index_interval_bytes: int) -> bool:
 
 
 def _room(successor: _Found | None, end_offset: int | None) -> int | None:
-    """Where the batch before `successor` must end, if that is certain."""
+    """Return the offset at which the batch before `successor` must end, or None if unknown."""
     if successor is None:
         return end_offset
     return None if successor.batch is None else successor.header.base_offset
 
 
 def _is_in_line(header: BatchHeader, expected: int, room: int | None, safe_offset: int) -> bool:
-    """Whether the offsets of a batch whose CRC is right can be right too."""
+    """Return whether the offsets of a batch with a correct CRC are plausible."""
     if header.base_offset <= expected:
         return header.base_offset == expected
     if room is not None:
         return header.next_offset <= room
-    # Nothing behind it can tell. It was written before the log was safe up to where it claims to
-    # lie beyond: compaction, which leaves gaps, leaves the last segment alone.
+    # No later batch confirms the gap. The batch follows an offset below the safe offset, so it was
+    # written before the log had been synced up to there and cannot extend beyond it, even though it
+    # claims to. Compaction, which leaves gaps, never touches the last segment.
     return not expected < safe_offset < header.next_offset
 
 
 def _is_believable(
     header: BatchHeader, expected: int, successor: _Found | None, safe_offset: int
 ) -> bool:
-    """Whether a damaged batch, by what it says and what follows it, spans the offsets it claims."""
+    """Return whether a damaged batch plausibly spans the offsets that its header claims."""
     return (
         header.base_offset == expected
         and header.last_offset_delta >= 0
@@ -160,8 +177,11 @@ def _is_believable(
 
 
 def _save_indexes(segment: Segment) -> None:
-    """A full disk is no reason not to open the log: the next flush tries again. The transactions
-    come first, for certain: the next recovery will not look for them before an indexed batch."""
+    """Write the indexes if possible. If the disk is full, the log opens anyway.
+
+    The transaction index is made durable first, because the next recovery does not look for aborted
+    transactions before an indexed batch.
+    """
     segment.seal()
     try:
         if segment.txn_index.is_unsynced:
@@ -174,7 +194,7 @@ def _save_indexes(segment: Segment) -> None:
 
 
 def _batches(segment: Segment, position: int) -> Iterator[_Found]:
-    """All that can be told apart as batches from `position` on, placed as they are in the file."""
+    """Yield everything that looks like a batch, with its position in the file."""
     chunk, start = memoryview(b""), position
     while segment.size - position >= HEADER_SIZE:
         if start + len(chunk) - position < HEADER_SIZE:

@@ -1,11 +1,14 @@
-"""Aborted transactions of a segment (`.txnindex`), so that read_committed consumers can skip them.
+"""The transaction index of a segment (`.txnindex`): its aborted transactions.
 
-    34 bytes an entry: version i16 (0), producerId i64, firstOffset i64, lastOffset i64,
+Fetch responses list them, so that read_committed consumers can skip their records.
+
+    34 bytes per entry: version i16 (0), producerId i64, firstOffset i64, lastOffset i64,
     lastStableOffset i64
 
-Entries are in the order of their abort markers. There are few; they are kept in memory and written
-at once, since recovery can only find again those behind its starting point. For the same reason
-the file is synced whenever the log is."""
+Entries are ordered by the offsets of their abort markers. There are few of them, so they are kept
+in memory. Each entry is also written to the file immediately, because recovery can rebuild only the
+entries after its starting point. For the same reason the file is synced whenever the log is.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,14 @@ class AbortedTxn(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """The offset of the abort marker."""
+    """Offset of the abort marker."""
     last_stable_offset: int
-    """Of the partition, once this transaction was over: nothing below it is undecided."""
+    """Last stable offset of the partition immediately after this transaction ended."""
 
 
 class TransactionIndex:
+    """The aborted transactions of one segment, in memory and on disk."""
+
     __slots__ = (
         "_entries",
         "_fs",
@@ -52,12 +57,15 @@ class TransactionIndex:
         self._entries: list[AbortedTxn] | None = None
         self._persisted = 0
         self._too_long = False
-        """The file holds more than the entries that count."""
+        """Whether the file holds more than the valid entries and must be truncated."""
         self.is_unsynced = False
 
     def append(self, entry: AbortedTxn) -> None:
-        """Never fails: the marker is in the log already. What there is no room for on disk is
-        written by the next flush, which does fail, before the log counts as safe."""
+        """Add an aborted transaction. Never raises, because its marker is already in the log.
+
+        If the disk is full, the next flush writes the entry. That flush does raise, before the log
+        counts as safe.
+        """
         self.entries().append(entry)
         self.is_unsynced = True
         try:
@@ -67,12 +75,12 @@ class TransactionIndex:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether `entries` need not be read from disk."""
+        """Whether `entries` can be returned without reading the disk."""
         return self._entries is not None
 
     def entries(self) -> list[AbortedTxn]:
         if self._entries is None:
-            with self._loading:  # readers in other threads must not put back what they found
+            with self._loading:  # a concurrent reader must not overwrite entries added since
                 if self._entries is None:
                     found = list(self._read())
                     self._persisted = len(found)
@@ -80,7 +88,10 @@ class TransactionIndex:
         return self._entries
 
     def overlapping(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """(those that touch [first_offset, end_offset), whether no later segment has more)."""
+        """Return the transactions that overlap [first_offset, end_offset), and whether that is all.
+
+        The second value is False if later segments may hold more of them.
+        """
         found, entries = [], self.entries()
         for entry in entries[bisect_left(entries, first_offset, key=_last_offset) :]:
             if entry.first_offset < end_offset:
@@ -90,7 +101,7 @@ class TransactionIndex:
         return found, False
 
     def is_sane(self, base_offset: int) -> bool:
-        """False if a crash has torn the file or left a hole in it."""
+        """Return False if a crash has torn the file or left a hole in it."""
         if not self._fs.exists(self.path):
             return True
         if self._fs.size(self.path) != len(self.entries()) * _ENTRY.size:
@@ -103,7 +114,7 @@ class TransactionIndex:
         return True
 
     def truncate_to(self, offset: int) -> None:
-        """Keep transactions that were over before `offset`."""
+        """Keep only transactions whose marker lies before `offset`."""
         kept = [entry for entry in self.entries() if entry.last_offset < offset]
         if len(kept) < len(self.entries()):
             self._entries = kept
@@ -111,13 +122,13 @@ class TransactionIndex:
             self._too_long = self.is_unsynced = True
 
     def reset(self) -> None:
-        """Begin again without entries, whatever the file holds."""
+        """Discard all entries, including those in the file."""
         self._entries = []
         self._persisted = 0
         self._too_long = self.is_unsynced = self._fs.exists(self.path)
 
     def flush(self) -> None:
-        """Write what is only in memory. Without any entry there need be no file."""
+        """Write the entries that are only in memory. No file is created for an empty index."""
         entries = self.entries()
         with self._naming:
             count = len(entries)
@@ -136,8 +147,10 @@ class TransactionIndex:
             file.close()
 
     def sync(self) -> None:
-        """Make what was flushed survive a power cut. If that fails, nobody knows what the file
-        holds: the next flush writes all of it."""
+        """Make flushed entries durable.
+
+        If the sync fails, the contents of the file are unknown and the next flush rewrites it.
+        """
         with self._naming:
             if not self.is_unsynced:
                 return

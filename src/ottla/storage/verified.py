@@ -1,34 +1,38 @@
-"""Which bytes of a segment need not be verified again.
+"""The byte ranges of a segment that need not be verified again.
 
-A batch is verified when it is appended, and when it is read from the disk. While it stays in memory
-after that, a large read may send it as it is. So a segment remembers
+A batch is verified when it is appended and when it is read from the disk. As long as it stays in
+the page cache, a large read may send it without another check. A segment therefore records
 
-    [tail, its end)      everything appended since it was opened, and what was read up to there
-    spans                other ranges that readers have walked, a few of them
+    [tail, end)      everything appended since it was opened, and adjacent ranges that were read
+    spans            up to `MAX_SPANS` other ranges that readers have verified
 
-and forgets all of it when bytes had to come from the disk: the kernel reads ahead, so others that
-were dropped from memory may have come back with them.
+and discards both as soon as any bytes come from the disk: the kernel reads ahead, so other bytes
+that had been evicted may have been read again, unverified, along with them.
 
-Readers in other threads may only say so (`came_from_disk`); everything else is the loop's."""
+Readers in other threads may only set `came_from_disk`; everything else belongs to the broker's
+event loop.
+"""
 
 from __future__ import annotations
 
 MAX_SPANS = 4
-"""Readers that catch up at the same time, at different places of a segment."""
+"""Ranges to keep: one per consumer that is catching up at its own place in the segment."""
 
 
 class VerifiedBytes:
+    """The verified byte ranges of one segment."""
+
     __slots__ = ("_spans", "_tail", "came_from_disk")
 
     def __init__(self, size: int) -> None:
-        """Of a segment that has `size` bytes nobody has looked at."""
+        """Begin with a segment of `size` bytes that have not been verified."""
         self._tail = size
         self._spans: tuple[tuple[int, int], ...] = ()
-        """None touches another, or the tail; the oldest first."""
+        """Disjoint ranges that do not touch the tail, oldest first."""
         self.came_from_disk = False
 
     def covers(self, start: int, end: int) -> bool:
-        """`end` is at most that of the segment."""
+        """Return whether a range is verified. `end` must not exceed the size of the segment."""
         if self.came_from_disk:
             return False
         if start >= self._tail:
@@ -36,7 +40,13 @@ class VerifiedBytes:
         return any(first <= start and end <= last for first, last in self._spans)
 
     def add(self, start: int, end: int, size: int) -> None:
-        """A range of a segment that has `size` bytes was read from memory, and is good."""
+        """Record that a range was read from the page cache and verified.
+
+        Args:
+            start: First byte of the range.
+            end: First byte after the range.
+            size: Current size of the segment.
+        """
         if self.came_from_disk:
             self.came_from_disk = False
             self._tail, self._spans = size, ()
@@ -53,6 +63,6 @@ class VerifiedBytes:
         self._spans = tuple(apart[-MAX_SPANS:])
 
     def cut(self, size: int) -> None:
-        """The segment was truncated; what is appended from there on is new."""
+        """Forget ranges at or after `size`, to which the segment has been truncated."""
         self._tail = min(self._tail, size)
         self._spans = tuple(span for span in self._spans if span[1] < self._tail)

@@ -1,9 +1,10 @@
-"""Writes that a data directory refuses: what is known about them, and how they are described.
+"""Failed writes to a data directory: their state and their descriptions.
 
 A failed write changes nothing, so a directory that fails because its disk is full needs no restart:
-the broker goes on trying, and `probe` finds out when writes succeed again. A file that could not be
-synced is different. The kernel may have dropped what it could not write, so only a restart, which
-checks the log, ends that failure."""
+the broker keeps trying, and `probe` detects when writes succeed again. A file that could not be
+synced is different. The kernel may have dropped the pages it could not write, so only a restart,
+which checks the log, ends that failure.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class WriteFailure:
     """State of a data directory from its first failed write until writes succeed again."""
 
     error: OSError
-    """The latest."""
+    """The most recent error."""
     since_ms: int
     needed_bytes: int
     """Size of the largest write that failed."""
@@ -48,8 +49,10 @@ class WriteFailure:
 
 
 def describe_write_error(fs: FileSystem, directory: str, error: OSError, needed_bytes: int) -> str:
-    """Return one phrase with the reason, the directory, its free space and what the write needed:
-    `disk full: 84.0 KiB of 8.0 MiB are free in /data and the write needs 195.3 KiB`."""
+    """Return a phrase with the reason, the directory, its free space and the size of the write.
+
+    Example: `disk full: 84.0 KiB of 8.0 MiB are free in /data and the write needs 195.3 KiB`.
+    """
     reason = "disk full" if error.errno in _FULL else (error.strerror or str(error)).lower()
     try:
         total, free = fs.usage(directory)
@@ -60,7 +63,7 @@ def describe_write_error(fs: FileSystem, directory: str, error: OSError, needed_
 
 
 def probe(fs: FileSystem, directory: str, failure: WriteFailure) -> bool:
-    """Return whether a write like the one that failed succeeds now. Waits for the disk."""
+    """Return whether a write of the size that failed succeeds now. May block on the disk."""
     if failure.needs_restart:
         return False
     size = min(max(failure.needed_bytes, MIN_PROBE_BYTES), MAX_PROBE_BYTES)
@@ -82,7 +85,7 @@ def probe(fs: FileSystem, directory: str, failure: WriteFailure) -> bool:
 
 
 def format_bytes(count: int) -> str:
-    """Format a size for a person: `512 bytes`, `84.0 KiB`."""
+    """Format a size for display: `512 bytes`, `84.0 KiB`."""
     size, unit = float(count), _UNITS[0]
     for unit in _UNITS:
         if size < 1024 or unit == _UNITS[-1]:

@@ -1,1 +1,4 @@
-"""Bytes to values and back, and nothing else: no sockets, no clocks, no event loop, no files."""
+"""Kafka's wire formats: conversion between bytes and values.
+
+This package uses no sockets, clocks, event loops or files.
+"""

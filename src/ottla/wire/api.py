@@ -6,6 +6,8 @@ from enum import IntEnum
 
 
 class Api(IntEnum):
+    """The API keys that Ottla uses."""
+
     PRODUCE = 0
     FETCH = 1
     LIST_OFFSETS = 2

@@ -1,9 +1,10 @@
-"""Requests and responses as bytes: (API, version) -> the generated readers and writers.
+"""Encoding and decoding of requests and responses, by API and version.
 
-Decoded messages have attributes; messages to encode are plain nested dicts. Either way names are
-the schema's, error codes are ints, ids are 16 bytes, durations are milliseconds and arrays are
-lists. `records` fields are views into the buffer they were decoded from: whoever keeps one past
-the handling of its request must copy it."""
+Decoded messages have attributes; messages to encode are plain nested dicts. In both, names are
+those of the schema, error codes are ints, IDs are 16 bytes, durations are milliseconds and arrays
+are lists. A `records` field is a view into the buffer from which it was decoded. Copy it to keep it
+longer than the request is being handled.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +31,22 @@ from ottla.wire.schema import Field, MessageKind, Struct
 API_VERSIONS = 18
 
 MAX_REQUEST_ELEMENTS = 200_000
-"""In all arrays of a request together. No request of a real client comes near; it bounds what one
-hostile frame makes us allocate, and for how long it keeps us."""
+"""Maximum number of elements in all arrays of a request together.
+
+No real client comes near this. It bounds the memory and time that one malicious request can cost.
+"""
 MAX_RESPONSE_ELEMENTS = 20_000_000
 
 _REQUEST_PREFIX = struct.Struct(">hhih")
 _SIZE_AND_ID = struct.Struct(">ii")
 _SEPARATE_ABOVE_BYTES = 16_384
-"""A piece larger than this goes to the socket uncopied; smaller ones are joined."""
+"""Pieces larger than this are passed to the socket without copying; smaller ones are joined."""
 
 _strict = False
 
 
 def set_strict(strict: bool) -> None:
-    """Make writers refuse keys that no version of the message has. For tests."""
+    """Make writers reject keys that no version of the message has. For tests."""
     global _strict
     _strict = strict
     _writer.cache_clear()
@@ -59,7 +62,13 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(buffer: memoryview) -> RequestHeader:
-    """Raises DecodeError; an API or version that we do not know is read as far as its client id."""
+    """Decode the header of a request.
+
+    If the API or version is unknown, the header is decoded only up to the client ID.
+
+    Raises:
+        DecodeError: The header is malformed.
+    """
     try:
         api_key, version, correlation_id, client_id_size = _REQUEST_PREFIX.unpack_from(buffer)
         position = 10
@@ -88,18 +97,33 @@ def is_supported(api_key: int, version: int) -> bool:
 
 @lru_cache(maxsize=4096)
 def _has_tagged_header(api_key: int, version: int) -> bool:
-    """Bounded, because clients choose the arguments."""
+    """Return whether the request header has tagged fields.
+
+    The cache is bounded, because clients choose the arguments.
+    """
     if not is_supported(api_key, version):
         return False
     return schema.header_version(api_key, version, "request") == 2
 
 
 def decode_request(api_key: int, version: int, buffer: memoryview, position: int) -> Any:
+    """Decode the body of a request, which begins at `position`.
+
+    Raises:
+        DecodeError: The body is malformed.
+    """
     return _decode(_reader(api_key, version, "request"), buffer, position, MAX_REQUEST_ELEMENTS)
 
 
 def decode_response(api_key: int, version: int, buffer: memoryview) -> tuple[int, Any]:
-    """(correlation id, response) of a frame without its size prefix."""
+    """Decode a response frame without its size prefix.
+
+    Returns:
+        The correlation ID and the response.
+
+    Raises:
+        DecodeError: The response is malformed.
+    """
     try:
         (correlation_id,) = struct.unpack_from(">i", buffer)
         position = 4
@@ -124,8 +148,12 @@ def _decode(read: Reader, buffer: memoryview, position: int, max_elements: int) 
 def encode_response(
     api_key: int, version: int, correlation_id: int, body: dict[str, Any]
 ) -> list[Piece]:
-    """The frame, size prefix included, in as few pieces as avoid copying large ones. Records may be
-    a range of a file, if they are large."""
+    """Encode a response, including the size prefix.
+
+    Returns:
+        The frame in as few pieces as possible without copying large ones. Large records may be a
+        range of a file.
+    """
     pieces: list[Piece] = [b""]
     write, flexible_header = _response_writer(api_key, version)
     write(pieces.append, body)
@@ -135,6 +163,7 @@ def encode_response(
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, body: dict[str, Any]
 ) -> list[ReadableBuffer]:
+    """Encode a request, including the size prefix, in as few pieces as `encode_response`."""
     pieces: list[ReadableBuffer] = [b""]
     _writer(api_key, version, "request")(pieces.append, body)
     encoded = b"" if client_id is None else client_id.encode()
@@ -199,7 +228,7 @@ def _writer(api_key: int, version: int, kind: MessageKind) -> Writer:
 
 @cache
 def _message_class(api_key: int, kind: MessageKind, name: str) -> type[Message]:
-    """One class for all versions of a struct; its attributes are the defaults of absent fields."""
+    """Create one class for all versions of a struct. Its attributes default absent fields."""
     defaults: dict[str, Any] = {}
     for field_name, field in _fields(api_key, kind, name, _telling_versions(api_key)).items():
         value = field.default
@@ -210,18 +239,23 @@ def _message_class(api_key: int, kind: MessageKind, name: str) -> type[Message]:
 
 
 def _telling_versions(api_key: int) -> list[int]:
-    """Versions that have, together, every field that any version has. Loading all of them would
-    take the first request of an API a tenth of a second."""
+    """Return versions that together have every field of any version.
+
+    Loading all versions would delay the first request of an API by a tenth of a second.
+    """
     versions = schema.versions(api_key)
     return sorted({versions[0], *_BETWEEN.get(api_key, ()), versions[-1]})
 
 
 _BETWEEN: dict[int, tuple[int, ...]] = {1: (12,), 3: (10,), 9: (7, 9), 10: (3,)}
-"""API -> versions with fields that its first and last do not have; a test finds them."""
+"""API key -> versions with fields that neither the first nor the last version has.
+
+A test checks that this is complete.
+"""
 
 
 def _all_fields(api_key: int, kind: MessageKind, name: str) -> dict[str, Field]:
-    """Every field that any version of a struct has, as the newest of those defines it."""
+    """Return every field of any version of a struct, as the newest such version defines it."""
     return _fields(api_key, kind, name, schema.versions(api_key))
 
 

@@ -1,16 +1,17 @@
-"""Straight-line Python generated from message schemas: one reader and one writer per struct.
+"""Generation of Python code from message schemas: one reader and one writer per struct.
 
-Generated, because a loop over field descriptions costs several times as much as the code that a
-person would write by hand for each of the some 900 structs, and because kio's own native reader
-cannot be given bytes from the network: it reserves memory for whatever array length the bytes
-claim, and a claim of two billion aborts the process.
+Code is generated because a loop over field descriptions is several times slower than the code one
+would write by hand for each of the roughly 900 structs. kio's native reader cannot be used for
+bytes from the network: it allocates memory for any array length that the bytes claim, and a claim
+of two billion aborts the process.
 
-A reader trusts nothing: lengths are checked against the bytes that are there before anything is
-allocated, all arrays of a message together against a number of elements (a few bytes can claim an
-element, which costs hundreds in memory), and every failure is one of `MALFORMED`.
+A reader trusts nothing. It checks lengths against the available bytes before it allocates anything,
+and limits the number of elements in all arrays of a message, because an element can be a few bytes
+on the wire and hundreds in memory. It raises only the exceptions in `MALFORMED`.
 
-A writer is `write(append, values)`, with `values` a dict. It appends pieces of bytes; a `records`
-field is appended as it is, uncopied."""
+A writer is called as `write(append, values)` with a dict of values. It appends pieces of bytes; the
+value of a `records` field is appended without copying.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from typing import Any, TypeAlias
 from ottla.wire.schema import Field, Struct
 
 Reader: TypeAlias = Callable[[memoryview, int, int, list[int]], tuple[Any, int]]
-"""(buffer, position, end, [elements it may have in all its arrays]) -> (message, position)"""
+"""(buffer, position, end, [number of array elements left]) -> (message, position)"""
 Writer: TypeAlias = Callable[[Callable[[Any], None], Any], None]
 
 _FIXED = {
@@ -40,7 +41,7 @@ _ONE_BYTE = [bytes([value]) for value in range(128)]
 
 
 class DecodeError(ValueError):
-    """Bytes that are not the message they claim to be."""
+    """The bytes are not a valid message of the expected type."""
 
 
 MALFORMED = (DecodeError, struct.error, UnicodeDecodeError, IndexError)
@@ -82,9 +83,12 @@ def skip_tagged_fields(buffer: memoryview, position: int, end: int) -> int:
 
 
 class Message:
-    """A decoded struct. Its fields are attributes; those that the message's version does not have
-    are attributes of its class, with the default that the newest schema gives them. (A
-    `__getattr__` would do that too, and make every other access three times as slow.)"""
+    """A decoded struct, with its fields as attributes.
+
+    Fields that the version of the message does not have are attributes of the class, with the
+    defaults of the newest schema. (A `__getattr__` could do that as well, but would make every
+    other access three times slower.)
+    """
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
@@ -92,7 +96,7 @@ class Message:
 
 
 def _min_size(field: Field, flexible: bool) -> int:
-    """The fewest bytes that one element of this field's type can take."""
+    """Return the minimum encoded size of one element of the field's type."""
     if field.type in _FIXED:
         return struct.calcsize(">" + _FIXED[field.type])
     if field.struct is not None:
@@ -105,7 +109,7 @@ def _min_size(field: Field, flexible: bool) -> int:
 
 
 class _Source:
-    """Lines of one generated function and the objects it refers to."""
+    """The lines of a generated function and the objects to which it refers."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -126,7 +130,7 @@ class _Source:
 
 
 def _fixed_runs(fields: Iterable[Field]) -> Iterable[tuple[bool, list[Field]]]:
-    """Neighbouring fields of fixed size, which one struct call reads or writes together."""
+    """Group adjacent fields of fixed size, which one struct call can read or write."""
     for fixed, run in groupby(fields, lambda field: field.type in _FIXED and not field.array):
         yield fixed, list(run)
 
@@ -135,7 +139,12 @@ def _fixed_runs(fields: Iterable[Field]) -> Iterable[tuple[bool, list[Field]]]:
 
 
 def compile_reader(schema: Struct, message_class: Callable[[str], type[Message]]) -> Reader:
-    """`message_class` gives the class to build for a struct's name."""
+    """Generate a reader for a struct.
+
+    Args:
+        schema: The struct to read.
+        message_class: Returns the class to instantiate for the name of a struct.
+    """
 
     @cache
     def reader_of(schema: Struct) -> Reader:
@@ -173,7 +182,7 @@ def _read_fixed(source: _Source, run: list[Field]) -> None:
 
 
 def _read_length(source: _Source, indent: int, field: Field, flexible: bool) -> None:
-    """Leaves in `n` the length, negative for null, of a string, byte string or array."""
+    """Read the length of a string, byte string or array into `n`; negative for null."""
     if flexible:
         source.add(indent, "n = b[p]", "if n < 128: p += 1")
         source.add(indent, "else: n, p = decode_uvarint(b, p)", "n -= 1")
@@ -277,8 +286,13 @@ def _read_tagged(source: _Source, schema: Struct, reader_of: Callable[[Struct], 
 
 
 def compile_writer(schema: Struct, known_names: Callable[[str], frozenset[str]] | None) -> Writer:
-    """With `known_names` (a struct's name -> every field name in any version) the writer refuses
-    keys that no version has; without, it ignores keys that its version lacks."""
+    """Generate a writer for a struct.
+
+    Args:
+        schema: The struct to write.
+        known_names: Returns every field name of any version of a struct. If given, the writer
+            rejects other keys; otherwise it ignores keys that its version does not have.
+    """
 
     @cache
     def writer_of(schema: Struct) -> Writer:
@@ -341,7 +355,7 @@ def _write_variable(
     flexible: bool,
     writer_of: Callable[[Struct], Writer],
 ) -> None:
-    """Writes `v`."""
+    """Generate code that writes the variable `v`."""
     if field.struct is not None and not field.array:
         write = source.bind("write", writer_of(field.struct))
         if field.nullable:

@@ -1,27 +1,29 @@
-"""Frames cut out of a stream of bytes: a four-byte size, then that many bytes of one request.
+"""Splitting a byte stream into frames: a four-byte size, then that many bytes of one request.
 
-Bytes in, frames or "need more" out; no socket is known here. The caller repeats
+A reader consumes bytes and returns frames; it does not know about sockets. The caller repeats
 
     buffer = reader.room()        where the next bytes go; never empty
-    reader.received(count)        so many arrived there
+    reader.received(count)        this many bytes were written there
     while reader.next_frame(): …  views of complete frames, without their size
-    reader.suspend()              only if it stops before `next_frame` gave None
+    reader.suspend()              only if the caller stops before `next_frame` returned None
 
-What a reader holds between two of these rounds:
+Between two rounds, a reader is in one of these states:
 
-    state      held                                        next bytes go
+    state      the reader holds                            the next bytes go
     idle       nothing                                     to the shared buffer
-    rest       the start of a frame of at most 4 KB        to the shared buffer, behind a copy of it
-    large      a buffer of its own, filled in part         to its unfilled part
-    starving   the start of a larger frame for which       nowhere: ask for no room, wait until
+    rest       the start of a frame of at most 4 KB        to the shared buffer, after a copy of it
+    large      its own buffer, partly filled               to the unfilled part
+    starving   the start of a larger frame for which       nowhere: do not call `room` before
                memory was refused                          `granted` is called
-    suspended  frames not yet asked for                    nowhere: ask for frames first
+    suspended  frames that were not requested yet          nowhere: request the frames first
 
-Invariants. All readers share one buffer: it holds bytes of one reader only from `room` until that
-reader's `next_frame` gives None or `suspend` is called, in one go. A frame that lies in it
-(`frame_is_shared`) is gone after that; any other frame stays until the next call of `next_frame`.
-A claimed size reserves nothing: a large buffer at most doubles what has really arrived, and every
-byte of it is taken from the budget of `FrameMemory`. Without the budget a reader holds 4 KB."""
+Invariants. All readers share one buffer. It holds the bytes of one reader only between `room` and
+the point where `next_frame` returns None or `suspend` is called, without interruption. A frame that
+lies in the shared buffer (`frame_is_shared`) is invalid after that; any other frame stays valid
+until the next call of `next_frame`. A claimed size does not reserve memory: a large buffer is at
+most twice as large as what has actually arrived, and every byte of it is charged to the budget of
+`FrameMemory`. Outside the budget, a reader holds at most 4 KB.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,9 @@ from typing import Protocol
 
 SIZE_BYTES = 4
 MIN_FRAME_BYTES = 8
-"""API key, version and correlation id: less is no request."""
+"""Size of the API key, the version and the correlation ID; every request has these."""
 MAX_ORDINARY_FRAME_BYTES = 16 * 1024 * 1024
-"""Only Produce carries records; no other request of a real client comes near this."""
+"""Maximum size of a request other than Produce. Only Produce carries records."""
 SMALL_FRAME_BYTES = 4096
 
 _PRODUCE = 0
@@ -51,17 +53,26 @@ _PROTOCOLS: tuple[tuple[bytes, str], ...] = (
 
 
 class FrameRefused(Exception):
-    """The peer sent what cannot be a frame; the message is for the log."""
+    """The peer sent bytes that cannot be a frame. The message is meant for the broker's log."""
 
 
 def recognise(head: bytes) -> str | None:
-    """Who speaks like this, if it is a protocol that is known to knock on wrong ports."""
+    """Return the kind of client that sent these bytes, if it speaks another well-known protocol."""
     return next((name for start, name in _PROTOCOLS if head.startswith(start)), None)
 
 
 def check_frame_size(size: int, head: bytes, max_frame_bytes: int) -> None:
-    """Raises FrameRefused for a size that no frame can have. `head` is the frame's first bytes,
-    size included; when it reaches that far, the API key is looked at too."""
+    """Check the size that a frame claims.
+
+    Args:
+        size: The claimed size.
+        head: The first bytes of the frame, including the size. If they include the API key, the
+            limit for requests other than Produce is checked as well.
+        max_frame_bytes: Value of socket.request.max.bytes.
+
+    Raises:
+        FrameRefused: No valid frame has this size.
+    """
     if MIN_FRAME_BYTES <= size <= max_frame_bytes:
         if size <= MAX_ORDINARY_FRAME_BYTES or len(head) < SIZE_BYTES + 2:
             return
@@ -83,30 +94,30 @@ def check_frame_size(size: int, head: bytes, max_frame_bytes: int) -> None:
 
 
 class FrameMemory(Protocol):
-    """The bytes that all readers of a server share."""
+    """Memory that all readers of a server share."""
 
     max_frame_bytes: int
     ordinary_frame_bytes: int
-    """The same for all but Produce."""
+    """Maximum size of a frame other than Produce."""
     now: float
     shared: memoryview
-    """The shared buffer, to read frames from."""
+    """The shared buffer, for reading frames."""
     window: memoryview
-    """How much of the shared buffer may be filled at once."""
+    """Writable part of the shared buffer."""
     peek: memoryview
-    """The same after a frame larger than that: the start of another would have to be copied."""
+    """Shorter `window` for reads after a large frame, because the start of the next is copied."""
 
     def take(self, owner: FrameReader, size_bytes: int) -> bool:
-        """Charge the budget for a large frame, unless it is used up."""
+        """Charge the budget for a large frame. Return False if the budget is used up."""
 
     def release(self, owner: FrameReader, size_bytes: int) -> None:
-        """The owner is done with its large frame, for which it had taken so much in all."""
+        """Return the total charge for a large frame to the budget."""
 
     def charge(self, size_bytes: int) -> None:
-        """Charge the budget for bytes that are here already; negative to undo it."""
+        """Charge the budget for bytes that have already arrived; negative to undo that."""
 
     def capacity(self, total_bytes: int, filled_bytes: int) -> int:
-        """How large a buffer to take now for a frame of which a part is here."""
+        """Return the size of the buffer to allocate now for a frame that has partly arrived."""
 
     def take_buffer(self, capacity: int) -> bytearray: ...
 
@@ -114,6 +125,8 @@ class FrameMemory(Protocol):
 
 
 class FrameReader:
+    """Reader that splits the byte stream of one connection into frames."""
+
     __slots__ = (
         "_after_large",
         "_charged_bytes",
@@ -134,21 +147,21 @@ class FrameReader:
     def __init__(self, memory: FrameMemory) -> None:
         self._memory = memory
         self._view: memoryview | None = None
-        """What is being cut, from `_position` to `_end`."""
+        """The bytes being split, from `_position` to `_end`."""
         self._position = 0
         self._end = 0
         self._rest = b""
         self._kept_bytes = 0
-        """Charged to the budget for a copy that `_view` looks at."""
+        """Bytes charged to the budget for a copy to which `_view` refers."""
         self._large: bytearray | None = None
         self._charged_bytes = 0
-        """Charged to the budget for `_large`, which may yet have to grow to it."""
+        """Bytes charged to the budget for `_large`, which may still have to grow to that size."""
         self._filled = 0
         self._total = 0
         self._after_large = False
         self.frame_is_shared = False
         self.starving = 0
-        """Bytes that the budget refused us; while not 0 there is no room."""
+        """Bytes that the budget refused; while it is not 0, `room` must not be called."""
         self.large_since = 0.0
 
     @property
@@ -156,9 +169,10 @@ class FrameReader:
         return self._large is not None
 
     def room(self) -> memoryview:
+        """Return the buffer for the next bytes."""
         large = self._large
         if large is not None:
-            if self._filled == len(large):  # granted before; only now does nobody look at it
+            if self._filled == len(large):  # deferred until no view of the buffer exists
                 large.extend(bytes(self._charged_bytes - self._filled))
             return memoryview(large)[self._filled : self._total]
         memory = self._memory
@@ -171,6 +185,7 @@ class FrameReader:
         return window[length:]
 
     def received(self, count: int) -> None:
+        """Record that `count` bytes were written to the buffer from `room`."""
         if self._large is None:
             self._view = self._memory.shared
             self._position = 0
@@ -187,13 +202,19 @@ class FrameReader:
             self._take(self._memory.capacity(self._total, self._filled) - self._filled)
 
     def next_frame(self) -> memoryview | None:
-        """None: all complete frames have been given, and what is left is kept for later."""
+        """Return the next complete frame without its size.
+
+        Returns None if there is no complete frame; the rest is kept for later.
+
+        Raises:
+            FrameRefused: The next bytes cannot be a frame.
+        """
         view = self._view
         if view is None:
             return None
         position = self._position
         end = self._end
-        if position == end and self.frame_is_shared:  # the usual case, and nothing to clear up
+        if position == end and self.frame_is_shared:  # the usual case: nothing to clean up
             self._view = None
             return None
         start = position + SIZE_BYTES
@@ -210,24 +231,24 @@ class FrameReader:
         return None
 
     def _check(self, size: int) -> bool:
-        """False: it depends on an API key that is not here yet."""
+        """Check a claimed size. Return False if that requires an API key that has not arrived."""
         assert self._view is not None
         head = bytes(self._view[self._position : min(self._end, self._position + 8)])
         check_frame_size(size, head, self._memory.max_frame_bytes)
         return len(head) >= SIZE_BYTES + 2
 
     def put_back(self, frame: memoryview) -> None:
-        """Undo the last `next_frame`, which gave this."""
+        """Undo the last `next_frame`, which returned `frame`."""
         self._position -= len(frame) + SIZE_BYTES
 
     def suspend(self) -> None:
-        """Keep the frames that were not asked for, out of the shared buffer."""
+        """Copy the frames that were not requested out of the shared buffer."""
         if self._view is None or not self.frame_is_shared:
             return
         self._keep(bytes(self._view[self._position : self._end]))
 
     def granted(self) -> None:
-        """The budget has given, and charged, the bytes we were starving for."""
+        """Continue after the budget has granted and charged the bytes that were refused."""
         self._charged_bytes += self.starving
         self.starving = 0
         if self._large is None and self._view is not None:
@@ -235,7 +256,7 @@ class FrameReader:
             self._forget_view()
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all memory."""
         if self._large is not None:
             self._end_large(self._large)
         self._forget_view()
@@ -245,7 +266,7 @@ class FrameReader:
     # -------------------------------------------------------------------------- transitions
 
     def _keep_rest(self, total: int) -> None:
-        """No complete frame is left: idle, rest, large or starving from here."""
+        """Keep an incomplete frame. The next state is idle, rest, large or starving."""
         view = self._view
         assert view is not None
         if self._large is not None:

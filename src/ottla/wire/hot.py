@@ -1,9 +1,10 @@
-"""Hand-written writers for the answers that are made most often, in place of generated ones.
+"""Hand-written writers for the most frequent responses, used in place of generated ones.
 
-A produce answer for one partition is made tens of thousands of times a second. What differs from
-one to the next is a few numbers, so the bytes around them are made once per version and topic.
-Writers here take the same dicts, and tests hold their bytes against the generated ones' and kio's,
-for every version."""
+A broker encodes tens of thousands of produce responses for a single partition per second. They
+differ only in a few numbers, so the bytes around the numbers are built once per version and topic.
+The writers here take the same dicts as the generated ones. Tests compare their output with that of
+the generated writers and of kio, for every version.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +25,15 @@ _I32 = struct.Struct(">i")
 
 
 def response_writer(api_key: int, version: int, generated: Writer) -> Writer:
-    """The writer to use for an answer: ours if there is one, else the generated one."""
+    """Return the hand-written writer for a response if there is one, else the generated one."""
     return _produce_writer(version, generated) if api_key == PRODUCE else generated
 
 
 def _produce_writer(version: int, generated: Writer) -> Writer:
-    """Answers for one partition that was written; anything else goes to the generated writer."""
+    """Create a writer for a successful response for one partition.
+
+    It delegates all other responses to the generated writer.
+    """
     tail = _tail(version)
     prefix: Callable[[Any], bytes] = lru_cache(maxsize=4096)(lambda key: _prefix(version, key))
     key_name = "topic_id" if version >= 13 else "name"
@@ -62,17 +66,24 @@ def _produce_writer(version: int, generated: Writer) -> Writer:
 
 
 SUCCESS_FIELDS = 4
-"""index, base_offset, log_append_time_ms, log_start_offset: what a partition without errors has."""
+"""Number of fields of a partition without errors.
+
+They are index, base_offset, log_append_time_ms and log_start_offset.
+"""
 
 
 def produce_answer_around(version: int, key: str | bytes) -> tuple[bytes, bytes]:
-    """What stands before and after the numbers of an answer for one partition that was written.
-    `key` is the topic's name, or its id from version 13 on."""
+    """Return the bytes before and after the numbers of a successful response for one partition.
+
+    Args:
+        version: Version of the Produce API.
+        key: Name of the topic, or its ID from version 13 on.
+    """
     return _prefix(version, key), _tail(version)
 
 
 def _prefix(version: int, key: str | bytes) -> bytes:
-    """Up to the partition: one topic, its name or id, one partition."""
+    """Return the bytes before the partition: one topic, its name or ID, one partition."""
     if version >= 13:
         raw = key if isinstance(key, bytes) else ZERO_UUID
         return encode_uvarint(2) + raw + encode_uvarint(2)
@@ -84,7 +95,7 @@ def _prefix(version: int, key: str | bytes) -> bytes:
 
 
 def _tail(version: int) -> bytes:
-    """From the partition's numbers on: no record errors, no message, no throttling, no tags."""
+    """Return the bytes after the numbers: no record errors, message, throttling or tags."""
     if version >= 9:
         no_errors, no_message, no_tags = b"\x01", b"\x00", b"\x00"
         return no_errors + no_message + no_tags + no_tags + _I32.pack(0) + no_tags

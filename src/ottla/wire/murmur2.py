@@ -1,8 +1,10 @@
-"""Murmur2 as Kafka's Java client computes it: what decides a key's partition.
+"""The murmur2 hash as Kafka's Java client computes it, which determines the partition of a key.
 
-The hash is of 32 bits, seeded with 0x9747b28c and the length, four bytes at a time, little-endian.
-Java takes it for signed, clears the sign, and divides by the number of partitions; a client that
-differs in one bit sends equal keys to other partitions than everyone else."""
+It is a 32-bit hash seeded with 0x9747b28c and the length, over little-endian words of four bytes.
+Java treats it as signed, clears the sign bit, and takes the remainder modulo the number of
+partitions. A client that computes a single bit differently sends keys to other partitions than
+every other client.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +16,24 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The hash, signed as in Java."""
+    """Return the hash as a signed number, as in Java."""
     hashed = _unsigned(data)
     return hashed - (1 << 32) if hashed >> 31 else hashed
 
 
 def positive_hash(key: bytes) -> int:
-    """The hash without its sign: what is divided by the number of partitions."""
+    """Return the hash with its sign bit cleared."""
     return _unsigned(key) & 0x7FFFFFFF
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Where Java's default partitioner puts a record with this key."""
+    """Return the partition that Java's default partitioner chooses for a key."""
     return (_unsigned(key) & 0x7FFFFFFF) % partition_count
 
 
 def _unsigned(data: bytes) -> int:
-    # Low bits of products and exclusive ors depend on low bits only, so a mask before each shift
-    # to the right is enough.
+    # The low bits of a product or an exclusive or depend only on low bits, so it is enough to mask
+    # before each right shift.
     size = len(data)
     hashed = _SEED ^ size
     rest = size & 3

@@ -1,11 +1,13 @@
-"""Kafka's message schemas, read off kio's generated dataclasses.
+"""Kafka's message schemas, derived from kio's generated dataclasses.
 
-kio gives one dataclass per message, version and nested struct, with the wire type of each field in
-its metadata. This module turns such a class into a plain `Struct` that `compile.py` can generate
-code from; nothing else in Ottla looks inside kio.
+kio has one dataclass per message, version and nested struct, with the wire type of each field in
+its metadata. This module converts such a class to a plain `Struct`, from which compile.py generates
+code. No other module of Ottla accesses kio.
 
-Names are kio's, with one change: kio models durations and instants as Python objects, we keep
-Kafka's milliseconds, so those fields carry `_ms` as they do in Kafka (`timeout_ms`)."""
+Names are those of kio, with one exception: kio models durations and timestamps as Python objects,
+whereas Ottla keeps Kafka's milliseconds, so those fields end in `_ms` as they do in Kafka
+(`timeout_ms`).
+"""
 
 from __future__ import annotations
 
@@ -39,6 +41,8 @@ _IMPLICIT_DEFAULTS: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Field:
+    """A field of a message."""
+
     name: str
     type: str
     """Kafka's primitive type, or "struct"."""
@@ -47,21 +51,25 @@ class Field:
     nullable: bool
     tag: int | None
     default: Any
-    """What the field means when it is absent; structs as dicts, arrays as ()."""
+    """Value of an absent field. Structs are dicts, arrays are ()."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Struct:
+    """A message, or a struct nested in one, in one version."""
+
     name: str
     flexible: bool
     fields: tuple[Field, ...]
 
     @property
     def body(self) -> tuple[Field, ...]:
+        """The fields that are not tagged, in wire order."""
         return tuple(field for field in self.fields if field.tag is None)
 
     @property
     def tagged(self) -> tuple[Field, ...]:
+        """The tagged fields, ordered by tag."""
         tagged = (field for field in self.fields if field.tag is not None)
         return tuple(sorted(tagged, key=lambda field: field.tag or 0))
 
@@ -72,7 +80,7 @@ def api_name(api_key: int) -> str:
 
 @cache
 def versions(api_key: int) -> range:
-    """Every version that the schema defines for an API."""
+    """Return every version that the schema defines for an API."""
     known = sorted(schema_name_map[api_key_map[api_key]])
     return range(known[0], known[-1] + 1)
 
@@ -95,7 +103,7 @@ def _message_class(api_key: int, version: int, kind: MessageKind) -> Any:
 
 @cache
 def data_struct(name: str, version: int) -> Struct:
-    """The schema of a message that is stored rather than sent (`consumer_protocol_assignment`…)."""
+    """Return the schema of a message that is stored, such as `consumer_protocol_assignment`."""
     entity_type: Any = EntityType.data
     return _reflect(load_entity_schema(name, version, entity_type))
 
@@ -120,7 +128,7 @@ def _reflect_field(field: dataclasses.Field[Any]) -> Field:
     if kafka_type == "error_code":
         kafka_type = "int16"
     if not array and kafka_type not in _NULLABLE_TYPES:
-        nullable = False  # "no id" is written as the zero id, "no time" as -1
+        nullable = False  # a missing ID is encoded as the zero UUID, a missing time as -1
     tag = field.metadata.get("tag")
     default = _default(field.default, kafka_type, array=array, nullable=nullable, name=name)
     if struct is not None and not array and default is not None:

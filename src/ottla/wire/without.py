@@ -1,4 +1,4 @@
-"""Importing a library without one that it takes along where it finds it."""
+"""Importing a library without one of its optional dependencies."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_module(name: str) -> Iterator[None]:
-    """Inside, importing `name` fails as if it were not installed. kio offers strategies to
-    hypothesis where that is installed, which costs a broker on a developer's machine a third of a
-    second and 20 MB at its start."""
+    """Make `import name` fail inside the context, as if the module were not installed.
+
+    kio provides Hypothesis strategies if Hypothesis is installed. Loading them would cost a broker
+    on a development machine a third of a second and 20 MB at startup.
+    """
     if name in sys.modules:
         yield
         return

@@ -1,1 +1,1 @@
-"""Kafka's broker and topic properties: what exists, what may be set, what is in force."""
+"""Kafka's broker, topic and group properties: their definitions and their effective values."""

@@ -1,18 +1,20 @@
-"""What AlterConfigs and IncrementalAlterConfigs do to a resource's own properties.
+"""The effect of AlterConfigs and IncrementalAlterConfigs on the properties of a resource.
 
-Pure: the properties before and the operations give the properties after, or a KafkaError with the
-code that Kafka answers. Nothing is changed unless everything is accepted. AlterConfigs replaces
-all: it is `alter` from an empty mapping with one SET each.
+The functions are pure: the current properties and the operations determine the new properties, or a
+KafkaError with Kafka's code. Either all operations are accepted or none. AlterConfigs replaces all
+properties, which is `alter` on an empty mapping with one SET per property.
 
-Topics must pass `topic_config` afterwards, brokers `BrokerConfig.with_dynamic`, where values are
-checked against each other.
+The caller must pass the result to `topic_config` for topics, or `BrokerConfig.with_dynamic` for
+brokers, where values are checked against each other.
 
-  refused                                      topic            broker
-  a name twice, a null value, no such op       INVALID_REQUEST  INVALID_REQUEST
-  APPEND or SUBTRACT on what is not a list     INVALID_CONFIG   INVALID_CONFIG
+  rejected                                     topic            broker
+  a duplicate name, null value, unknown op     INVALID_REQUEST  INVALID_REQUEST
+  APPEND or SUBTRACT on a property             INVALID_CONFIG   INVALID_CONFIG
+  that is not a list
   an unknown name                              INVALID_CONFIG   kept, without effect
-  a wrong value                                INVALID_CONFIG   INVALID_REQUEST
-  a property that cannot change at run time    –                INVALID_REQUEST"""
+  an invalid value                             INVALID_CONFIG   INVALID_REQUEST
+  a property that cannot change at run time    –                INVALID_REQUEST
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class AlterOp(IntEnum):
 
 
 class Alteration(NamedTuple):
-    """One operation. `op` is a plain number so that an unknown one can be refused here."""
+    """One operation. `op` is a plain number, so that `alter` can reject an unknown one."""
 
     name: str
     op: int
@@ -56,8 +58,18 @@ def alter(
     *,
     for_all_brokers: bool = False,
 ) -> dict[str, str]:
-    """The properties of a resource after the operations. `for_all_brokers` says that `current` are
-    the dynamic defaults of the cluster and not one broker's own."""
+    """Return the properties of a resource after some operations.
+
+    Args:
+        table: Definitions of the properties.
+        current: Properties that are set on the resource now.
+        operations: Name, operation code and value of each change.
+        for_all_brokers: Whether `current` are the cluster-wide dynamic defaults rather than the
+            properties of one broker.
+
+    Raises:
+        KafkaError: An operation is not allowed, with Kafka's code for it.
+    """
     alterations = [Alteration(*operation) for operation in operations]
     _check_request(alterations)
     altered = dict(current)

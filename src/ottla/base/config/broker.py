@@ -1,9 +1,10 @@
-"""The broker's configuration: what was set, by whom, and what is in force.
+"""The configuration of a broker: its layers and its effective values.
 
-Values come in layers, the later ones winning: Kafka's defaults, the file and command line with
-which the broker started (static), what was changed at run time for all brokers (dynamic default),
-and for this one (dynamic broker). A `BrokerConfig` is immutable; a change at run time makes a new
-one with `with_dynamic`, always from the static layer, so that a removed change leaves no trace."""
+Values come in layers, and later layers win: Kafka's defaults, the file and command line with
+which the broker started (static), changes at run time for all brokers (dynamic default), and for
+this one (dynamic broker). A `BrokerConfig` is immutable. A change at run time creates a new one
+with `with_dynamic`, always from the static layer, so that a removed change leaves no trace.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +34,14 @@ __all__ = ["BROKER", "BrokerConfig", "Listener", "Notice"]
 
 
 class Notice(NamedTuple):
-    """Something to tell the person who wrote the configuration, at a level of `logging`."""
+    """A message about the configuration for the user, with a level of `logging`."""
 
     level: int
     text: str
 
 
 class BrokerConfig(BrokerAttributes):
-    """What a broker runs with. `BrokerConfig()` is Kafka's defaults."""
+    """The effective configuration of a broker. `BrokerConfig()` has Kafka's defaults."""
 
     def __init__(
         self,
@@ -48,7 +49,16 @@ class BrokerConfig(BrokerAttributes):
         dynamic_default: Mapping[str, str] | None = None,
         dynamic_broker: Mapping[str, str] | None = None,
     ) -> None:
-        """ConfigError if a value is wrong; people are better served by `from_properties`."""
+        """Parse and check the layers. Use `from_properties` for properties from a user.
+
+        Args:
+            static: Properties from the configuration file and the command line.
+            dynamic_default: Properties that were changed at run time for all brokers.
+            dynamic_broker: Properties that were changed at run time for this broker.
+
+        Raises:
+            ConfigError: A value is invalid or contradicts another.
+        """
         self.static = dict(static or {})
         self.dynamic_default = dict(dynamic_default or {})
         self.dynamic_broker = dict(dynamic_broker or {})
@@ -65,7 +75,11 @@ class BrokerConfig(BrokerAttributes):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """The configuration that a person gave; UserError says in a sentence what is wrong."""
+        """Create a configuration from properties that a user provided.
+
+        Raises:
+            UserError: A property is invalid or not supported. The message is a sentence.
+        """
         for name, text in properties.items():
             sentence = refusal(name, text)
             if sentence is not None:
@@ -81,7 +95,7 @@ class BrokerConfig(BrokerAttributes):
 
     @classmethod
     def problems(cls, properties: Mapping[str, str]) -> list[str]:
-        """Return a sentence for everything that `from_properties` would refuse."""
+        """Return a sentence for everything that `from_properties` would reject."""
         found = [
             sentence
             for name, text in properties.items()
@@ -98,8 +112,15 @@ class BrokerConfig(BrokerAttributes):
     def with_dynamic(
         self, default_overrides: Mapping[str, str], broker_overrides: Mapping[str, str]
     ) -> BrokerConfig:
-        """This broker with these changes at run time and no others; KafkaError INVALID_REQUEST if
-        a value is wrong, as Kafka answers it."""
+        """Return this configuration with exactly these changes at run time.
+
+        Args:
+            default_overrides: Properties for all brokers.
+            broker_overrides: Properties for this broker.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, as in Kafka, if a value is invalid.
+        """
         if default_overrides == self.dynamic_default and broker_overrides == self.dynamic_broker:
             return self
         try:
@@ -108,15 +129,15 @@ class BrokerConfig(BrokerAttributes):
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
     def value(self, name: str) -> Value:
-        """The parsed value of one property, None if it is not set and has no default."""
+        """Return the parsed value of a property, or None if it is not set and has no default."""
         return self._values[name]
 
     def text(self, name: str) -> str | None:
-        """The value of one property as Kafka writes it."""
+        """Return the value of a property in Kafka's text form."""
         return format_value(self._values[name])
 
     def notices(self) -> list[Notice]:
-        """What the person who wrote the static properties should know about them."""
+        """Return messages about static properties that are unknown or have no effect."""
         found = []
         for name in self.static:
             if reason := shown_only(name):
@@ -156,7 +177,7 @@ class BrokerConfig(BrokerAttributes):
             values = [synonym.convert(self._values[synonym.name]) for synonym in chain]
             in_force = next(value for value in values if value is not None)
             setattr(self, BROKER[head].attribute, in_force)
-        # Absolute, as Kafka reports them: a relative path means nothing to a tool elsewhere.
+        # Absolute, as Kafka reports them, because tools may run in another directory.
         self.log_dirs = [os.path.abspath(each) for each in self.log_dirs or self.log_dir]
         self.listeners = self._client_listeners()
         self.advertised_listeners = self._advertised_listeners()
@@ -186,12 +207,13 @@ class BrokerConfig(BrokerAttributes):
 
 @functools.cache
 def _canonical_host_name() -> str:
-    """Return the machine's fully qualified name, as Kafka advertises an empty host.
+    """Return the fully qualified name of the machine, which Kafka advertises for an empty host.
 
     The result is cached because the lookup may query DNS, and every dynamic change of the
-    configuration makes a new BrokerConfig."""
+    configuration creates a new BrokerConfig.
+    """
     name = socket.getfqdn()
-    # A hosts file that names the machine next to localhost must not send clients to themselves.
+    # A hosts file may name the machine next to localhost, which clients must not connect to.
     return socket.gethostname() if name.startswith("localhost") else name
 
 

@@ -1,10 +1,12 @@
-"""The attributes of `BrokerConfig`, declared so that every use of one is type-checked.
+"""The attributes of `BrokerConfig`, declared for the type checker.
 
-Each is the property of that name, parsed. Where Kafka lets one property stand for another, the
-attribute is the value in force: `log_retention_ms`, `log_roll_ms`, `log_roll_jitter_ms` and
-`log_flush_interval_ms` take in the coarser units, `log_dirs` takes in `log.dir` and is absolute,
-`node_id` and `broker_id` are equal, `listeners` are those for clients, and `advertised_listeners`
-is never empty, names a host, and has port 0 where the listener has."""
+Each attribute is the parsed value of the property of that name. Where one property can replace
+another, the attribute is the effective value: `log_retention_ms`, `log_roll_ms`,
+`log_roll_jitter_ms` and `log_flush_interval_ms` take the properties with coarser units into
+account; `log_dirs` takes `log.dir` into account and has absolute paths; `node_id` and `broker_id`
+are equal; `listeners` contains only those for clients; and `advertised_listeners` is never empty,
+always has a host, and has port 0 if the listener does.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ from ottla.base.config.listener import Listener
 
 
 class BrokerAttributes:
+    """Base class of `BrokerConfig` that declares its attributes."""
+
     node_id: int
     broker_id: int
     broker_rack: str | None

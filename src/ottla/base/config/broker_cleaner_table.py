@@ -1,4 +1,4 @@
-"""The broker's properties of the work on logs in the background: compaction and flushing."""
+"""Broker properties for compaction and flushing, the background work on logs."""
 
 from __future__ import annotations
 

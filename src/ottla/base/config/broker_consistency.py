@@ -1,4 +1,4 @@
-"""What must hold between the values of several broker properties."""
+"""Rules that involve the values of several broker properties."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ _RANGES = [
 
 
 def check_together(config: BrokerAttributes) -> None:
-    """ConfigError for the first pair of values that contradict each other."""
+    """Check that the values of a broker's properties do not contradict each other.
+
+    Raises:
+        ConfigError: The first contradiction.
+    """
     _check_retention(config)
     _check_limits(config)
     _check_listener_names(config)

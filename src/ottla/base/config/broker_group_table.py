@@ -1,4 +1,4 @@
-"""The broker's properties of consumer groups and their offsets."""
+"""Broker properties for consumer groups and their offsets."""
 
 from __future__ import annotations
 

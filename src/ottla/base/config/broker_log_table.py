@@ -1,4 +1,4 @@
-"""The broker's properties of logs: where they lie, and what topics without overrides get."""
+"""Broker properties for logs: their location, and defaults for topics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ from ottla.base.config.vocabulary import (
 )
 
 DEFAULT_LOG_DIR = "ottla-data"
-"""Relative to where a broker starts; the start commands set a place in the user's home instead."""
+"""Default data directory, relative to the working directory.
+
+The start commands use a directory in the user's home instead.
+"""
 
 DIRECTORY_KEYS = [
     ConfigKey(

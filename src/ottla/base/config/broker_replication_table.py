@@ -1,4 +1,4 @@
-"""The broker's properties of replication, elections and quotas."""
+"""Broker properties for replication, leader elections and quotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker's properties of itself: its id, its listeners, its sockets, its limits."""
+"""Broker properties for the broker itself: its ID, listeners, sockets and limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.base.config.vocabulary import (
 )
 
 DEFAULT_LISTENER = "PLAINTEXT://127.0.0.1:9092"
-"""Only this machine can reach a broker that was started without a word about listeners."""
+"""Default listener. Only clients on the same machine can connect to it."""
 
 NODE_KEYS = [
     ConfigKey("node.id", INT, 1, "The broker's id; no other may have it.", AtLeast(0), HIGH),

@@ -1,4 +1,4 @@
-"""The broker's properties of share groups and the coordinator of their state."""
+"""Broker properties for share groups and the coordinator of their state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every broker property that is honoured, and how some of them stand for each other."""
+"""All broker properties that Ottla supports, and the synonyms among them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ BROKER = ConfigTable(
 CHAINS: dict[str, tuple[Synonym, ...]] = {
     key.synonyms[0].name: key.synonyms for key in TOPIC if len(key.synonyms) > 1
 }
-"""A property in milliseconds to itself and the coarser ones that are used when it is not set."""
+"""Properties in milliseconds, each with itself and the coarser ones used if it is not set."""
 
 
 def broker_synonyms(name: str) -> list[str]:
-    """All names under which a broker property may have been set, the one that counts first."""
+    """Return all names under which a broker property can be set, by descending priority."""
     for head, chain in CHAINS.items():
         names = [synonym.name for synonym in chain]
-        # The scheduler's interval is a default for the flush interval and not another name of it.
+        # The scheduler interval is only a default for the flush interval, not a synonym of it.
         if name == head or (name in names and head != "log.flush.interval.ms"):
             return names
     return [name]

@@ -1,4 +1,4 @@
-"""The broker's properties of idempotent producers and transactions."""
+"""Broker properties for idempotent producers and transactions."""
 
 from __future__ import annotations
 

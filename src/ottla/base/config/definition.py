@@ -1,10 +1,11 @@
-"""How a property is defined, and how its text becomes a value.
+"""Definitions of properties, and the parsing of their values.
 
-A `ConfigTable` is an ordered set of `ConfigKey`s. Text is read as Kafka reads it: surrounding
-blanks do not count, numbers are plain decimal digits within the width of their type, booleans are
-true or false in any case, a list is separated by commas, and an item named twice counts once.
+A `ConfigTable` is an ordered set of `ConfigKey`s. Values are parsed as in Kafka: surrounding
+whitespace is ignored, numbers are decimal digits within the range of their type, booleans are true
+or false in any case, lists are separated by commas, and duplicate items of a list are dropped.
 
-A property that nobody set has its default, which may be None. None is never written by a user."""
+A property that is not set has its default, which may be None. Users cannot set None.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class Importance(Enum):
 
 
 class UpdateMode(Enum):
-    """Whether a broker property may change while the broker runs, and for whom."""
+    """Whether a broker property can change at run time, and for one broker or for all."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -60,7 +61,7 @@ class UpdateMode(Enum):
 
 
 class ConfigError(Exception):
-    """A value that its property does not take, as one sentence."""
+    """A property has an invalid value. The message is one sentence."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"Invalid value {value} for configuration {name}: the value {allowed}.")
@@ -69,7 +70,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """Another property that gives the value when the first is not set, in its own unit."""
+    """A property that provides the value if another is not set, in its own unit."""
 
     name: str
     multiplier: int = 1
@@ -82,10 +83,11 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One property.
+    """The definition of a property.
 
-    `synonyms` of a topic property are the broker properties that give its default, best first.
-    An `internal` property can be set but is not shown unless it is."""
+    The `synonyms` of a topic property are the broker properties that provide its default, by
+    descending priority. An `internal` property can be set, but is shown only if it is set.
+    """
 
     name: str
     type: ConfigType
@@ -99,16 +101,20 @@ class ConfigKey:
 
     @property
     def attribute(self) -> str:
-        """The property's name as a Python attribute."""
+        """The name of the property as a Python attribute."""
         return self.name.replace(".", "_")
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value may be a secret: a password, or something of which nothing is known."""
+        """Whether the value may be a secret: a password, or a property of unknown type."""
         return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, text: str) -> Value:
-        """The value of a text, or ConfigError."""
+        """Parse and validate a value.
+
+        Raises:
+            ConfigError: The value is invalid.
+        """
         value = _PARSERS[self.type](self.name, text.strip())
         if self.validator is not None and not self.validator.accepts(value):
             raise ConfigError(self.name, text.strip() or "''", self.validator.allowed)
@@ -120,7 +126,7 @@ class ConfigKey:
 
 @dataclass(frozen=True, slots=True)
 class ParsedProperties:
-    """What became of a mapping of texts: all that was wrong, not only the first."""
+    """The result of parsing properties, with all problems rather than only the first."""
 
     values: dict[str, Value] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
@@ -128,7 +134,7 @@ class ParsedProperties:
 
 
 class ConfigTable:
-    """The properties of one kind of resource, in the order of their definition."""
+    """The properties of one kind of resource, in order of definition."""
 
     def __init__(self, kind: str, keys: Iterable[ConfigKey]) -> None:
         self.kind = kind
@@ -154,6 +160,7 @@ class ConfigTable:
         return self._keys.get(name)
 
     def parse(self, properties: Mapping[str, str]) -> ParsedProperties:
+        """Parse and validate properties, and collect all errors."""
         result = ParsedProperties()
         for name, text in properties.items():
             key = self._keys.get(name)
@@ -167,13 +174,13 @@ class ConfigTable:
         return result
 
     def nearest(self, name: str) -> str | None:
-        """The known property that a person most likely meant."""
+        """Return the known property with the most similar name, for a "did you mean" hint."""
         found = difflib.get_close_matches(name.strip().lower(), self._keys, n=1, cutoff=0.6)
         return found[0] if found else None
 
 
 def format_value(value: Value) -> str | None:
-    """A value as Kafka writes it."""
+    """Format a value as Kafka does."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -186,7 +193,7 @@ def format_value(value: Value) -> str | None:
 
 
 def split_list(text: str) -> list[str]:
-    """The items of a comma-separated list, each once, in order."""
+    """Return the items of a comma-separated list in order, without duplicates."""
     text = text.strip()
     if not text:
         return []
@@ -194,7 +201,7 @@ def split_list(text: str) -> list[str]:
 
 
 def _format_double(value: float) -> str:
-    """As Java prints a double: plain from a thousandth to ten million, else with an exponent."""
+    """Format a float as Java does: plain from 10^-3 to 10^7, otherwise with an exponent."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
@@ -219,7 +226,7 @@ def _parse_whole_number(bits: int) -> Callable[[str, str], int]:
     minimum, maximum = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
     def parse(name: str, text: str) -> int:
-        # The length is bounded first: turning a long digit string into a number is not free.
+        # Checked first, because converting a long string of digits to a number is expensive.
         if len(text) <= 40 and _WHOLE_NUMBER.fullmatch(text) and minimum <= int(text) <= maximum:
             return int(text)
         raise ConfigError(name, text or "''", f"must be a whole number that fits in {bits} bits")

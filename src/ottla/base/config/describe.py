@@ -1,11 +1,12 @@
-"""What DescribeConfigs tells: each property's value, where it comes from, and what lies beneath.
+"""The entries of a DescribeConfigs response: the value of each property and its sources.
 
-The synonyms of an entry are all the places that give it a value, the winning one first: the topic's
-override, then for each layer of the broker's configuration every name under which the property may
-be set. Kafka leaves out what stands before the property's own name, so a topic that lives by
-`log.retention.hours` alone shows no synonyms and the source DEFAULT_CONFIG; this does the same.
+The synonyms of an entry are all sources of a value, by descending priority: the override of the
+topic, then, for each layer of the broker's configuration, every name under which the property can
+be set. Kafka omits the synonyms before the property's own name, so a topic whose retention is set
+only by `log.retention.hours` shows no synonyms and the source DEFAULT_CONFIG. Ottla does the same.
 
-A property that is in no table may hold a secret: its value is not told."""
+A property that is in no table may hold a secret, so its value is not returned.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from ottla.base.config.topic_table import TOPIC
 
 
 class ConfigSource(IntEnum):
-    """Kafka's codes for where a value comes from."""
+    """Kafka's codes for the source of a value."""
 
     TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -34,6 +35,8 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
+    """One source of a value."""
+
     name: str
     value: str | None
     source: ConfigSource
@@ -41,6 +44,8 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
+    """A property in a DescribeConfigs response."""
+
     name: str
     value: str | None
     read_only: bool
@@ -61,7 +66,7 @@ def describe_topic(
     dynamic_default: Mapping[str, str],
     overrides: Mapping[str, str],
 ) -> list[ConfigEntry]:
-    """All properties of a topic with these (valid) overrides, sorted by name."""
+    """Return all properties of a topic, sorted by name. The overrides must be valid."""
     broker = broker_config.with_dynamic(dynamic_default, dynamic_broker)
     defaults = topic_defaults(broker)
     entries = []
@@ -79,7 +84,7 @@ def describe_topic(
 
 
 def describe_group(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """All properties of a group with these (valid) overrides, sorted by name."""
+    """Return all properties of a group, sorted by name. The overrides must be valid."""
     entries = []
     for key in GROUP:
         default = key.synonyms[0].name
@@ -96,7 +101,7 @@ def describe_broker(
     dynamic_broker: Mapping[str, str],
     dynamic_default: Mapping[str, str],
 ) -> list[ConfigEntry]:
-    """All properties of this broker, sorted by name."""
+    """Return all properties of a broker, sorted by name."""
     broker = broker_config.with_dynamic(dynamic_default, dynamic_broker)
     given = {*broker.static, *dynamic_default, *dynamic_broker}
     entries = [
@@ -109,7 +114,7 @@ def describe_broker(
 
 
 def describe_broker_default(dynamic_default: Mapping[str, str]) -> list[ConfigEntry]:
-    """What was changed at run time for all brokers, sorted by name."""
+    """Return the properties that were changed at run time for all brokers, sorted by name."""
     entries = []
     for name in sorted(dynamic_default):
         key = BROKER.get(name) or _unknown_key(name)
@@ -139,7 +144,7 @@ def _entry(
 
 
 def _broker_layers(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
-    """Every place of the broker's configuration that gives a property, the winning one first."""
+    """Return all sources of a property in the broker's configuration, by descending priority."""
     names = broker_synonyms(name)
     found = []
     for source, layer in (
@@ -161,7 +166,7 @@ def _broker_layers(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
 
 
 def _with_both_ids(static: Mapping[str, str]) -> Mapping[str, str]:
-    """`node.id` and `broker.id` are one property with two names."""
+    """Return the static layer with both `node.id` and `broker.id`, which are one property."""
     given = static.get("node.id", static.get("broker.id"))
     return static if given is None else {**static, "node.id": given, "broker.id": given}
 

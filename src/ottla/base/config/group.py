@@ -1,7 +1,8 @@
-"""The properties that a consumer group may have of its own; the defaults are the broker's.
+"""Properties that can be set on a consumer group, with defaults from the broker.
 
-Each must lie between the broker's `group.consumer.min.…` and `group.consumer.max.…`, and members
-must beat more often than their sessions last."""
+Each value must lie between the broker's `group.consumer.min.…` and `group.consumer.max.…`, and the
+heartbeat interval must be shorter than the session timeout.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,11 @@ GROUP = ConfigTable(
 
 
 def group_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, int]:
-    """The values that are set on a group. Raises KafkaError if they contradict the broker's."""
+    """Return the parsed values that are set on a group.
+
+    Raises:
+        KafkaError: INVALID_CONFIG if the values contradict each other or the broker's limits.
+    """
     values = {name: int(GROUP[name].parse(text)) for name, text in overrides.items()}  # type: ignore[arg-type]
     for name, value in values.items():
         kind, _, rest = name.partition(".")

@@ -1,8 +1,9 @@
-"""Listeners: `NAME://host:port`, as in `listeners` and `advertised.listeners`.
+"""Listeners of the form `NAME://host:port`, as in `listeners` and `advertised.listeners`.
 
-Names are compared and kept in upper case. An empty host in `listeners` is every interface, and is
-advertised as the machine's own name; port 0 is any free port. Two listeners may share a port only
-if one is IPv4 and the other IPv6."""
+Names are compared and stored in upper case. An empty host in `listeners` means every interface, and
+the broker advertises the name of the machine for it. Port 0 means any free port. Two listeners can
+share a port only if one uses IPv4 and the other IPv6.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ _LISTENER = re.compile(r"([^:/]+)://(\[[0-9a-zA-Z:%.]*\]|[0-9a-zA-Z\-._]*):([0-9
 
 
 class Listener(NamedTuple):
+    """The name and the address of a listener."""
+
     name: str
     host: str
     port: int
@@ -33,7 +36,15 @@ class Listener(NamedTuple):
 
 
 def parse_listeners(name: str, items: Sequence[str]) -> list[Listener]:
-    """The listeners of the property `name`; ConfigError if one cannot be read or repeats a name."""
+    """Parse the items of a listener property.
+
+    Args:
+        name: Name of the property, for error messages.
+        items: The items of the property.
+
+    Raises:
+        ConfigError: A listener cannot be parsed, or two listeners have the same name.
+    """
     listeners = [_parse(name, item) for item in items]
     names = [listener.name for listener in listeners]
     if len(set(names)) < len(names):
@@ -57,7 +68,7 @@ def client_listeners(name: str, items: Sequence[str], for_controllers: str) -> l
 
 
 def check_ports(name: str, listeners: Iterable[Listener]) -> None:
-    """ConfigError when two listeners would bind the same port."""
+    """Raise ConfigError if two listeners would bind the same port."""
     families: dict[int, list[int]] = {}
     for listener in listeners:
         if listener.port:
@@ -68,11 +79,11 @@ def check_ports(name: str, listeners: Iterable[Listener]) -> None:
 
 
 def check_advertised(listeners: Sequence[Listener], advertised: Iterable[Listener]) -> None:
-    """ConfigError when clients would be sent to an address that cannot work."""
+    """Raise ConfigError if clients would be sent to an address that cannot work."""
     names = [listener.name for listener in listeners]
     for listener in advertised:
         if _is_unspecified(listener.host):
-            # Kafka refuses these, too; an empty host stands for the machine's name instead.
+            # Kafka rejects these, too. It replaces an empty host by the name of the machine.
             allowed = "must be an address that clients can reach; set advertised.listeners to it"
             raise ConfigError("advertised.listeners", listener, allowed)
         if listener.name not in names:
@@ -81,7 +92,7 @@ def check_advertised(listeners: Sequence[Listener], advertised: Iterable[Listene
 
 
 def check_protocols(listeners: Iterable[Listener], protocol_map: str) -> None:
-    """ConfigError unless every listener's name maps to PLAINTEXT."""
+    """Raise ConfigError unless the name of every listener maps to PLAINTEXT."""
     property_name = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for item in split_list(protocol_map):
@@ -115,7 +126,7 @@ def _is_unspecified(host: str) -> bool:
 
 
 def _ip_version(host: str) -> int:
-    """4 or 6, or 0 for a name that may be either."""
+    """Return 4 or 6, or 0 for a host name, which may resolve to either."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).version
     except ValueError:

@@ -1,14 +1,16 @@
-"""Kafka's broker properties that this broker knows and does not use.
+"""Broker properties of Kafka that this broker recognizes but does not use.
 
-A server.properties written for Apache Kafka starts this broker unchanged as far as that is honest.
-A property falls in one of three kinds:
+A server.properties file for Apache Kafka works unchanged, unless that would be misleading. An
+unused property is of one of four kinds:
 
-  refused       ignoring it would break what its owner relies on: the broker does not start
-  not needed    it concerns machinery that this broker does without: told at level INFO
-  no effect     its feature is not in this release: told at level WARNING
-  shown         as not needed, but tools find it among the broker's configs with its value
+  refused       ignoring it would break something its owner relies on: the broker does not start
+  not needed    it configures machinery that this broker does not have: logged at level INFO
+  no effect     its feature is not in this release: logged at level WARNING
+  shown         has no effect, logged at level INFO, but listed with its value in the broker's
+                configuration
 
-Names ending in a dot stand for everything that starts with them."""
+Names that end in a dot stand for all properties with that prefix.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ REFUSED = {
     "authorizer.class.name": "authorization is not in this release",
     "remote.log.storage.system.enable": "remote storage is not in this release",
 }
-"""Property to the reason why a broker that is given it does not start."""
+"""Properties with which the broker does not start, and the reasons."""
 
 HARMLESS_VALUES = {"authorizer.class.name": "", "remote.log.storage.system.enable": "false"}
-"""The value with which a refused property asks for nothing."""
+"""Values with which a refused property is accepted, because they disable its feature."""
 
 _NO_QUORUM = "one broker alone needs no controller quorum"
 
@@ -111,7 +113,7 @@ SHOWN = {
 
 
 def refusal(name: str, text: str) -> str | None:
-    """The sentence with which a property is refused, or None."""
+    """Return an error message if a property is refused, or None."""
     reason = REFUSED.get(name)
     if reason is None or text.strip().lower() == HARMLESS_VALUES.get(name):
         return None
@@ -119,17 +121,17 @@ def refusal(name: str, text: str) -> str | None:
 
 
 def not_needed(name: str) -> str | None:
-    """Why this broker does without a property, or None."""
+    """Return why this broker does not need a property, or None."""
     return _find(NOT_NEEDED, name)
 
 
 def shown_only(name: str) -> str | None:
-    """Why a property of the broker's table does nothing here, or None."""
+    """Return why a property in the broker's table has no effect, or None."""
     return SHOWN.get(name)
 
 
 def no_effect(name: str) -> str | None:
-    """Why a known property does nothing here, or None."""
+    """Return why a known property that is not in the broker's table has no effect, or None."""
     if name in REFUSED:
         return REFUSED[name]
     return _find(NO_EFFECT, name)

@@ -1,10 +1,12 @@
-"""Java's .properties files, and `key=value` on a command line.
+"""Java .properties files, and `key=value` arguments on a command line.
 
-A file is a sequence of logical lines. A natural line that ends in an odd number of backslashes goes
-on in the next one, whose leading blanks do not count. Blank lines and lines that start with `#` or
-`!` are comments. The key ends at the first `=`, `:` or blank that is not escaped; blanks around the
-separator do not count. `\\t \\n \\r \\f` and `\\uXXXX` are what they are in Java, and a backslash
-before any other character stands for that character. A key given twice has its last value."""
+A file is a sequence of logical lines. A line that ends in an odd number of backslashes continues on
+the next one, whose leading whitespace is ignored. Blank lines, and lines that start with `#` or
+`!`, are comments. The key ends at the first unescaped `=`, `:` or whitespace; whitespace around the
+separator is ignored. `\\t \\n \\r \\f` and `\\uXXXX` have the same meaning as in Java, and a
+backslash before any other character stands for that character. If a key occurs twice, the last
+value counts.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ _SIMPLE = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str, source: str = "the configuration") -> dict[str, str]:
-    """The properties in a file's text; UserError names the line that cannot be read."""
+    """Parse the text of a .properties file.
+
+    Args:
+        text: Contents of the file.
+        source: Name of the file, for error messages.
+
+    Raises:
+        UserError: A line cannot be parsed. The message has its number.
+    """
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):
         raw_key, raw_value = _split(line)
@@ -31,7 +41,11 @@ def parse_properties(text: str, source: str = "the configuration") -> dict[str, 
 
 
 def load_properties(path: str) -> dict[str, str]:
-    """Read a file in UTF-8 (or Latin-1, as Java once did); UserError if it cannot be read."""
+    """Read a .properties file in UTF-8 or, as older versions of Java wrote it, Latin-1.
+
+    Raises:
+        UserError: The file cannot be read or parsed.
+    """
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -46,7 +60,11 @@ def load_properties(path: str) -> dict[str, str]:
 
 
 def parse_override(argument: str) -> tuple[str, str]:
-    """The two parts of a `key=value` argument."""
+    """Split a `key=value` argument.
+
+    Raises:
+        UserError: The argument has another form.
+    """
     key, equals, value = argument.partition("=")
     if not equals or not key.strip():
         raise UserError(f"The override {argument!r} must look like key=value.")
@@ -83,7 +101,7 @@ def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
     unescaped = _ESCAPE.sub(_replace_escape, text)
-    # A character outside the first plane is written as two \\u escapes.
+    # A character outside the Basic Multilingual Plane is written as two \\u escapes.
     return unescaped.encode("utf-16", "surrogatepass").decode("utf-16")
 
 

@@ -1,11 +1,12 @@
-"""The values in force for one topic.
+"""The effective configuration of a topic.
 
-A topic's value is its own override, else what the broker gives for it: the first of the
-property's synonyms that has a value, converted to the topic's unit. So `retention.ms` is
-`log.retention.ms`, else `log.retention.minutes`, else `log.retention.hours`.
+A property has the topic's own override, or else the broker's default: the first of the property's
+synonyms that has a value, converted to the unit of the topic property. For example, `retention.ms`
+defaults to `log.retention.ms`, then `log.retention.minutes`, then `log.retention.hours`.
 
-`TopicConfig` is what the log and the request path read: parsed once when a topic is created,
-loaded or changed, immutable, and without a dictionary behind it."""
+The log and the request path use `TopicConfig`. It is immutable, and is parsed only when a topic is
+created, loaded or changed.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +51,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """A topic's values; each field is the property of that name, with Kafka's default.
+    """The effective values of a topic. Each field is the property of that name.
 
-    `segment_bytes` is already `internal.segment.bytes` where that is set."""
+    Defaults are Kafka's. If `internal.segment.bytes` is set, `segment_bytes` has its value.
+    """
 
     cleanup_policy: frozenset[str] = frozenset({DELETE})
     compression_gzip_level: int = -1
@@ -103,15 +105,22 @@ class TopicConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """The age at which a segment rolls: compaction must not wait longer than its lag."""
+        """Age at which a segment is rolled, at most the maximum compaction lag if compacted."""
         if self.compact:
             return min(self.max_compaction_lag_ms, self.segment_ms)
         return self.segment_ms
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The values in force for a topic with these overrides; KafkaError INVALID_CONFIG when one is
-    unknown, wrong, or at odds with another."""
+    """Return the effective configuration of a topic.
+
+    Args:
+        broker: Configuration of the broker, which provides defaults.
+        overrides: Properties that are set on the topic.
+
+    Raises:
+        KafkaError: INVALID_CONFIG if a property is unknown, invalid, or contradicts another.
+    """
     parsed = TOPIC.parse(overrides)
     if parsed.unknown:
         raise _invalid(_unknown_name(parsed.unknown[0]))
@@ -123,7 +132,7 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
 
 
 def topic_defaults(broker: BrokerConfig) -> dict[str, Value]:
-    """Every topic property with the value that a topic without overrides has on this broker."""
+    """Return the value of every topic property on this broker for a topic without overrides."""
     return {key.name: _broker_default(broker, key) for key in TOPIC}
 
 

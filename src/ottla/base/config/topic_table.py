@@ -1,4 +1,4 @@
-"""Every property of a topic in Kafka 4.3, and the broker properties that give its default."""
+"""All topic properties of Kafka 4.3, and the broker properties that provide their defaults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GZIP_LEVEL = Between(1, 9, also=-1)
 LZ4_LEVEL = Between(1, 17)
 ZSTD_LEVEL = Between(-131072, 22)
 MAX_MESSAGE_BYTES = MIB + 12
-"""One mebibyte of records and the offset and size in front of them."""
+"""Default limit for a batch: one mebibyte, plus the offset and size fields in front of it."""
 
 
 def _key(

@@ -1,8 +1,9 @@
-"""What a property's value may be.
+"""Validators for the values of properties.
 
-A validator answers one question, `accepts`, and can say in words what it would have accepted, so
-that a refusal reads: the property, the value, what is allowed. Validators never see None: an unset
-property is not checked."""
+A validator decides whether it accepts a value, and describes the values that it accepts, so that an
+error message can name the property, the value and what is allowed. Validators never see None, since
+properties that are not set are not validated.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +16,13 @@ Value: TypeAlias = bool | int | float | str | list[str] | None
 
 
 class Validator(Protocol):
+    """A rule for the value of a property."""
+
     def accepts(self, value: Value) -> bool: ...
 
     @property
     def allowed(self) -> str:
-        """Completes the sentence "the value …"."""
+        """Description of the valid values that completes the sentence "the value …"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class EachOneOf:
-    """Every item of a list is one of the choices."""
+    """A list whose items are all among the choices."""
 
     choices: tuple[str, ...]
     empty: bool = True
@@ -137,7 +140,7 @@ _REPLICA = re.compile(r"[0-9]+:[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
-    """`*` for all, or pairs of partition and broker."""
+    """`*` for all replicas, or a list of partition:broker pairs."""
 
     def accepts(self, value: Value) -> bool:
         assert isinstance(value, list)
@@ -150,7 +153,7 @@ class ThrottledReplicas:
 
 @dataclass(frozen=True, slots=True)
 class HostLimits:
-    """Pairs of a host and a whole number, as text: `127.0.0.1:200,db1:50`, or nothing."""
+    """A text of host:number pairs such as `127.0.0.1:200,db1:50`, or an empty one."""
 
     def accepts(self, value: Value) -> bool:
         assert isinstance(value, str)

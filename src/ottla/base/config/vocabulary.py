@@ -1,4 +1,4 @@
-"""The short words that the tables of properties are written in."""
+"""Short aliases for use in the tables of properties."""
 
 from __future__ import annotations
 

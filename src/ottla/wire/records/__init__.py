@@ -1,4 +1,6 @@
 """Kafka's v2 record batches as bytes.
 
-`batch` reads, checks and stamps batches by their header alone; `record` walks the records inside;
-`builder` makes batches; `compression` and `crc` are what they stand on. Import from the modules."""
+`batch` reads, verifies and stamps batches by their headers alone, `record` reads the records inside
+them, and `builder` creates batches. `compression` and `crc` are used by all of these. Import names
+from the modules, not from this package.
+"""

@@ -1,9 +1,9 @@
-"""A v2 record batch, seen through its header.
+"""A v2 record batch and its header.
 
     offset  size  field
-         0     8  baseOffset             of the first record; the broker's to set
+         0     8  baseOffset             of the first record; set by the broker
          8     4  batchLength            bytes that follow this field: total size - 12
-        12     4  partitionLeaderEpoch   the broker's to set
+        12     4  partitionLeaderEpoch   set by the broker
         16     1  magic                  2
         17     4  crc                    CRC-32C of everything from byte 21 to the end
         21     2  attributes             bits 0-2 compression, 3 timestamp type, 4 transactional,
@@ -17,14 +17,15 @@
         57     4  recordCount            records inside; fewer than offsets after compaction
         61        records, compressed as one block unless compression is 0
 
-All integers are big-endian. What the broker sets (the first 16 bytes) lies outside the CRC, so a
-batch is stamped without touching or copying the rest. A buffer holds batches back to back; its tail
-may be a part of one, because readers cut files at byte limits.
+All integers are big-endian. The fields that the broker sets (in the first 16 bytes) lie outside the
+CRC, so a batch is stamped without changing or copying the rest. A buffer holds batches back to
+back. It may end with a partial batch, because reads stop at byte limits.
 
-Invariant: a `BatchHeader` says what the bytes say, checked by nobody. Only `validate` (a batch that
-was produced, or found by recovery) and `verified_extent` (batches back to back, where nothing is
-known of their log) vouch for anything. Fetches walk what they read from disk with storage/scan.py,
-which knows the log and checks more."""
+Invariant: a `BatchHeader` holds the fields as they are in the buffer, unverified. Only `validate`
+(for a batch that was produced or found by recovery) and `verified_extent` (for consecutive batches
+of an unknown log) verify anything. Fetches use storage/scan.py, which knows the log and checks
+more.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +39,10 @@ from ottla.wire.records.errors import BatchError, CorruptBatch, InvalidBatch, Un
 
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12
-"""Bytes before those that batchLength counts."""
+"""Size of the fields that batchLength does not count."""
 MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 STAMP_SIZE = 16
-"""The prefix that the broker sets: base offset, length, leader epoch."""
+"""Size of the prefix that the broker sets: base offset, length, leader epoch."""
 
 BASE_OFFSET_AT = 0
 LENGTH_AT = 8
@@ -50,7 +51,7 @@ MAGIC_AT = 16
 CRC_AT = 17
 ATTRIBUTES_AT = 21
 CHECKED_FROM = ATTRIBUTES_AT
-"""Where the bytes that the CRC covers begin."""
+"""Start of the bytes that the CRC covers."""
 LAST_OFFSET_DELTA_AT = 23
 BASE_TIMESTAMP_AT = 27
 MAX_TIMESTAMP_AT = 35
@@ -67,7 +68,7 @@ CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 LAST_COMPRESSION = 4
 BROKER_BITS = APPEND_TIME_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
-"""Attributes that no client may set."""
+"""Attribute bits that clients may not set."""
 MAX_SEQUENCE = 0x7FFFFFFF
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
@@ -84,11 +85,11 @@ _new_tuple = tuple.__new__
 
 
 class BatchHeader(NamedTuple):
-    """What a batch's first 61 bytes say, and where in its buffer they were read."""
+    """The fields in the first 61 bytes of a batch, and their position in the buffer."""
 
     position: int
     size: int
-    """Bytes of the whole batch, its header included."""
+    """Size of the whole batch, including its header."""
     base_offset: int
     leader_epoch: int
     magic: int
@@ -112,7 +113,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where in its buffer the batch ends and the next begins."""
+        """Position in the buffer where the batch ends and the next one begins."""
         return self.position + self.size
 
     @property
@@ -122,7 +123,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> int:
-        """0: the producer's (CreateTime). 1: the broker's (LogAppendTime)."""
+        """0 for the producer's time (CreateTime), 1 for the broker's (LogAppendTime)."""
         return (self.attributes & APPEND_TIME_BIT) >> 3
 
     @property
@@ -139,7 +140,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon(self) -> int | None:
-        """When tombstones and markers of this batch may go, in ms; None if not decided yet."""
+        """Time in ms from which tombstones and markers may be removed; None if not set yet."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -150,25 +151,29 @@ class BatchHeader(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """How much of a buffer is whole, good batches, and why it ended there."""
+    """The part of a buffer that consists of complete, valid batches, and why it ends."""
 
     size: int
-    """Bytes of good batches, counted from where the walk began."""
+    """Size of the valid batches."""
     next_offset: int
-    """The offset after the last good batch; -1 if there is none."""
+    """Offset after the last valid batch; -1 if there is none."""
     is_corrupt: bool
-    """True: the batch that follows is damaged. False: it is cut off, or the buffer is used up."""
+    """Whether the next batch is damaged, as opposed to incomplete or absent."""
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`, unchecked. Raises only if 61 bytes are not there."""
+    """Read the header at `position` without verifying it.
+
+    Raises:
+        BatchError: Fewer than 61 bytes are available.
+    """
     try:
         offset, length, epoch, magic, crc, bits, delta, base, newest, producer, era, sequence, n = (
             _unpack_header(buffer, position)
         )
     except struct.error:
         _refuse_short(buffer, position)
-    # Spelt out, and past the NamedTuple's own constructor: 0.6 us instead of 0.9.
+    # Spelled out, and without the NamedTuple's own constructor: 0.6 µs instead of 0.9 µs.
     return _new_tuple(BatchHeader, (
         position, length + 12, offset, epoch, magic, crc, bits,
         delta, base, newest, producer, era, sequence, n,
@@ -178,7 +183,11 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 def iter_headers(
     buffer: Buffer, position: int = 0, end: int | None = None
 ) -> Iterator[BatchHeader]:
-    """The headers of all whole batches up to `end`; a part of a batch at the end is left out."""
+    """Yield the headers of all complete batches up to `end`. A partial last batch is left out.
+
+    Raises:
+        BatchError: A batch has an impossible length.
+    """
     if end is None:
         end = len(buffer)
     last_start = end - HEADER_SIZE
@@ -196,10 +205,20 @@ def iter_headers(
 def validate(
     buffer: Buffer, position: int, header: BatchHeader, *, from_client: bool = False
 ) -> None:
-    """Raise unless the batch at `position` is whole, unharmed and allowed.
+    """Check that the batch at `position` is complete, intact and allowed.
 
-    A client's batch must number its records without gaps from base offset 0, and may not be marked
-    as the broker's own kinds are (control, append time, delete horizon)."""
+    Args:
+        buffer: Buffer that contains the batch.
+        position: Position of the batch.
+        header: Header of the batch.
+        from_client: Whether to apply the rules for producers: records are numbered without gaps
+            from base offset 0, and control batches, append times and delete horizons are not
+            allowed.
+
+    Raises:
+        CorruptBatch: The batch is damaged or incomplete.
+        InvalidBatch: The batch violates a rule.
+    """
     size = header.size
     end = position + size
     if header.magic != MAGIC or size < HEADER_SIZE or end > len(buffer):
@@ -220,7 +239,7 @@ def validate(
 
 
 def verified_extent(buffer: Buffer, end: int | None = None, position: int = 0) -> Extent:
-    """Walk whole batches from `position` to `end`, checking magic and CRC of each."""
+    """Find the valid batches from `position` to `end`, checking the magic and CRC of each."""
     if end is None:
         end = len(buffer)
     start, next_offset, is_corrupt = position, -1, False
@@ -243,12 +262,12 @@ def verified_extent(buffer: Buffer, end: int | None = None, position: int = 0) -
 
 
 def stamped_prefix(base_offset: int, leader_epoch: int, batch: Buffer) -> bytes:
-    """The first 16 bytes of `batch` as the broker stores them; what follows them is unchanged."""
+    """Return the first 16 bytes of `batch` as the broker stores them. The rest is unchanged."""
     return _STAMP.pack(base_offset, _unpack_length(batch, LENGTH_AT)[0], leader_epoch)
 
 
 def seal(batch: bytearray) -> bytearray:
-    """Set the length and CRC that `batch` must have. Returns it."""
+    """Set the length and the CRC of `batch` in place, and return it."""
     _LENGTH.pack_into(batch, LENGTH_AT, len(batch) - LOG_OVERHEAD)
     _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
     return batch
@@ -262,7 +281,7 @@ def stamp_producer(
     *,
     transactional: bool = False,
 ) -> None:
-    """Say in place who sends the batch, which is known when it is sent and not when it is made."""
+    """Set the producer of a batch in place, which is known only when the batch is sent."""
     _PRODUCER.pack_into(batch, PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
     bits = batch[ATTRIBUTES_AT + 1]
     batch[ATTRIBUTES_AT + 1] = (
@@ -272,7 +291,7 @@ def stamp_producer(
 
 
 def with_append_time(batch: Buffer, timestamp_ms: int) -> bytearray:
-    """A copy whose records all have the broker's time."""
+    """Return a copy of a batch whose records all have the broker's time."""
     copy = bytearray(batch)
     copy[ATTRIBUTES_AT + 1] |= APPEND_TIME_BIT
     struct.pack_into(">q", copy, MAX_TIMESTAMP_AT, timestamp_ms)

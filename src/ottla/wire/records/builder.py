@@ -1,7 +1,8 @@
-"""Batches made from records: for internal topics, control markers, clients and tests.
+"""Construction of batches from records, for internal topics, control markers, clients and tests.
 
-A control batch holds one record that no consumer is given. Its key is (version int16, type int16);
-the value of a transaction's end marker is (version int16, coordinator epoch int32)."""
+A control batch holds one record that consumers never see. Its key is (version int16, type int16).
+The value of an end-of-transaction marker is (version int16, coordinator epoch int32).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from ottla.wire.records.record import Header, Record, iter_records
 from ottla.wire.records.varint import VARINTS
 
 RecordFields: TypeAlias = tuple[bytes | None, bytes | None, Iterable[Header], int]
-"""Key, value, headers and timestamp (ms) of a record that has no offset yet."""
+"""Key, value, headers and timestamp (ms) of a record without an offset."""
 
 _MAX_INT32 = 0x7FFFFFFF
 _CONTROL_KEY = struct.Struct(">hh")
@@ -41,7 +42,7 @@ _CONTROL_VERSION = 0
 
 
 class ControlType(IntEnum):
-    """What a control batch says, by the type in its record's key."""
+    """Types of control batches, as in the key of their record."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -54,7 +55,7 @@ class ControlType(IntEnum):
 
 
 class EndTxnMarker(NamedTuple):
-    """The end of a producer's transaction in one partition."""
+    """The marker that ends a transaction of a producer in one partition."""
 
     commit: bool
     coordinator_epoch: int
@@ -78,11 +79,29 @@ def build_batch(
     last_offset: int | None = None,
     delete_horizon: int | None = None,
 ) -> bytes:
-    """One batch of `records`, numbered from `base_offset`.
+    """Build one batch of `records`, numbered from `base_offset`.
 
-    With `preserve_offsets` each Record keeps its own offset instead (they must rise). `append_time`
-    is maxTimestamp where `timestamp_type` is 1; without it that is the newest record's time.
-    `last_offset` lets a batch span more offsets than it has records, even none."""
+    Args:
+        records: The records.
+        base_offset: Offset of the first record.
+        compression: ID or name of the codec.
+        level: Compression level, or None for the default of the codec.
+        timestamp_type: 0 for CreateTime, 1 for LogAppendTime.
+        append_time: maxTimestamp of a batch with LogAppendTime; by default the time of the newest
+            record.
+        producer_id: Producer ID, or -1.
+        producer_epoch: Producer epoch, or -1.
+        base_sequence: Sequence of the first record, or -1.
+        leader_epoch: Leader epoch, or -1.
+        transactional: Whether the batch is part of a transaction.
+        control: Whether this is a control batch.
+        preserve_offsets: Whether each `Record` keeps its own offset. They must increase.
+        last_offset: Last offset of the batch, which may then span more offsets than it has records.
+        delete_horizon: Delete horizon to set, in ms.
+
+    Raises:
+        ValueError: The offsets do not increase, or a batch cannot span them.
+    """
     fields = [_fields(record) for record in records]
     offsets = _offsets(fields, base_offset, preserve_offsets)
     last = last_offset if last_offset is not None else max(offsets, default=base_offset - 1)
@@ -122,7 +141,7 @@ def encode_record(
     value: bytes | None,
     headers: Sequence[Header] = (),
 ) -> bytes:
-    """One record as it lies in an uncompressed batch."""
+    """Encode one record of an uncompressed batch."""
     varints = VARINTS
     body = b"".join((
         b"\0",
@@ -138,10 +157,11 @@ def encode_record(
 
 
 class BatchBuilder:
-    """A batch that records are added to one by one, until it is full.
+    """A batch to which records are added one by one until it is full.
 
-    Invariant: `size` is what the batch takes uncompressed, so far, and at most `max_size`, unless
-    it holds one record that is larger."""
+    Invariant: `size` is the uncompressed size of the batch so far. It exceeds `max_size` only if
+    the batch holds a single, larger record.
+    """
 
     __slots__ = ("max_size", "size", "record_count", "max_timestamp", "_base_timestamp", "_records")
 
@@ -160,7 +180,7 @@ class BatchBuilder:
         timestamp: int,
         headers: Sequence[Header] = (),
     ) -> bool:
-        """Add a record; False if there is no room for it, and nothing was added."""
+        """Add a record. Return False, without adding it, if there is no room."""
         count = self.record_count
         if not count:
             self._base_timestamp = self.max_timestamp = timestamp
@@ -185,7 +205,11 @@ class BatchBuilder:
         base_sequence: int = -1,
         transactional: bool = False,
     ) -> bytearray:
-        """The batch. `stamp_producer` of `batch` can change its producer later."""
+        """Return the batch. Its producer can be changed later with `stamp_producer`.
+
+        Raises:
+            ValueError: No record was added.
+        """
         count = self.record_count
         if not count:
             raise ValueError("a batch needs a record")
@@ -210,8 +234,10 @@ def end_txn_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The control batch by which a transaction ends in a partition, as `build_batch` would make
-    it, in a fraction of the time."""
+    """Build the control batch that ends a transaction in a partition.
+
+    The result is the same as that of `build_batch`, in a fraction of the time.
+    """
     batch = bytearray(HEADER_STRUCT.pack(
         base_offset, 0, leader_epoch, MAGIC, 0, TRANSACTIONAL_BIT | CONTROL_BIT, 0,
         timestamp, timestamp, producer_id, producer_epoch, -1, 1,
@@ -229,12 +255,12 @@ def _end_txn_record(commit: bool, coordinator_epoch: int) -> bytes:
 
 
 def control_type(batch: Buffer, header: BatchHeader | None = None) -> ControlType:
-    """What a control batch says; a type from a newer Kafka is UNKNOWN."""
+    """Return the type of a control batch; UNKNOWN for a type from a newer Kafka version."""
     return _control_type(_control_record(batch, header))
 
 
 def read_end_txn_marker(batch: Buffer, header: BatchHeader | None = None) -> EndTxnMarker | None:
-    """The marker that a control batch is, or None if it is another kind."""
+    """Return the marker in a control batch, or None if the batch is of another type."""
     record = _control_record(batch, header)
     kind = _control_type(record)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):

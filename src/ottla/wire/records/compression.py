@@ -1,17 +1,18 @@
-"""The four codecs of Kafka, by Kafka's id and name.
+"""Kafka's compression codecs, by ID and name.
 
-    id  name    as written here                                     also read
+    id  name    written as                                          also read
      0  none
-     1  gzip    one member; isal up to level 3, zlib above it       several members
+     1  gzip    one member; isal up to level 3, zlib above          several members
      2  snappy  xerial framing: 16-byte header, then blocks of      one raw snappy block
                 at most 32 KB, each after its length (int32)        (as librdkafka sends)
      3  lz4     one frame, independent 64 KB blocks, no content     linked blocks, checksums,
-                size (Java's client refuses linked blocks)          content size
+                size (Java's client rejects linked blocks)          content size
      4  zstd    one frame with its content size                     frames without a size
 
-Invariants: `decompress` never holds more than `max_size` bytes and one chunk, whatever the input
-claims, and raises nothing but `BatchError`. Each codec's library is imported at its first use, so
-that a broker which meets no gzip never loads it. There is no shared state: any thread may call."""
+Invariants: `decompress` never holds more than `max_size` bytes plus one chunk, whatever the input
+claims, and raises only `BatchError`. The library of each codec is imported on first use, so a
+broker that never sees gzip never loads it. There is no shared state; all functions are thread-safe.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +26,18 @@ from ottla.wire.records.errors import BatchError, CorruptBatch, InvalidBatch
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 MAX_DECOMPRESSED = 128 * 1024 * 1024
-"""What one batch may grow to unless the caller says otherwise."""
+"""Default limit for the decompressed size of one batch."""
 
 _IDS = {name: codec for codec, name in enumerate(NAMES)} | {"uncompressed": NONE}
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + bytes((0, 0, 0, 1, 0, 0, 0, 1))
 _XERIAL_BLOCK = 32 * 1024
 _SNAPPY_MAX_RATIO = 22
-"""A snappy copy turns 3 bytes into at most 64; a block that claims more is lying."""
+"""Maximum compression ratio. A snappy copy element of 3 bytes expands to at most 64."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WBITS = 31
 _GZIP_MAX_MEMBERS = 100
-"""Each copies what follows it, so unbounded members would cost quadratic time."""
+"""Maximum number of gzip members. Each one copies the rest, so the total cost is quadratic."""
 _LAST_ISAL_LEVEL = 3
 _FIRST_LZ4HC_LEVEL = 3
 _ZSTD_MAX_WINDOW = 1 << 27
@@ -45,7 +46,7 @@ _LAST_CHUNK = 4 * 1024 * 1024
 
 
 class Levels(NamedTuple):
-    """What Kafka allows for `compression.<codec>.level`."""
+    """The levels that Kafka allows for `compression.<codec>.level`."""
 
     lowest: int
     highest: int
@@ -56,7 +57,11 @@ LEVELS = {GZIP: Levels(1, 9, -1), LZ4: Levels(1, 17, 9), ZSTD: Levels(-131072, 2
 
 
 def codec_id(name: str) -> int:
-    """Kafka's id for a codec's name; `uncompressed` (the topic config's word) is none."""
+    """Return Kafka's ID of a codec. `uncompressed`, as in topic configurations, is none.
+
+    Raises:
+        ValueError: The codec is unknown.
+    """
     try:
         return _IDS[name]
     except KeyError:
@@ -64,7 +69,16 @@ def codec_id(name: str) -> int:
 
 
 def compress(codec: int | str, data: Buffer, level: int | None = None) -> bytes:
-    """Compress as Kafka's clients expect to read it. None is the codec's default level."""
+    """Compress data in the format that Kafka clients expect.
+
+    Args:
+        codec: ID or name of the codec.
+        data: The data to compress.
+        level: Compression level, or None for the default of the codec.
+
+    Raises:
+        ValueError: The codec or the level is unknown.
+    """
     number = codec_id(codec) if isinstance(codec, str) else codec
     levels = LEVELS.get(number)
     if level is None or levels is None:
@@ -78,7 +92,17 @@ def compress(codec: int | str, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int | str, data: Buffer, max_size: int = MAX_DECOMPRESSED) -> bytes:
-    """The data that `compress` of any Kafka client was given, if it is at most `max_size` bytes."""
+    """Decompress data that any Kafka client may have written.
+
+    Args:
+        codec: ID or name of the codec.
+        data: The compressed data.
+        max_size: Maximum size of the result.
+
+    Raises:
+        InvalidBatch: The codec is unknown, or the result exceeds `max_size`.
+        CorruptBatch: The data is damaged.
+    """
     number = codec_id(codec) if isinstance(codec, str) else codec
     if not 0 <= number < len(NAMES):
         raise InvalidBatch(f"unknown compression {number}")
@@ -191,7 +215,7 @@ def _snappy_block(block: memoryview, room: int, max_size: int) -> bytes:
 def _compress_lz4(data: Buffer, level: int) -> bytes:
     from lz4 import frame
 
-    # As in Kafka, the default level is the fast compressor and every other the slow, tight one.
+    # As in Kafka, the default level selects the fast compressor, and any other level LZ4 HC.
     is_default = level == LEVELS[LZ4].default
     compressed: bytes = frame.compress(
         data,
@@ -249,7 +273,7 @@ def _decompress_zstd(data: Buffer, max_size: int) -> bytes:
 
 
 def _read_all(read: Callable[[int], bytes], compressed_size: int, max_size: int) -> bytes:
-    """Read to the end in chunks that grow, so that memory follows the data and not its claims."""
+    """Read everything in growing chunks, so that memory use follows the data, not its claims."""
     chunk_size = min(max(4 * compressed_size, _FIRST_CHUNK), _LAST_CHUNK)
     parts: list[bytes] = []
     total = 0

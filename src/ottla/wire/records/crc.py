@@ -1,8 +1,9 @@
 """CRC-32C (Castagnoli), the checksum of v2 batches.
 
-The `crc32c` package imports argparse and reads its own metadata when it is imported (55 ms). Its
-C extension alone does the work and loads in a tenth of that, so it is loaded by itself; should its
-place ever change, the package is imported as usual."""
+The `crc32c` package takes 55 ms to import, because it imports argparse and reads its own metadata.
+Its C extension does all the work and loads in a tenth of that time, so it is loaded directly. If
+the extension cannot be found, the package is imported as usual.
+"""
 
 from __future__ import annotations
 
@@ -28,4 +29,4 @@ def _load() -> Callable[[Buffer], int]:
 
 
 crc32c: Callable[[Buffer], int] = _load()
-"""The checksum of any contiguous buffer. Lets other threads run while it works on a large one."""
+"""Checksum function for any contiguous buffer. Releases the GIL for large ones."""

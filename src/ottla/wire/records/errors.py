@@ -1,6 +1,7 @@
-"""What can be wrong with a batch. Everything in this package that reads bytes raises only these.
+"""Errors in batches. Code in this package that reads bytes raises no other exceptions.
 
-Each carries the code that a producer is told, so a handler needs no table of its own."""
+Each error carries the code to return to the producer, so that request handlers need no mapping.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 
 
 class BatchError(KafkaError):
-    """A batch that cannot be accepted or read."""
+    """A batch cannot be accepted or read."""
 
     default_code = ErrorCode.CORRUPT_MESSAGE
 
@@ -20,7 +21,7 @@ class BatchError(KafkaError):
     ) -> None:
         super().__init__(self.default_code if code is None else code, message)
         self.record_errors = record_errors
-        """Which records are at fault, by their place in the batch, and why."""
+        """(Index in the batch, message) of each invalid record."""
 
 
 class CorruptBatch(BatchError):
@@ -28,10 +29,10 @@ class CorruptBatch(BatchError):
 
 
 class InvalidBatch(BatchError):
-    """The bytes are whole, and say something that they may not say."""
+    """The bytes are intact, but violate a rule."""
 
     default_code = ErrorCode.INVALID_RECORD
 
 
 class UnsupportedMagic(InvalidBatch):
-    """A message of format 0 or 1, which Kafka 4 refuses as an invalid record."""
+    """The message has format 0 or 1, which Kafka 4 rejects as an invalid record."""

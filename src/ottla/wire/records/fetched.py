@@ -1,13 +1,15 @@
-"""Which batches of a fetched partition a reader is given.
+"""Selection of the batches in a fetch response that a consumer should see.
 
-A fetch answers with whole batches, the first of which may begin before the offset that was asked
-for, and the last of which may be cut off. Of these a reader wants those that hold records at its
-offsets, unharmed; never control batches; and, if it reads committed records only, none of an
-aborted transaction. The answer names these as (producer id, first offset): from there on the
-producer's transactional batches are void until its abort marker, which lies in the log as a control
-batch. A producer may abort many times in one fetch, and commit in between.
+A fetch response contains complete batches, except that the last one may be cut off, and the first
+one may begin before the requested offset. A consumer wants intact batches with records at its
+offsets, never control batches, and, with read_committed, no batches of aborted transactions. The
+response lists those as (producer ID, first offset): from that offset on, the transactional batches
+of the producer are aborted, up to its abort marker, which is a control batch in the log. A producer
+may abort several transactions within one response, and commit others in between.
 
-Each batch that is given was checked by `validate`. Pure: the bytes and the bounds decide."""
+Every batch that is returned has been checked by `validate`. The result depends only on the
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from ottla.wire.records.errors import CorruptBatch, UnsupportedMagic
 MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
 
 AbortedTransaction: TypeAlias = tuple[int, int]
-"""A producer's id, and the first offset of the transaction that it aborted."""
+"""Producer ID and first offset of an aborted transaction."""
 
 
 def iter_fetched(
@@ -38,10 +40,20 @@ def iter_fetched(
     end_offset: int = MAX_OFFSET,
     aborted: Iterable[AbortedTransaction] | None = None,
 ) -> Iterator[tuple[BatchHeader, bool]]:
-    """Every whole batch that begins before `end_offset`, and whether its records are wanted.
+    """Yield each complete batch before `end_offset`, and whether its records are wanted.
 
-    Without `aborted` all transactions are read, finished or not. One that is not wanted still moves
-    the reader on, to its `next_offset`. Raises `BatchError` at the first batch that is damaged."""
+    A batch that is not wanted still advances the consumer to its `next_offset`.
+
+    Args:
+        records: The `records` field of a fetch response.
+        first_offset: Requested offset; batches that end before it are not wanted.
+        end_offset: Batches from this offset on are not returned.
+        aborted: Aborted transactions in the response. With None, batches of all transactions are
+            wanted, whether complete or not.
+
+    Raises:
+        BatchError: A batch is damaged. All batches before it have been returned.
+    """
     void = AbortedProducers(aborted) if aborted is not None else None
     end = 0
     for header in iter_headers(records):
@@ -57,21 +69,24 @@ def iter_fetched(
 
 
 def check_offsets(header: BatchHeader) -> None:
-    """Raises CorruptBatch for offsets that no batch of a log can have."""
+    """Raise CorruptBatch for offsets that no batch in a log can have."""
     last_delta = header.last_offset_delta
     if last_delta < 0 or not 0 <= header.base_offset <= MAX_OFFSET - last_delta - 1:
         raise CorruptBatch(f"the batch at byte {header.position} has impossible offsets")
 
 
 class AbortedProducers:
-    """The producers whose transactions are void at the batch that is looked at."""
+    """The producers with an aborted transaction at the current batch."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._coming = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
         self._current: set[int] = set()
 
     def covers(self, records: Buffer, header: BatchHeader) -> bool:
-        """Whether the batch is part of an aborted transaction. Ask for each, in their order."""
+        """Return whether a batch is part of an aborted transaction.
+
+        Must be called for every batch, in log order.
+        """
         while self._coming and self._coming[-1][1] <= header.last_offset:
             self._current.add(self._coming.pop()[0])
         if header.producer_id not in self._current:
@@ -84,7 +99,10 @@ class AbortedProducers:
 
 
 def _refuse_old_tail(records: Buffer, position: int) -> None:
-    """Messages of the old formats can be shorter than a batch's header: not a batch cut off."""
+    """Reject a message of an old format, which may be shorter than the header of a batch.
+
+    Otherwise it would look like an incomplete batch.
+    """
     available = len(records) - position
     if MAGIC_AT < available < HEADER_SIZE and records[position + MAGIC_AT] < MAGIC:
         raise UnsupportedMagic(f"message format {records[position + MAGIC_AT]} is not supported")

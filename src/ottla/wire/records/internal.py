@@ -1,13 +1,14 @@
 """Records of Kafka's internal topics, in the JSON form that Kafka's own tools print.
 
-    key     type int16, then the fields of the key's table in version 0
-    value   version int16, then the fields of the value's table in that version
+    key              type int16, then the fields of the key's table in version 0
+    value            version int16, then the fields of the value's table in that version
     metadata value   frame version uvarint (1), apiKey uvarint, version uvarint, then the fields
 
-The tables are in `internal_tables`. JSON as Kafka's converters make it: names in camel case, a
-uuid in 22 characters of URL-safe base64, bytes in base64, a tagged field only where it is
-written. Nothing here is believed: lengths are checked against the bytes there are, what does not
-parse is a ValueError."""
+The tables are in internal_tables.py. The JSON is that of Kafka's converters: names are in camel
+case, UUIDs are 22 characters of URL-safe base64, bytes are base64, and a tagged field appears only
+if it was written. No input is trusted: lengths are checked against the available bytes, and
+anything that does not parse raises ValueError.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 from ottla.wire.records import internal_tables
 
 CONSUMER = "consumer"
-"""The protocol type of groups whose members are consumers."""
+"""Protocol type of groups whose members are consumers."""
 METADATA_FRAME_VERSION = 1
 _MAX_UVARINT_BYTES = 10
 _NUMBERS = {
@@ -35,7 +36,7 @@ _NUMBERS = {
 
 
 class UnknownType(ValueError):
-    """A key of a type that no table has."""
+    """No table exists for the type of a record key."""
 
     def __init__(self, kind: int) -> None:
         super().__init__(f"unknown record type {kind}")
@@ -43,18 +44,22 @@ class UnknownType(ValueError):
 
 
 class Field(NamedTuple):
+    """A field of a table."""
+
     name: str
     type: str
     first: int
     last: int
-    """The versions that have it."""
+    """Last version that has the field; `first` is the first one."""
     is_nullable: bool
     tag: int | None
     fields: tuple[Field, ...]
-    """Of a struct, or of the structs of an array."""
+    """The nested fields of a struct, or of the structs in an array."""
 
 
 class Table(NamedTuple):
+    """The schema of a key, a value or a control record."""
+
     name: str
     api_key: int | None
     first: int
@@ -67,16 +72,23 @@ class Table(NamedTuple):
 
 
 class KeyAndValue(NamedTuple):
+    """A decoded record."""
+
     key: dict[str, Any]
     value: dict[str, Any] | None
-    """None: the key is deleted."""
+    """None if the record is a tombstone."""
 
 
 # ------------------------------------------------------------------------------------- topics
 
 
 def group_record(key: bytes, value: bytes | None) -> KeyAndValue:
-    """Of __consumer_offsets."""
+    """Decode a record of `__consumer_offsets`.
+
+    Raises:
+        UnknownType: The type of the key is unknown.
+        ValueError: The record does not parse.
+    """
     record = _record(internal_tables.GROUP, key, value)
     if record.value is not None and record.key["type"] == "2":
         _open_protocol(record.value["data"])
@@ -84,17 +96,17 @@ def group_record(key: bytes, value: bytes | None) -> KeyAndValue:
 
 
 def transaction_record(key: bytes, value: bytes | None) -> KeyAndValue:
-    """Of __transaction_state."""
+    """Decode a record of `__transaction_state`. Raises as `group_record` does."""
     return _record(internal_tables.TRANSACTION, key, value)
 
 
 def share_state_record(key: bytes, value: bytes | None) -> KeyAndValue:
-    """Of __share_group_state."""
+    """Decode a record of `__share_group_state`. Raises as `group_record` does."""
     return _record(internal_tables.SHARE_STATE, key, value)
 
 
 def metadata_record(value: bytes) -> dict[str, Any]:
-    """Of __cluster_metadata."""
+    """Decode the value of a record of `__cluster_metadata`. Raises as `group_record` does."""
     reader = _Reader(value)
     frame_version = reader.uvarint()
     if frame_version != METADATA_FRAME_VERSION:
@@ -108,7 +120,15 @@ def metadata_record(value: bytes) -> dict[str, Any]:
 
 
 def control_record(name: str, value: bytes) -> dict[str, Any]:
-    """Of a KRaft log; `name` is that of its table."""
+    """Decode the value of a control record in a KRaft log.
+
+    Args:
+        name: Name of the record's table in `internal_tables.CONTROL`.
+        value: Value of the record.
+
+    Raises:
+        ValueError: The record does not parse.
+    """
     (version,) = _NUMBERS["int16"].unpack_from(value) if len(value) > 1 else (0,)
     return _read_table(_Reader(value), _by_name(internal_tables.CONTROL)[name], version)
 
@@ -130,7 +150,7 @@ def _record(tables: str, key: bytes, value: bytes | None) -> KeyAndValue:
 
 
 def _open_protocol(group: dict[str, Any]) -> None:
-    """What consumers told each other, instead of its bytes; those that do not parse stay bytes."""
+    """Decode the subscriptions and assignments of consumers. Ones that do not parse stay base64."""
     if group.get("protocolType") != CONSUMER:
         return
     tables = _by_name(internal_tables.CONSUMER_PROTOCOL)
@@ -151,7 +171,7 @@ def _open_protocol(group: dict[str, Any]) -> None:
 
 
 class _Reader:
-    """Walks bytes; every method raises ValueError where they end too early."""
+    """A cursor over bytes. Every method raises ValueError if the bytes end too early."""
 
     __slots__ = ("_data", "_position")
 
@@ -184,7 +204,7 @@ class _Reader:
         raise ValueError("a varint is too long")
 
     def length(self, flexible: bool, layout: str) -> int:
-        """-1 is null."""
+        """Read a length; -1 is null."""
         return self.uvarint() - 1 if flexible else int(self.number(layout))
 
 
@@ -216,7 +236,7 @@ def _read_fields(
 def _read_value(reader: _Reader, field: Field, version: int, flexible: bool) -> Any:
     kind = field.type
     if kind == "{}":
-        # Null is -1, but 0 in a tagged field.
+        # Null is encoded as -1, but as 0 in a tagged field.
         if field.is_nullable and reader.number("int8") < (0 if field.tag is None else 1):
             return None
         return _read_fields(reader, field.fields, version, flexible)
@@ -290,7 +310,7 @@ def _by_name(tables: str) -> dict[str, Table]:
 
 @lru_cache(maxsize=16)
 def _by_key(tables: str) -> dict[tuple[int, str], Table]:
-    """By apiKey and what the table is of: "Key", "Value", or "" for metadata."""
+    """Index tables by API key and part: "Key", "Value", or "" for metadata."""
     found = {}
     for table in _by_name(tables).values():
         assert table.api_key is not None, f"{table.name} has a key"

@@ -1,15 +1,16 @@
-"""What the keys and values of Kafka's internal records hold, as tables: facts, in one line each.
+"""Schemas of the keys and values of Kafka's internal records, as tables with one line per field.
 
-    Name apiKey versions first-flexible-version      "-": has none
+    Name apiKey versions first-flexible-version      "-": none
       field type [versions] [? nullable] [#tag]      nested fields are indented
 
-A range is `2` (that version alone), `1-3` or `2+`; without one a field is in every version. `?`
-makes a field nullable in all of its versions. `#0` is the tag of a field that stands among the
-tagged fields of a flexible version. `[]` is an array of the fields below it, `[]int32` one of
+A version range is `2` (only that version), `1-3` or `2+`; a field without one is in every version.
+`?` marks a field that is nullable in all of its versions. `#0` is the tag of a tagged field of a
+flexible version. `[]` is an array of structs with the fields below it, `[]int32` an array of
 numbers, `{}` a struct.
 
-The tables are those of Apache Kafka 4.3. Versions that Kafka adds later add tagged fields only, by
-its own rule (KIP-915), so newer records read as well."""
+The tables are those of Apache Kafka 4.3. Later versions add only tagged fields (KIP-915), so newer
+records can be read as well.
+"""
 
 from __future__ import annotations
 
@@ -268,7 +269,7 @@ StreamsGroupTopologyValue 23 0 0
       sourceTopicRegex []int16
       repartitionSourceTopics []int16
 """
-"""Topic __consumer_offsets: by apiKey, a key and a value."""
+"""Records of the topic `__consumer_offsets`: a key and a value for each apiKey."""
 
 TRANSACTION = """
 TransactionLogKey 0 0 -
@@ -288,7 +289,7 @@ TransactionLogValue 0 0-1 1
   transactionStartTimestampMs int64
   clientTransactionVersion int16 1+ #2
 """
-"""Topic __transaction_state."""
+"""Records of the topic `__transaction_state`."""
 
 SHARE_STATE = """
 ShareSnapshotKey 0 0 -
@@ -323,7 +324,7 @@ ShareUpdateValue 1 0 0
     deliveryState int8
     deliveryCount int16
 """
-"""Topic __share_group_state."""
+"""Records of the topic `__share_group_state`."""
 
 CONSUMER_PROTOCOL = """
 ConsumerProtocolAssignment - 0-3 -
@@ -340,7 +341,7 @@ ConsumerProtocolSubscription - 0-3 -
   generationId int32 2+
   rackId string 3+ ?
 """
-"""What members of a classic group of consumers hand each other."""
+"""Subscriptions and assignments that the members of a classic consumer group exchange."""
 
 CONTROL = """
 KRaftVersionRecord - 0 0
@@ -516,4 +517,4 @@ RegisterControllerRecord 27 0 0
 ClearElrRecord 28 0 0
   topicName string
 """
-"""Topic __cluster_metadata: values only."""
+"""Records of the topic `__cluster_metadata`, which have values only."""

@@ -5,13 +5,14 @@
     keyLength (varint, -1 null), key, valueLength (varint, -1 null), value,
     headerCount (varint), and for each: keyLength, key (UTF-8), valueLength (-1 null), value
 
-Timestamps are deltas from the batch's baseTimestamp, whatever that means there (see the delete
-horizon in `rewrite`), unless the batch has the broker's time: then all have maxTimestamp.
+Timestamps are deltas from the batch's baseTimestamp, even if that is a delete horizon (see
+rewrite.py). If the batch has LogAppendTime, all of its records have maxTimestamp instead.
 
-Invariants: memory and time are bounded by the bytes at hand and by `max_size` for what they
-decompress to; no count or length from the wire sizes anything. Bytes that do not parse raise
-`CorruptBatch`, and with the producer's code INVALID_RECORD: its CRC was right, so sending the same
-again would not help."""
+Invariants: memory and time are bounded by the available bytes, and by `max_size` for the
+decompressed records; no count or length in the data determines an allocation. Bytes that do not
+parse raise `CorruptBatch` with the code INVALID_RECORD: the CRC was correct, so a retry by the
+producer would fail again.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +28,20 @@ from ottla.wire.records.errors import CorruptBatch, InvalidBatch
 from ottla.wire.records.varint import SINGLE_BYTES, read_varint
 
 MAX_RECORD_ERRORS = 100
-"""How many of a batch's faulty records are named to the client."""
+"""Maximum number of invalid records of a batch that are reported to the client."""
 _TIME_LIMIT = 1 << 62
-"""No timestamp or delta is larger, so their sums always fit into 64 bits."""
+"""Exclusive bound for timestamps and deltas, so that their sums always fit into 64 bits."""
 
 _NULL_LENGTH = 1
-"""The varint -1."""
+"""The varint encoding of -1."""
 _new_tuple = tuple.__new__
 
 Header: TypeAlias = tuple[str, bytes | None]
 
 
 class Record(NamedTuple):
+    """A decoded record."""
+
     offset: int
     timestamp: int
     key: bytes | None
@@ -47,24 +50,24 @@ class Record(NamedTuple):
 
 
 RecordTuple: TypeAlias = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
-"""The fields of a `Record`."""
+"""The fields of a `Record` as a plain tuple."""
 KeyedRecord: TypeAlias = tuple[int, int, bytes | None, bool]
-"""What compaction must know of a record: offset, timestamp, key, and whether it has a value."""
+"""The facts that compaction needs: offset, timestamp, key, and whether there is a value."""
 
 
 class RecordSpan(NamedTuple):
-    """Where a record lies in the decompressed records of its batch."""
+    """The position of a record in the decompressed records of its batch."""
 
     offset: int
     timestamp: int
     start: int
     body: int
-    """Where its offset delta begins: from here on it does not depend on the base timestamp."""
+    """Position of the offset delta. From here on, the bytes do not depend on the base timestamp."""
     end: int
 
 
 class KeyedSpan(NamedTuple):
-    """A `RecordSpan` with what compaction decides by: all in one walk over the records."""
+    """A `RecordSpan` with the facts that compaction needs, found in the same pass."""
 
     offset: int
     timestamp: int
@@ -76,33 +79,44 @@ class KeyedSpan(NamedTuple):
 
 
 _Fields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
-"""A record's start, body and end, its timestamp and offset deltas, its key's start and length and
-its value's, all as positions in the decompressed records. A null has length -1."""
+"""Start, body and end of a record, timestamp and offset deltas, start and length of key and value.
+
+All positions are in the decompressed records. The length of a null is -1.
+"""
 
 
 def read_records(
     batch: Buffer, header: BatchHeader, max_size: int = compression.MAX_DECOMPRESSED
 ) -> bytes:
-    """The records of the batch at `header.position`, decompressed."""
+    """Return the decompressed records of the batch at `header.position`.
+
+    Raises:
+        BatchError: The data is damaged, or decompresses to more than `max_size` bytes.
+    """
     section = memoryview(batch)[header.position + HEADER_SIZE : header.end]
     if not section and not header.record_count:
-        return b""  # compaction took every record; nothing was left to compress
+        return b""  # compaction removed every record, and with them the compressed block
     return compression.decompress(header.compression, section, max_size)
 
 
 def iter_records(
     batch: Buffer, header: BatchHeader, max_size: int = compression.MAX_DECOMPRESSED
 ) -> Iterator[Record]:
+    """Yield the records of a batch. Raises as `decode_records` does, before the first record."""
     return map(_new_tuple, repeat(Record), decode_records(batch, header, max_size))
 
 
 def decode_records(  # noqa: C901
     batch: Buffer, header: BatchHeader, max_size: int = compression.MAX_DECOMPRESSED
 ) -> list[RecordTuple]:
-    """All records of a batch as plain tuples, which cost a third less than a `Record` each.
+    """Return all records of a batch as plain tuples, which cost a third less than `Record` objects.
 
-    The same loop as `_walk`, with its checks, but with the fields cut out on the way: a generator
-    that hands on where they are would take half as long again."""
+    This is the loop of `_walk` with the same checks, but it also extracts the fields. Using `_walk`
+    would take half as long again, because it is a generator.
+
+    Raises:
+        BatchError: The records do not parse, or decompress to more than `max_size` bytes.
+    """
     data = read_records(batch, header, max_size)
     base_offset, base, fixed = header.base_offset, *_timestamps(header)
     position, size, last_delta, zigzag = 0, len(data), header.last_offset_delta, SINGLE_BYTES
@@ -195,7 +209,7 @@ def decode_records(  # noqa: C901
 def iter_keys(
     batch: Buffer, header: BatchHeader, max_size: int = compression.MAX_DECOMPRESSED
 ) -> Iterator[KeyedRecord]:
-    """Keys without the cost of values and headers, which are skipped unread."""
+    """Yield the key of each record. Values and headers are skipped unread."""
     data = read_records(batch, header, max_size)
     base_offset, base, fixed = header.base_offset, *_timestamps(header)
     for _, _, _, time_delta, delta, key_start, key_length, _, value_length in _walk(data, header):
@@ -208,7 +222,7 @@ def iter_keys(
 
 
 def record_spans(data: bytes, header: BatchHeader) -> Iterator[RecordSpan]:
-    """Where each record lies in `data`, which is what `read_records` gave for `header`."""
+    """Yield the position of each record in `data`, the result of `read_records` for `header`."""
     base_offset, base, fixed = header.base_offset, *_timestamps(header)
     for start, body, end, time_delta, delta, _, _, _, _ in _walk(data, header):
         timestamp = base + time_delta if fixed is None else fixed
@@ -216,7 +230,7 @@ def record_spans(data: bytes, header: BatchHeader) -> Iterator[RecordSpan]:
 
 
 def keyed_spans(data: bytes, header: BatchHeader) -> Iterator[KeyedSpan]:
-    """As `record_spans`, with each record's key and whether it has a value."""
+    """Yield the position of each record in `data`, its key, and whether it has a value."""
     base_offset, base, fixed = header.base_offset, *_timestamps(header)
     for start, body, end, time_delta, delta, at, length, _, value_length in _walk(data, header):
         fields = (
@@ -237,7 +251,17 @@ def check_records(
     require_keys: bool,
     max_size: int = compression.MAX_DECOMPRESSED,
 ) -> None:
-    """Look at every record of a producer's batch, as a compacted topic must."""
+    """Check every record of a batch from a producer.
+
+    Args:
+        batch: Buffer that contains the batch.
+        header: Header of the batch.
+        require_keys: Whether every record needs a key, as in a compacted topic.
+        max_size: Maximum size of the decompressed records.
+
+    Raises:
+        BatchError: A record does not parse, has the wrong offset delta, or lacks a required key.
+    """
     data = read_records(batch, header, max_size)
     _timestamps(header)
     keyless: list[int] = []
@@ -259,18 +283,19 @@ def check_records(
 
 
 def _timestamps(header: BatchHeader) -> tuple[int, int | None]:
-    """The base that deltas are added to, and the time that stands for all, if one does."""
+    """Return the base to which deltas are added, and the append time if it replaces all of them."""
     if not -_TIME_LIMIT < header.base_timestamp < _TIME_LIMIT:
         raise _malformed(f"the base timestamp {header.base_timestamp} is impossible")
     return header.base_timestamp, header.max_timestamp if header.timestamp_type else None
 
 
 def _walk(data: bytes, header: BatchHeader) -> Iterator[_Fields]:  # noqa: C901
-    """Find each record's fields.
+    """Yield the positions of each record's fields.
 
-    This loop is what reading costs, so varints of one and two bytes are read in place (twice as
-    fast as by calls), and fields are plain tuples. A length that leads beyond its record shows
-    when the record's end has been passed."""
+    This loop dominates the cost of reading. It decodes varints of one and two bytes inline, which
+    is twice as fast as calling a function, and yields plain tuples. A length that exceeds its
+    record is detected afterwards, because the position is then past the end of the record.
+    """
     position, size, last_delta, zigzag = 0, len(data), header.last_offset_delta, SINGLE_BYTES
     start = 0
     try:
@@ -344,7 +369,7 @@ def _walk(data: bytes, header: BatchHeader) -> Iterator[_Fields]:  # noqa: C901
 
 
 def read_headers(data: bytes, position: int, end: int) -> tuple[Header, ...]:
-    """The headers of one record, which must end where the record does."""
+    """Return the headers of one record, which must end exactly at `end`."""
     if position + 1 == end and data[position] == 0:
         return ()
     try:

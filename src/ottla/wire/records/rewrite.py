@@ -1,11 +1,13 @@
-"""New batches from old ones: compressed otherwise, with fewer records, or with a delete horizon.
+"""Rewritten batches: with another compression, fewer records, or a delete horizon.
 
-Offsets never change: a rewritten batch keeps its base offset, last offset delta, producer and
-sequence, so that a log stays dense in batches and a producer's last sequence stays known.
+Offsets never change. A rewritten batch keeps its base offset, last offset delta, producer and
+sequence, so that the log stays contiguous and the last sequence of a producer stays known.
 
-The delete horizon is the time at which a compacted batch's tombstones or markers may go. It takes
-the place of baseTimestamp (attribute bit 6), and record timestamps are deltas from *it* then:
-setting it writes every record's delta anew. All other rewriting copies records as they are."""
+The delete horizon is the time from which the tombstones or markers of a compacted batch may be
+removed. It replaces baseTimestamp (attribute bit 6), and the timestamps of records become deltas
+from it, so setting it rewrites the delta of every record. All other rewrites copy records
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ _TIMESTAMPS = struct.Struct(">qq")
 def with_compression(
     batch: Buffer, codec: int | str, level: int | None = None, max_size: int = MAX_DECOMPRESSED
 ) -> bytearray:
-    """A copy of this one batch, compressed with `codec`; its records are not looked at."""
+    """Return a copy of a batch that is compressed with `codec`. Its records are not parsed."""
     header = read_header(batch)
     number = codec_id(codec) if isinstance(codec, str) else codec
     records = compress(number, read_records(batch, header, max_size), level)
@@ -43,7 +45,7 @@ def with_compression(
 
 
 def with_delete_horizon(batch: Buffer, horizon_ms: int, level: int | None = None) -> bytearray:
-    """A copy of this one batch whose tombstones and markers may go at `horizon_ms`."""
+    """Return a copy of a batch whose tombstones and markers may be removed at `horizon_ms`."""
     header = read_header(batch)
     everything = range(header.base_offset, header.next_offset)
     return retain_records(batch, header, everything, delete_horizon=horizon_ms, level=level)
@@ -58,7 +60,7 @@ def retain_records(
     level: int | None = None,
     max_size: int = MAX_DECOMPRESSED,
 ) -> bytearray:
-    """A copy of the batch at `header` with only the records at `kept_offsets`."""
+    """Return a copy of the batch at `header` with only the records at `kept_offsets`."""
     data = read_records(batch, header, max_size)
     spans = [span for span in record_spans(data, header) if span.offset in kept_offsets]
     return retain_spans(batch, header, data, spans, delete_horizon=delete_horizon, level=level)
@@ -73,8 +75,16 @@ def retain_spans(
     delete_horizon: int | None = None,
     level: int | None = None,
 ) -> bytearray:
-    """A copy of the batch at `header` with only the records at `spans` of `data`, which is what
-    `read_records` gave for it."""
+    """Return a copy of the batch at `header` with only the records at `spans`.
+
+    Args:
+        batch: Buffer that contains the batch.
+        header: Header of the batch.
+        data: The result of `read_records` for the batch.
+        spans: Positions in `data` of the records to keep.
+        delete_horizon: Delete horizon to set, or None to keep the current one.
+        level: Compression level, or None for the default of the codec.
+    """
     if not spans:
         return emptied(batch, header)
     attributes, base = header.attributes, header.base_timestamp
@@ -91,7 +101,7 @@ def retain_spans(
 
 
 def emptied(batch: Buffer, header: BatchHeader) -> bytearray:
-    """The batch at `header` without records: it keeps a producer's last sequence in the log."""
+    """Return the batch at `header` without records, which preserves its producer's sequence."""
     attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     copy = _assemble(batch, header, attributes, b"")
     _TIMESTAMPS.pack_into(copy, BASE_TIMESTAMP_AT, _NO_TIMESTAMP, header.max_timestamp)
@@ -100,7 +110,7 @@ def emptied(batch: Buffer, header: BatchHeader) -> bytearray:
 
 
 def _rebased(data: bytes, span: RecordSpan | KeyedSpan, base_timestamp: int) -> bytes:
-    """A record whose timestamp is a delta from another base."""
+    """Encode a record with its timestamp as a delta from `base_timestamp`."""
     delta = encode_varint(span.timestamp - base_timestamp)
     length = 1 + len(delta) + span.end - span.body
     return b"".join((encode_varint(length), b"\0", delta, data[span.body : span.end]))

@@ -1,8 +1,9 @@
-"""Zig-zag varints, as the records of a v2 batch use them.
+"""Zigzag varints, as used by the records of a v2 batch.
 
-A signed integer is folded to an unsigned one (0, -1, 1, -2 … become 0, 1, 2, 3 …) and written
-seven bits at a time, lowest first; the top bit of each byte says that another follows. A 64-bit
-value takes at most ten bytes."""
+A signed integer is mapped to an unsigned one (0, -1, 1, -2 … become 0, 1, 2, 3 …), which is written
+seven bits at a time, lowest first. The top bit of each byte is set if another byte follows. A
+64-bit value takes at most ten bytes.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from ottla.wire.records.errors import CorruptBatch
 
 _MAX_BYTES = 10
 _KEPT = 1 << 14
-"""Folded values below this take one or two bytes, as nearly all lengths and deltas do."""
+"""Bound for cached values: unsigned values below it take one or two bytes, as nearly all do."""
 
 
 class _Encodings(dict[int, bytes]):
-    """Encodings by value. Short ones are kept once they were needed."""
+    """A mapping of values to encodings, which caches short ones on first use."""
 
     def __missing__(self, value: int) -> bytes:
         folded = rest = (value << 1) ^ (value >> 63)
@@ -31,10 +32,10 @@ class _Encodings(dict[int, bytes]):
 
 
 VARINTS = _Encodings()
-"""`VARINTS[value]` is the encoding of any value, at a third of the cost of a call."""
+"""`VARINTS[value]` is the encoding of any value. A lookup costs a third of a function call."""
 
 SINGLE_BYTES = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
-"""What each varint of one byte means."""
+"""The values of all one-byte varints, indexed by that byte."""
 
 
 def encode_varint(value: int) -> bytes:
@@ -42,7 +43,12 @@ def encode_varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The value at `position`, and where the next field begins. IndexError past the end."""
+    """Read the varint at `position`, and return its value and the position after it.
+
+    Raises:
+        IndexError: The data ends before the varint does.
+        CorruptBatch: The varint does not fit into 64 bits.
+    """
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1

@@ -1,13 +1,14 @@
 """Arrow columns as the buffers that kernels read.
 
-    key, value   binary, string, their large, view, fixed-size and dictionary kinds, or null
-    headers      list<struct<key, value>> of such columns, or a map; null is no headers
-    timestamp    int64 (ms since the epoch) or timestamp; null is the default
+    key, value   binary or string, also large, view, fixed-size and dictionary types, or null
+    headers      list<struct<key, value>> of such columns, or a map; null means no headers
+    timestamp    int64 (ms since the epoch) or timestamp; null means the default
 
-Buffers are taken once, for as many batches as will be made of them. Slices are read in place; a
-chunked column of several chunks is copied into one (a table's `to_batches()` spares that); kinds
-that do not lie as one run of bytes with offsets are cast. Arrow is trusted: a column made by hand
-of buffers that contradict each other is its maker's fault."""
+The buffers are extracted once, for any number of batches. Slices are read in place. A chunked
+column with several chunks is copied into one (use `to_batches()` of a table to avoid that). Types
+that are not stored as one run of bytes with offsets are cast. Arrow is trusted: the kernels do not
+check hand-made columns whose buffers contradict each other.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ _NO_NUMBERS.setflags(write=False)
 
 
 class ItemColumn(NamedTuple):
-    """A column of variable lengths: of bytes, or of headers, whose data is elsewhere."""
+    """A column of items of variable length: bytes, or headers, whose data is elsewhere."""
 
     data: Any
     ends: Any
     width: int
-    """Bytes of one of `ends`; 0 for a column that is not there, and null everywhere."""
+    """Size of an element of `ends`; 0 for an absent column, which is null everywhere."""
     valid: Any
     first_bit: int
 
@@ -42,7 +43,7 @@ _ABSENT = ItemColumn(as_input(None), as_input(None), 0, as_input(None), 0)
 
 
 class RecordColumns:
-    """The records of a table before they have offsets."""
+    """The columns of records that have no offsets yet."""
 
     def __init__(
         self,
@@ -53,7 +54,19 @@ class RecordColumns:
         timestamp: Any = None,
         default_timestamp_ms: int = NO_TIMESTAMP,
     ) -> None:
-        """Each column is a pyarrow Array or ChunkedArray, all of one length, or None."""
+        """Extract the buffers of the columns.
+
+        Args:
+            key: Keys, as a pyarrow Array or ChunkedArray of the same length as the others, or None.
+            value: Values.
+            headers: Headers.
+            timestamp: Timestamps.
+            default_timestamp_ms: Timestamp of rows without one.
+
+        Raises:
+            ValueError: The lengths differ, or a timestamp is out of range.
+            TypeError: A column has an unsupported type.
+        """
         given = {"key": key, "value": value, "headers": headers, "timestamp": timestamp}
         lengths = {name: len(column) for name, column in given.items() if column is not None}
         if len(set(lengths.values())) != 1:
@@ -75,7 +88,7 @@ class RecordColumns:
 
 
 def as_key_column(column: Any) -> ItemColumn:
-    """A column of keys alone, to be partitioned by."""
+    """Return the buffers of a key column, for partitioning."""
     return _bytes_column("key", column)
 
 
@@ -151,7 +164,7 @@ def _pair_columns(array: Any) -> tuple[Any, Any]:
     fields = {field.name: index for index, field in enumerate(pairs.type)}
     if fields.keys() != {"key", "value"}:
         raise _wrong_headers(array.type)
-    columns = pairs.flatten()  # a pair that is null has no key then
+    columns = pairs.flatten()  # turns a null pair into a null key, which is rejected later
     return columns[fields["key"]], columns[fields["value"]]
 
 
@@ -196,7 +209,7 @@ def _one_array(column: Any) -> Any:
         return column.chunk(0)
     try:
         joined = column.combine_chunks()
-    except pa.ArrowInvalid as error:  # more bytes than 32-bit offsets count
+    except pa.ArrowInvalid as error:  # larger than 32-bit offsets can address
         if not _is_run_of_bytes(column.type):
             raise ValueError(f"a column is too large; take slices of the table: {error}") from None
         joined = column.cast(pa.large_binary()).combine_chunks()

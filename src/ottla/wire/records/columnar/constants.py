@@ -1,8 +1,9 @@
-"""Columns that are the same in every row, made without work per row.
+"""Columns with the same value in every row, created without work per row.
 
-Arrow's arrays are never written to, so one buffer can serve many: of zeros (the offsets and bits of
-a column that is null or empty everywhere), or of one number. What is kept is bounded by `MAX_KEPT`
-and `_KEPT_NUMBERS`; larger ones are made when they are asked for."""
+Arrow arrays are immutable, so many can share one buffer: of zeros (the offsets and validity bits of
+a column that is null or empty everywhere), or of one repeated number. Cached memory is bounded by
+`MAX_KEPT` and `_KEPT_NUMBERS`; larger buffers are created on demand.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from ottla.wire.records.columnar.needs import numpy as np
 from ottla.wire.records.columnar.needs import pyarrow as pa
 
 MAX_KEPT = 512 * 1024
-"""Bytes of a buffer that is kept."""
+"""Maximum size of a cached buffer."""
 _KEPT_NUMBERS = 32
 _SMALLEST = 4096
 
@@ -21,17 +22,17 @@ _zeros = pa.py_buffer(bytes(MAX_KEPT))
 
 
 def zeros(size: int) -> Any:
-    """A buffer of so many bytes, all 0."""
+    """Return a buffer of `size` zero bytes."""
     return _zeros.slice(0, size) if size <= MAX_KEPT else pa.py_buffer(bytes(size))
 
 
 def int32_column(number: int, rows: int) -> Any:
-    """An int32 array of one number."""
+    """Return an int32 array that repeats one number."""
     size = rows * 4
     if not number:
         buffer = zeros(size)
     elif size <= MAX_KEPT:
-        # By powers of two, or every length would be another one to keep.
+        # Rounded up to a power of two, or every length would need its own cache entry.
         buffer = _repeated(number, max(1 << (size - 1).bit_length(), _SMALLEST)).slice(0, size)
     else:
         buffer = pa.py_buffer(np.full(rows, number, np.int32))
@@ -39,7 +40,7 @@ def int32_column(number: int, rows: int) -> Any:
 
 
 def null_column(rows: int) -> Any:
-    """A binary array without a value."""
+    """Return a binary array that contains only nulls."""
     buffers = [zeros((rows + 7) // 8), zeros(4 * (rows + 1)), zeros(0)]
     return pa.Array.from_buffers(pa.binary(), rows, buffers, null_count=rows)
 

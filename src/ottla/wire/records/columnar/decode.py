@@ -1,18 +1,19 @@
-"""Fetched records as Arrow.
+"""Decoding of fetched records to Arrow.
 
     offset          int64
     timestamp       int64, ms since the epoch: the producer's, or the broker's (LogAppendTime)
     timestamp_type  int32, 0 CreateTime, 1 LogAppendTime
     key, value      binary, nullable
-    headers         list<struct<key: string, value: binary>>, empty where a record has none
+    headers         list<struct<key: string, value: binary>>, empty if a record has none
 
-Only the columns that are asked for are made; headers that are not are not even looked into. All
-batches of a fetch go through one call of the kernel, for its fixed cost is that of 500 records; and
-a fetch without anything unusual through the short way of `scan`.
+Only requested columns are created, and headers are not parsed unless requested. All batches of a
+fetch response are decoded in one kernel call, because the fixed cost of a call is that of 500
+records. Responses without special cases take the fast path (scan.py).
 
-Invariants: a part holds at most `max_part_size` bytes of records, or one batch, whatever a fetch
-decompresses to, so memory stays bounded. Batches before a damaged one are given before it raises.
-Bytes and columns share no memory."""
+Invariants: a part has at most `max_part_size` bytes of records, or a single batch, so memory stays
+bounded whatever a response decompresses to. Batches before a damaged one are returned before the
+error is raised. The columns share no memory with the response.
+"""
 
 from __future__ import annotations
 
@@ -48,14 +49,14 @@ _BITS = dict(
 
 
 class DecodedRecords(NamedTuple):
-    """Records of a fetch, and how far it has been read with them."""
+    """Records of a fetch response, and the position that was reached."""
 
     batch: Any
-    """A `pyarrow.RecordBatch` with the columns that were asked for, in that order."""
+    """A `pyarrow.RecordBatch` with the requested columns, in the requested order."""
     next_offset: int
-    """Where to fetch from once these are done with; beyond the last record if others were void."""
+    """Offset to fetch next. It may lie after the last record if later batches were filtered out."""
     size: int
-    """Bytes of the fetch up to here."""
+    """Size of the fetch response up to here."""
 
 
 def decode_fetch(
@@ -68,12 +69,27 @@ def decode_fetch(
     max_size: int = MAX_DECOMPRESSED,
     max_part_size: int = MAX_PART_SIZE,
 ) -> Iterator[DecodedRecords]:
-    """What a Fetch answer holds for one partition, in as few parts as possible: nearly always one,
-    none if it holds no whole batch.
+    """Decode the records of one partition in a fetch response.
 
-    Records below `first_offset` and from `end_offset` on are left out, as are control batches and
-    the transactions in `aborted` (None reads uncommitted). `max_size` bounds what one batch may
-    decompress to. Raises `BatchError` at a batch that is damaged or of an old format."""
+    Args:
+        records: The `records` field of the response.
+        columns: Names of the columns to create.
+        first_offset: Records before this offset are left out.
+        end_offset: Records from this offset on are left out.
+        aborted: Aborted transactions, whose records are left out. With None, the records of all
+            transactions are decoded (read_uncommitted).
+        max_size: Maximum decompressed size of one batch.
+        max_part_size: Maximum size of the records of one result.
+
+    Yields:
+        The records in as few parts as possible: nearly always one, none if there is no complete
+        batch. Control batches are left out.
+
+    Raises:
+        BatchError: A batch is damaged or has an old format. The records before it have been
+            yielded.
+        ValueError: A column is unknown or requested twice, or none is requested.
+    """
     mask = _mask(columns)
     if not aborted and len(records) <= min(max_part_size, MOST_BYTES):
         plain = scan_fetch(records, first_offset, end_offset)
@@ -113,7 +129,7 @@ def _mask(columns: Sequence[str]) -> int:
 
 
 class _Reader:
-    """The Arrow buffers of one part, of the size that its records can have at most."""
+    """The Arrow buffers for one part, with the maximum size that its records can need."""
 
     def __init__(self, part: Part, mask: int) -> None:
         self._data, self._table = part.data, part.table
@@ -131,8 +147,11 @@ class _Reader:
         self._result = np.zeros(k.RESULT_FIELDS, np.int64)
 
     def read(self, first_offset: int, end_offset: int) -> tuple[int, int] | None:
-        """Decode, up to the first batch that does not parse: its row of the table is returned,
-        and where in its records."""
+        """Decode up to the first batch that does not parse.
+
+        Returns:
+            The row of that batch in the table, and the position in its records, or None.
+        """
         result, keys, values = self._result, self._keys, self._values
         k.decode_records(
             self._data, self._table, first_offset, end_offset, self._mask,
@@ -145,7 +164,7 @@ class _Reader:
         return None if failed < 0 else (failed, int(result[k.FAILED_AT]))
 
     def record_batch(self, columns: Sequence[str]) -> Any:
-        """What was decoded, as Arrow."""
+        """Return the decoded records as an Arrow record batch."""
         result: list[int] = self._result.tolist()
         rows = result[k.ROWS]
         made: dict[str, Any] = {}
@@ -198,10 +217,11 @@ class _Reader:
 
 
 class _Output:
-    """A buffer that a kernel writes and Arrow keeps.
+    """A buffer that a kernel fills and Arrow keeps.
 
-    It is of Arrow's memory pool, which keeps freed pages: on some machines the kernel's zeroing of
-    new ones takes longer than decoding into them."""
+    It comes from Arrow's memory pool, which retains freed pages. On some machines, the kernel's
+    zeroing of new pages takes longer than decoding into them.
+    """
 
     def __init__(self, length: int, kind: Any) -> None:
         self._item_size = np.dtype(kind).itemsize
@@ -209,14 +229,14 @@ class _Output:
         self.array = np.frombuffer(self._buffer, kind)
 
     def kept(self, length: int) -> Any:
-        """The first `length` items as a buffer; what is not used of the memory is given back."""
+        """Return the first `length` items as a buffer, and release the unused memory."""
         del self.array
         self._buffer.resize(length * self._item_size, shrink_to_fit=True)
         return self._buffer
 
 
 class _Contents:
-    """The buffers of a binary column while it is written."""
+    """The buffers of a binary column that is being decoded."""
 
     def __init__(self, count: int, size: int) -> None:
         self.ends = _Output(count + 1, np.int32)
@@ -238,7 +258,7 @@ _NO_PAIRS = pa.array([], HEADER_TYPE)
 
 
 def _only_type(table: Any) -> int | None:
-    """The timestamp type of all these batches, if it is the same."""
+    """Return the timestamp type of the batches if it is the same for all of them, else None."""
     kinds = table[:, k.IS_APPEND_TIME]
     if not len(kinds):
         return 0
@@ -247,7 +267,7 @@ def _only_type(table: Any) -> int | None:
 
 
 def _as_text(names: Any) -> Any:
-    """Names with every byte that is not UTF-8 replaced, as Java and `record` read them."""
+    """Replace bytes in names that are not valid UTF-8, as Java and record.py do."""
     try:
         names.view(pa.string()).validate(full=True)
     except pa.ArrowInvalid:

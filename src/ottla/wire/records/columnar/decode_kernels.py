@@ -1,16 +1,17 @@
-"""The loops that turn records into Arrow buffers.
+"""Kernels that convert records to Arrow buffers.
 
-`decode_records` walks every record of many batches once. It writes each column that `columns` asks
-for, and for headers only where they lie and how large they are together; `decode_headers` then
-writes them. Invariants, which the caller provides and the kernels keep:
+`decode_records` processes every record of many batches in one pass. It writes each requested
+column; for headers, it records only their positions and total sizes, and `decode_headers` writes
+them. Invariants, which the caller establishes and the kernels preserve:
 
-- Each batch's bytes lie within `data`, and hold at least `SMALLEST_RECORD` bytes per record that it
-  counts, so outputs sized by counts and by `data` cannot be overrun.
-- No position is read before it is known to lie before its record's end.
-- What does not parse stops the walk at the start of its batch: `result` then describes the batches
-  before it, and names it.
+- The bytes of each batch lie within `data`, and there are at least `SMALLEST_RECORD` bytes per
+  claimed record, so outputs that are sized by counts and by `data` cannot overflow.
+- No position is read before it is known to lie before the end of its record.
+- A batch that does not parse ends the pass. `result` then describes the batches before it, and
+  identifies it.
 
-The rules of what parses are those of `record`, and tests hold the two to the same answers."""
+The parsing rules are those of record.py, and tests check that both give the same results.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +34,18 @@ from ottla.wire.records.columnar.jit import (
 )
 
 SMALLEST_RECORD = 7
-"""Length, attributes, timestamp and offset deltas, key and value lengths, header count."""
+"""Minimum size of a record.
+
+Length, attributes, timestamp and offset deltas, key and value lengths and header count take at
+least one byte each.
+"""
 
 START, END, COUNT, BASE_OFFSET, LAST_DELTA, BASE_TIMESTAMP, IS_APPEND_TIME, MAX_TIMESTAMP = range(8)
-"""What a row of `batches` says: where in `data` the records lie, and the header's fields."""
+"""Columns of `batches`: the position of the records in `data`, and fields of the batch header."""
 BATCH_FIELDS = 8
 
 OFFSET, TIMESTAMP, TIMESTAMP_TYPE, KEY, VALUE, HEADERS = 1, 2, 4, 8, 16, 32
-"""Bits of `columns`."""
+"""Bits of `columns`, which select the columns to decode."""
 
 (
     ROWS,
@@ -55,20 +60,22 @@ OFFSET, TIMESTAMP, TIMESTAMP_TYPE, KEY, VALUE, HEADERS = 1, 2, 4, 8, 16, 32
     FAILED_BATCH,
     FAILED_AT,
 ) = range(11)
-"""What `result` says. FAILED_BATCH is -1 if every batch was read; HEADERS_FROM is the first row
-with headers, if any has."""
+"""Fields of `result`.
+
+FAILED_BATCH is -1 if every batch was decoded. HEADERS_FROM is the first row with headers, if any.
+"""
 RESULT_FIELDS = 11
 HEADER_NULLS, HAS_UPPER_BYTES = range(2)
-"""What the result of `decode_headers` says: null values, and whether a name is not plain ASCII."""
+"""Fields of the result of `decode_headers`: null values, and whether a name is not plain ASCII."""
 
 _TIME_LIMIT = 1 << 62
 _NOWHERE = 1 << 62
-"""A position behind every end: what follows a varint that does not parse."""
+"""Position after every end, returned for a varint that does not parse."""
 
 
 @inlined
 def read_varint(data: Any, position: Any, end: Any) -> Any:
-    """The value at `position`, and where it ends: `_NOWHERE` if that is not before `end`."""
+    """Return the value at `position` and the position after it, or `_NOWHERE` if it is invalid."""
     if position + 1 < end:
         first = types.int64(peek(data, position))
         if first < 0x80:
@@ -99,8 +106,10 @@ def read_any_varint(data: Any, position: Any, end: Any) -> Any:
 
 @inlined
 def measure_headers(data: Any, position: Any, end: Any) -> Any:
-    """How many headers there are, and the bytes of their names and values; -1 if they do not fill
-    the record exactly."""
+    """Return the number of headers and the total sizes of their names and values.
+
+    The number is -1 if the headers do not fill the record exactly.
+    """
     if position + 1 == end and peek(data, position) == 0:
         return types.int64(0), types.int64(0), types.int64(0)
     failure = types.int64(-1), types.int64(0), types.int64(0)
@@ -157,11 +166,12 @@ def decode_records(  # noqa: C901
     headers_at: Any,
     result: Any,
 ) -> None:
-    """Records from `first_offset` to before `end_offset`, into the columns asked for.
+    """Decode the records from `first_offset` to before `end_offset` into the requested columns.
 
-    `…_ends` are Arrow's offsets without their leading 0. `…_valid` are bitmaps of ones, whose bits
-    are cleared here. Columns that are not asked for may be empty arrays; of a binary column without
-    any value, and of `headers_at` before HEADERS_FROM, nothing is written."""
+    `…_ends` are Arrow's offsets without the leading 0. `…_valid` are bitmaps of ones, in which this
+    kernel clears the bits of nulls. Arrays of columns that are not requested may be empty. Nothing
+    is written to a key column without any value, nor to `headers_at` before HEADERS_FROM.
+    """
     with_offset, with_timestamp = columns & OFFSET, columns & TIMESTAMP
     with_type, with_key = columns & TIMESTAMP_TYPE, columns & KEY
     with_value, with_headers = columns & VALUE, columns & HEADERS
@@ -275,7 +285,7 @@ def decode_headers(
     value_valid: Any,
     result: Any,
 ) -> None:
-    """The headers at the positions that `decode_records` found good, into outputs of their size."""
+    """Decode the headers that `decode_records` has validated, into outputs of matching size."""
     limit = types.int64(data.shape[0])
     total = name_bytes = value_bytes = nulls = types.int64(0)
     for row in range(headers_at.shape[0]):

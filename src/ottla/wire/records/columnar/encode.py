@@ -1,9 +1,10 @@
-"""Rows of Arrow columns as record batches, ready to be produced.
+"""Encoding of Arrow columns as record batches, ready to be produced.
 
-A batch holds at most `batch_size` bytes before compression, or one record that is larger. What only
-the sender knows when it sends, the producer's id, epoch and sequence, lies at fixed places of the
-header and under the CRC: `stamp_producer` of `batch` sets both later. Batches that are made
-together share memory, which goes when the last of them does."""
+A batch has at most `batch_size` bytes before compression, or a single larger record. The producer
+ID, epoch and sequence, which may be known only when a batch is sent, have fixed positions in the
+header but are covered by the CRC; `stamp_producer` (batch.py) sets them and the CRC later. Batches
+that are encoded together share memory, which is freed with the last of them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from ottla.wire.records.errors import InvalidBatch
 
 MAX_RECORD_SIZE = 0x7FFFFFFF - HEADER_SIZE
 CHUNK_SIZE = 8 * 1024 * 1024
-"""How much is encoded at a time; a batch that is larger is a chunk of its own."""
+"""Size of the memory to encode at a time, unless a single batch is larger."""
 
 _ALL_ROWS = np.empty(0, np.int64)
 _ALL_ROWS.setflags(write=False)
@@ -40,8 +41,10 @@ _LENGTH = struct.Struct(">i")
 
 
 class EncodedBatch(NamedTuple):
+    """One batch to produce."""
+
     data: memoryview
-    """The whole batch. It can be written to: see `stamp_producer`."""
+    """The complete batch. It is writable, for `stamp_producer`."""
     record_count: int
 
 
@@ -59,11 +62,26 @@ def encode_batches(
     max_record_size: int = MAX_RECORD_SIZE,
     checksum: bool = True,
 ) -> Iterator[EncodedBatch]:
-    """Batches of these rows, in their order: an int64 array such as `RowGroups.rows`, or all.
+    """Encode rows as batches, in the given order.
 
-    `base_sequence` is that of the first row; the batches number themselves from it. A record that
-    may take more than `max_record_size` bytes is refused before any batch is made. Without
-    `checksum` the batches have none until `stamp_producer`."""
+    Args:
+        columns: The columns to encode.
+        rows: Row numbers as an int64 array, such as `RowGroups.rows`, or None for all rows.
+        batch_size: Maximum size of a batch before compression.
+        compression: ID or name of the codec.
+        level: Compression level, or None for the default of the codec.
+        producer_id: Producer ID, or -1.
+        producer_epoch: Producer epoch, or -1.
+        base_sequence: Sequence of the first row, or -1. Later batches continue from it.
+        transactional: Whether the batches are part of a transaction.
+        max_record_size: Maximum size of a record, checked before the first batch is encoded.
+        checksum: Whether to set the CRC. If not, call `stamp_producer`.
+
+    Raises:
+        InvalidBatch: A record may exceed `max_record_size`, or a header has no key.
+        TypeError: `rows` is not a one-dimensional array of integers.
+        IndexError: `rows` has a row number that does not exist.
+    """
     selection, count = _selection(columns, rows)
     codec = codec_id(compression) if isinstance(compression, str) else compression
     batch_size = min(batch_size, 0x7FFFFFFF)
@@ -72,7 +90,7 @@ def encode_batches(
     attributes = TRANSACTIONAL_BIT if transactional else 0
     done = 0
     while done < count:
-        # Two batches next to each other are together larger than batch_size, or no third began.
+        # Any two adjacent batches together exceed batch_size; otherwise they would be one.
         most = min(count - done, 2 * min(chunk_size, bound) // max(batch_size, HEADER_SIZE) + 2)
         size = min(chunk_size, bound + most * HEADER_SIZE)
         out = memoryview(pa.allocate_buffer(size)).cast("B")
@@ -104,7 +122,7 @@ def _selection(columns: RecordColumns, rows: Any) -> tuple[Any, int]:
 
 
 def _measure(columns: RecordColumns, rows: Any, count: int, max_size: int) -> tuple[int, int]:
-    """Bytes of all chosen records at most, and of the largest."""
+    """Return upper bounds for the size of all selected records and of the largest one."""
     result = np.zeros(k.MEASURE_FIELDS, np.int64)
     key, value, headers = columns.key, columns.value, columns.headers
     names, values = columns.names, columns.header_values
@@ -125,7 +143,7 @@ def _measure(columns: RecordColumns, rows: Any, count: int, max_size: int) -> tu
 
 
 def _buffers(columns: RecordColumns) -> tuple[Any, ...]:
-    """In the order that the kernel takes them."""
+    """Return the buffers in the order of the kernel's parameters."""
     key, value, headers = columns.key, columns.value, columns.headers
     names, values = columns.names, columns.header_values
     return (
@@ -136,7 +154,7 @@ def _buffers(columns: RecordColumns) -> tuple[Any, ...]:
 
 
 def _finished(batch: memoryview, codec: int, level: int | None, checksum: bool) -> memoryview:
-    """The batch compressed, with its CRC."""
+    """Return the batch compressed and with its CRC."""
     if codec:
         records = compress(codec, batch[HEADER_SIZE:], level)
         smaller = bytearray(HEADER_SIZE + len(records))

@@ -1,9 +1,11 @@
-"""The loops that turn Arrow buffers into record batches.
+"""Kernels that convert Arrow buffers to record batches.
 
-`measure_rows` finds what the chosen rows take at most, and `encode_rows` writes them, batch after
-batch, with every header field but the CRC. Invariants: `rows` are rows of the columns, which Arrow
-vouches for; `encode_rows` writes nothing beyond `out`, and a batch that it has no room for it does
-not begin. Both take what a column is from its row of `layout`, whatever width its offsets have."""
+`measure_rows` computes an upper bound for the size of the selected rows. `encode_rows` writes them,
+batch after batch, with all header fields except the CRC. Invariants: `rows` are valid row numbers
+of the columns, and the columns are valid Arrow data. `encode_rows` never writes beyond `out`, and
+leaves out a batch for which there is no room. Both read the properties of a column, such as the
+width of its offsets, from its row of `layout`.
+"""
 
 from __future__ import annotations
 
@@ -50,26 +52,32 @@ from ottla.wire.records.columnar.jit import (
 )
 
 KEY, VALUE, HEADERS, NAME, HEADER_VALUE = range(5)
-"""Rows of `layout`."""
+"""Rows of `layout`, one per column."""
 WIDTH, HAS_NULLS, FIRST_BIT = range(3)
-"""What a row of `layout` says: the bytes of an offset (0: all null), whether there is a bitmap of
-what is valid, and where in it the column begins."""
+"""Columns of `layout`.
+
+They hold the size of an offset (0: the column is null), whether there is a validity bitmap, and the
+index of the column's first bit in it.
+"""
 LAYOUT_FIELDS = 3
 
 RECORD_OVERHEAD = 21
-"""The most that a record's length, attributes and deltas take."""
+"""Maximum size of a record's length, attributes and deltas."""
 
 AHEAD = 6
-"""How many rows before its turn a gathered row is sent for."""
+"""Number of rows by which prefetching is ahead when rows are gathered."""
 
 BATCH_START, BATCH_END, BATCH_COUNT = range(3)
-"""What a row of `batches` says."""
+"""Columns of `batches`."""
 BATCH_FIELDS = 3
 DONE, BATCHES, BYTES = range(3)
-"""What the result of `encode_rows` says: rows that are written, and in what."""
+"""Fields of the result of `encode_rows`: the next row, the number of batches, and their size."""
 BOUND, LARGEST, LARGEST_AT, FAILED_AT = range(4)
-"""What the result of `measure_rows` says: bytes of all rows at most; of the largest, and which row
-that is; the row that has a header without a name, or -1."""
+"""Fields of the result of `measure_rows`.
+
+They hold upper bounds for the size of all rows and of the largest row, the number of that row, and
+the first row that has a header without a name, or -1.
+"""
 MEASURE_FIELDS = 4
 
 
@@ -90,7 +98,7 @@ def is_null(valid: Any, layout: Any, column: Any, row: Any) -> Any:
 
 @inlined
 def item(ends: Any, valid: Any, layout: Any, column: Any, row: Any) -> Any:
-    """Where a row's bytes begin, and how many they are: -1 for null."""
+    """Return the start and the length of a row's bytes; the length of a null is -1."""
     if is_null(valid, layout, column, row):
         return types.int64(0), types.int64(-1)
     start = item_start(ends, layout, column, row)
@@ -99,7 +107,7 @@ def item(ends: Any, valid: Any, layout: Any, column: Any, row: Any) -> Any:
 
 @inlined
 def announce(data: Any, ends: Any, layout: Any, column: Any, row: Any) -> None:
-    """Rows that are gathered from all over a table wait for memory unless they are sent for."""
+    """Prefetch a row's bytes. Gathering scattered rows would otherwise wait for memory."""
     if layout[column, WIDTH]:
         start = item_start(ends, layout, column, row)
         prefetch(data, start)
@@ -127,7 +135,7 @@ def long_varint_size(folded: Any) -> Any:
 
 @inlined
 def write_varint(out: Any, position: Any, value: Any) -> Any:
-    """Where the next field goes."""
+    """Write a varint, and return the position after it."""
     folded = types.uint64((value << 1) ^ (value >> 63))
     if folded < 0x80:
         poke(out, position, types.uint8(folded))
@@ -160,13 +168,13 @@ def write_item(out: Any, position: Any, data: Any, start: Any, length: Any) -> A
 
 @inlined
 def sized(length: Any) -> Any:
-    """The bytes of a nullable field of this length."""
+    """Return the encoded size of a nullable field with this length."""
     return varint_size(length) + max(length, types.int64(0))
 
 
 @inlined
 def header_range(list_ends: Any, list_valid: Any, layout: Any, row: Any) -> Any:
-    """A row's headers, as rows of the columns of names and values."""
+    """Return the range of a row's headers in the columns of names and values."""
     start, count = item(list_ends, list_valid, layout, HEADERS, row)
     return start, start + max(count, types.int64(0))
 
@@ -176,7 +184,7 @@ def headers_size(
     row: Any, list_ends: Any, list_valid: Any, name_ends: Any, name_valid: Any,
     value_ends: Any, value_valid: Any, layout: Any,
 ) -> Any:  # fmt: skip
-    """The bytes of a row's headers and their count; -1 if one has no name."""
+    """Return the encoded size of a row's headers and their count; -1 if a header has no name."""
     first, end = header_range(list_ends, list_valid, layout, row)
     size = varint_size(end - first)
     for header in range(first, end):
@@ -211,7 +219,7 @@ def measure_rows(
     header_value_valid: Any,
     result: Any,
 ) -> None:
-    """Bytes that the rows take as records, whatever batches they come to lie in."""
+    """Compute the maximum size of the rows as records, however they are split into batches."""
     bound = largest = types.int64(0)
     largest_at: Any = types.int64(0)
     result[FAILED_AT] = -1
@@ -297,8 +305,11 @@ def encode_rows(  # noqa: C901
     batches: Any,
     result: Any,
 ) -> None:
-    """Rows from `first` on, into batches of at most `batch_size` bytes or one record each, as long
-    as whole batches fit into `out`. Sequences count from `base_sequence` at row 0."""
+    """Encode rows from `first` on into batches, as long as complete batches fit into `out`.
+
+    A batch has at most `batch_size` bytes, or a single record. The row at index 0 has the sequence
+    `base_sequence`.
+    """
     capacity, most_batches = types.int64(out.shape[0]), types.int64(batches.shape[0])
     has_rows, has_timestamps = rows.shape[0] > 0, timestamps.shape[0] > 0
     with_headers = layout[HEADERS, WIDTH] > 0

@@ -1,15 +1,16 @@
-"""How kernels are compiled, and the few machine operations that they are made of.
+"""Compilation of kernels, and the machine operations that they use.
 
-A kernel is compiled when its module is imported, for exactly the signature that it names: a call
-with another type is an error, not a second of silence while it compiles. Compiling takes seconds,
-once; numba then keeps the code beside the source, or in the user's cache folder, or in
-`NUMBA_CACHE_DIR`, and where that cannot be used, nowhere. Kernels let other threads run.
+A kernel is compiled when its module is imported, for exactly the declared signature. A call with
+other types is an error, rather than a silent recompilation that takes seconds. Compilation takes
+seconds, once: numba caches the code next to the source, in the user's cache directory or in
+`NUMBA_CACHE_DIR`, or not at all if none of these is writable. Kernels release the GIL.
 
-Nothing here checks bounds. `peek` and its kin read and write where they are told, so each kernel
-proves its positions first; `copy` is the C library's memcpy.
+Nothing here checks bounds. `peek` and the other functions read and write at any position, so each
+kernel must establish that its positions are valid. `copy` is memcpy of the C library.
 
-numba's cache knows when a kernel's own file changes, not when this one does: after a change here,
-remove the `*.nbi` files."""
+numba's cache notices changes in a kernel's own file, but not in this one. Remove the `*.nbi` files
+after changing this module.
+"""
 
 from __future__ import annotations
 
@@ -33,29 +34,29 @@ _NO_BYTES.setflags(write=False)
 
 
 def kernel(signature: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function for one signature, or take it from the cache."""
+    """Return a decorator that compiles a function for one signature, or loads it from the cache."""
 
     def compiled(function: Callable[..., Any]) -> Any:
         try:
             return numba.njit(signature, nogil=True, cache=True, boundscheck=False)(function)
-        except Exception:  # no cache folder can be written, its disk is full, its files are damaged
+        except Exception:  # the cache directory is not writable, full or damaged
             return numba.njit(signature, nogil=True, cache=False, boundscheck=False)(function)
 
     return compiled
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """A part of kernels that is compiled into each of them."""
+    """Compile a helper function that is inlined into kernels."""
     return numba.njit(nogil=True, forceinline=True, boundscheck=False)(function)
 
 
 def apart(function: Callable[..., Any]) -> Any:
-    """A part of kernels that is rarely needed, and stays out of their loops."""
+    """Compile a helper function that is rarely called and kept out of the kernels' loops."""
     return numba.njit(nogil=True, inline="never", boundscheck=False)(function)
 
 
 def as_input(buffer: Any) -> Any:
-    """Any contiguous buffer as the bytes that a kernel takes. Nothing is copied."""
+    """Return a contiguous buffer as a read-only byte array for a kernel, without copying."""
     if buffer is None or not len(buffer):
         return _NO_BYTES
     array = numpy.frombuffer(buffer, numpy.uint8)
@@ -106,16 +107,16 @@ def _store(stored: Any, is_big_endian: bool = False) -> Any:
 
 
 peek = _load(types.uint8)
-"""`peek(array, position)`: one byte."""
+"""`peek(array, position)`: read one byte."""
 load_int32 = _load(types.int32)
-"""A little-endian int32 at any byte position."""
+"""`load_int32(array, position)`: read a little-endian int32 at any byte position."""
 load_int64 = _load(types.int64)
 load_uint32 = _load(types.uint32)
 load_big_int16 = _load(types.int16, is_big_endian=True)
 load_big_int32 = _load(types.int32, is_big_endian=True)
 load_big_int64 = _load(types.int64, is_big_endian=True)
 poke = _store(types.uint8)
-"""`poke(array, position, byte)`."""
+"""`poke(array, position, byte)`: write one byte."""
 store_big_int16 = _store(types.int16, is_big_endian=True)
 store_big_int32 = _store(types.int32, is_big_endian=True)
 store_big_int64 = _store(types.int64, is_big_endian=True)
@@ -160,4 +161,4 @@ def _prefetch(typing_context: Any, array: Any, position: Any) -> Any:
 copy: Any = numba.extending.intrinsic(_copy)
 """`copy(target, target_position, source, position, size)`: memcpy between two arrays."""
 prefetch: Any = numba.extending.intrinsic(_prefetch)
-"""`prefetch(array, position)`: begin to load a cache line, which may lie anywhere."""
+"""`prefetch(array, position)`: start loading a cache line. Any position is allowed."""

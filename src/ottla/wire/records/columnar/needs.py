@@ -1,4 +1,4 @@
-"""The libraries that the columnar codec needs, or one sentence about them."""
+"""The libraries that the columnar codec requires. Raises a helpful error if one is missing."""
 
 from __future__ import annotations
 

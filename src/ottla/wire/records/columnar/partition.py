@@ -1,9 +1,10 @@
-"""Which rows of a table go to which partition.
+"""Assignment of the rows of a table to partitions.
 
-`partition_by_key` agrees with Java's default partitioner: the murmur2 hash of the key's bytes, its
-sign bit cleared, modulo the number of partitions. `group_rows` sorts rows by partition and keeps
-their order within each, so that `encode_batches` gathers a partition's rows without a copy of the
-table."""
+`partition_by_key` agrees with Java's default partitioner: the murmur2 hash of the key's bytes, with
+the sign bit cleared, modulo the number of partitions. `group_rows` sorts rows by partition and
+keeps their order within each, so that `encode_batches` can gather the rows of a partition without
+copying the table.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +19,35 @@ _MAX_PARTITIONS = 0x7FFFFFFF
 
 
 class RowGroups(NamedTuple):
+    """The rows of a table, grouped by partition."""
+
     order: Any
-    """All rows (int64), those of one partition together, in their order."""
+    """All row numbers (int64), grouped by partition, in their original order within each."""
     starts: Any
-    """Where each partition's rows begin in `order`, and where the last one's end."""
+    """Index in `order` of the first row of each partition, followed by the end of the last one."""
 
     def rows(self, partition: int) -> Any:
-        """The rows of one partition: a view, for `encode_batches`."""
+        """Return the rows of one partition as a view, for `encode_batches`."""
         return self.order[self.starts[partition] : self.starts[partition + 1]]
 
     @property
     def partitions(self) -> list[int]:
-        """Those that have rows."""
+        """The partitions that have rows."""
         occupied: list[int] = np.flatnonzero(np.diff(self.starts)).tolist()
         return occupied
 
 
 def partition_by_key(key: Any, partition_count: int, null_partition: int = NO_PARTITION) -> Any:
-    """The partition (int32) of each row by its key, an Arrow column of bytes or text.
+    """Return the partition (int32) of each row, chosen by its key.
 
-    Rows without a key get `null_partition`, for Kafka spreads them as it likes."""
+    Args:
+        key: Arrow column of bytes or text.
+        partition_count: Number of partitions of the topic.
+        null_partition: Value for rows without a key, which Kafka distributes freely.
+
+    Raises:
+        ValueError: A topic cannot have that many partitions.
+    """
     _check_count(partition_count)
     column = as_key_column(key)
     partitions = np.empty(len(key), np.int32)
@@ -49,7 +59,15 @@ def partition_by_key(key: Any, partition_count: int, null_partition: int = NO_PA
 
 
 def group_rows(partitions: Any, partition_count: int) -> RowGroups:
-    """Rows by partition, from an int32 array of one partition per row."""
+    """Group rows by partition.
+
+    Args:
+        partitions: Partition of each row, as an int32 array.
+        partition_count: Number of partitions of the topic.
+
+    Raises:
+        ValueError: A row has a partition that does not exist.
+    """
     _check_count(partition_count)
     chosen = np.ascontiguousarray(partitions, np.int32).view()
     chosen.setflags(write=False)

@@ -1,4 +1,4 @@
-"""The loops that choose partitions and sort rows by them."""
+"""Kernels that choose partitions and sort rows by partition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MASK = 0xFFFFFFFF
 
 @inlined
 def murmur2_at(data: Any, position: Any, length: Any) -> Any:
-    """Kafka's hash of some bytes, unsigned. Its sums are those of 32 bits, kept in 64."""
+    """Return Kafka's murmur2 hash, unsigned. The 32-bit arithmetic is done in 64 bits."""
     multiplier, mask = types.uint64(_MULTIPLIER), types.uint64(_MASK)
     hashed = types.uint64(_SEED) ^ types.uint64(length)
     end = position + (length & ~3)
@@ -61,7 +61,7 @@ def choose_partitions(
     null_partition: Any,
     partitions: Any,
 ) -> None:
-    """The partition of each key. A column of width 0 is null everywhere."""
+    """Choose the partition of each key. A column of width 0 contains only nulls."""
     has_nulls = valid.shape[0] > 0
     for row in range(partitions.shape[0]):
         is_null = width == 0
@@ -82,8 +82,11 @@ def choose_partitions(
 
 @kernel(types.int64(INPUT_INT32, INT64_ARRAY, INT64_ARRAY))
 def sort_rows(partitions: Any, starts: Any, order: Any) -> Any:
-    """Fill `order` with the rows of partition 0, then of 1 …, each in their order, and `starts`
-    with where they begin. -1, or the first row whose partition is none of them."""
+    """Sort row numbers by partition, keeping their order within each partition.
+
+    Fills `order` with the row numbers, and `starts` with the index of each partition's first row.
+    Returns -1, or the first row whose partition does not exist.
+    """
     count = starts.shape[0] - 1
     starts[:] = 0
     for row in range(partitions.shape[0]):
@@ -93,7 +96,7 @@ def sort_rows(partitions: Any, starts: Any, order: Any) -> Any:
         starts[partition + 1] += 1
     for partition in range(count):
         starts[partition + 1] += starts[partition]
-    # Each start serves as the place of its next row, and is set back at the end.
+    # Each start is used as the index of the partition's next row, and restored at the end.
     for row in range(partitions.shape[0]):
         partition = partitions[row]
         order[starts[partition]] = row

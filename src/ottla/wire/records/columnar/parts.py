@@ -1,9 +1,11 @@
-"""Batches of a fetch that are decoded together.
+"""Batches of a fetch response that are decoded together.
 
-A part is the bytes of some batches' records and a table of where each lies: in the fetch itself, or
-one after the other in new memory if any of them was compressed. Invariants: a part holds at most
-`max_part_size` bytes of records, or those of one batch, and never more than 32-bit offsets count; a
-batch in a table has room for as many records as it claims."""
+A part consists of the records of some batches and a table of their positions. The records lie in
+the fetch response itself or, if any of them was compressed, one after another in new memory.
+
+Invariants: a part holds at most `max_part_size` bytes of records, or a single batch, and never more
+than 32-bit offsets can address. The bytes of a batch can hold as many records as its header claims.
+"""
 
 from __future__ import annotations
 
@@ -27,25 +29,27 @@ from ottla.wire.records.errors import BatchError, CorruptBatch
 from ottla.wire.records.record import read_records
 
 MOST_BYTES = 0x7FFFFFFF
-"""What 32-bit offsets count."""
+"""Maximum size that 32-bit offsets can address."""
 
 
 class Part(NamedTuple):
+    """Batches that are decoded by one call of the kernel."""
+
     data: Any
-    """What the kernel reads: a read-only array of bytes."""
+    """Input of the kernel: a read-only array of bytes."""
     table: Any
-    """The batches with wanted records, a row of `BATCH_FIELDS` each."""
+    """Batches with wanted records, one row of `BATCH_FIELDS` each."""
     record_count: int
     record_bytes: int
-    """Bytes of all records, decompressed."""
+    """Decompressed size of all records."""
     size: int
-    """Bytes of the fetch up to the end of this part."""
+    """Size of the fetch response up to the end of this part."""
     next_offset: int
     positions: Sequence[int] = ()
-    """Where in the fetch the batches of `table` begin."""
+    """Positions in the fetch response of the batches in `table`."""
 
     def up_to(self, index: int) -> tuple[int, int]:
-        """How far the batches before one of them reach: bytes of the fetch, and an offset."""
+        """Return the position in the fetch response and the base offset of a batch."""
         return self.positions[index], int(self.table[index, BASE_OFFSET])
 
 
@@ -55,7 +59,11 @@ def iter_parts(
     max_size: int,
     max_part_size: int,
 ) -> Iterator[Part]:
-    """The batches that `iter_fetched` gave. Those before a damaged one come before it raises."""
+    """Group the batches from `iter_fetched` into parts.
+
+    Raises:
+        BatchError: A batch is damaged. The batches before it have been yielded.
+    """
     failure: BatchError | None = None
     max_part_size = min(max_part_size, MOST_BYTES)
     gathered = _Gathered(records)
@@ -80,7 +88,7 @@ def iter_parts(
 
 
 def failure_of(part: Part, index: int, position: int) -> CorruptBatch:
-    """What to raise when a batch of a part does not parse."""
+    """Return the error for a batch of a part that does not parse."""
     return malformed(int(part.table[index, BASE_OFFSET]), position)
 
 
@@ -92,14 +100,14 @@ def malformed(base_offset: int, position: int) -> CorruptBatch:
 
 
 def _section(records: Buffer, header: BatchHeader, max_size: int) -> Buffer:
-    """A batch's records, decompressed, or where they lie."""
+    """Return the decompressed records of a batch, or a view if they are not compressed."""
     if header.compression:
         return read_records(records, header, max_size)
     return memoryview(records)[header.position + HEADER_SIZE : header.end]
 
 
 class _Gathered:
-    """Batches that will be one part."""
+    """Batches collected for the next part."""
 
     def __init__(self, records: Buffer) -> None:
         self._records = records
@@ -142,7 +150,7 @@ class _Gathered:
 
 
 def _joined(sections: Sequence[Buffer]) -> tuple[Any, list[int]]:
-    """Sections one after the other, and where each ends."""
+    """Concatenate sections, and return the buffer and the end of each section."""
     ends = list(accumulate(map(len, sections)))
     joined = pa.allocate_buffer(ends[-1])
     with memoryview(joined).cast("B") as view:

@@ -1,9 +1,12 @@
-"""All kernels at once, compiled or loaded before they are needed."""
+"""Loading of all kernels ahead of time."""
 
 from __future__ import annotations
 
 
 def warm_up() -> None:
-    """Load every kernel: a quarter of a second, or some seconds if this machine has not compiled
-    them yet. Call it in a thread; others may run meanwhile."""
+    """Load every kernel, and compile those that are not cached.
+
+    This takes a quarter of a second, or several seconds if this machine has not compiled the
+    kernels yet. Call it in a thread; other threads continue to run.
+    """
     from ottla.wire.records.columnar import decode, encode, partition  # noqa: F401
