@@ -10,7 +10,7 @@ MAX_CHARS = 2_000
 
 
 def reason_of(text: str) -> str:
-    """Return the last Python exception in Spark's error text, or the text before its stack trace."""
+    """Return the last Python exception in a Spark error, or the text above its stack trace."""
     text = _SPARK_CODE.sub("", text)
     traceback = text.rfind("Traceback (most recent call last)")
     if traceback >= 0:

@@ -117,7 +117,7 @@ class JsonConverter(Converter):
         return self._slowly(schema, value)
 
     def _inside(self, schema: Schema, value: Any) -> Any:
-        """Convert a nested value; raise Unusual on errors, as only the slow path knows the field."""
+        """Convert a nested value; raise Unusual on errors, which only the slow path can locate."""
         try:
             if value.__class__ is decimal.Decimal and schema.name == DECIMAL and not self._numeric:
                 return base64.b64encode(unscaled_bytes(value, scale_of(schema))).decode()

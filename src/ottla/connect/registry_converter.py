@@ -20,7 +20,7 @@ from ottla.connect.schema_registry import (
 
 
 class RegistryConverter(Converter):
-    """Converter that stores schemas in a registry. A value without a schema gets an inferred one."""
+    """Converter that stores schemas in a registry; it infers the schema of a value without one."""
 
     definition = REGISTRY
     kind: ClassVar[str]
