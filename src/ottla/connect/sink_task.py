@@ -167,7 +167,7 @@ class SinkRun:
         self._in_columns = task.takes_columns and has_columns() and len(polled) >= MANY_RECORDS
 
     def _polled(self, consumer: Any) -> SinkBatch:
-        """Poll until nothing is waiting or `max.poll.records` is reached; a fetch may return less."""
+        """Poll what is available, up to `max.poll.records`; a single fetch may return less."""
         wait_s = IDLE_POLL_S if self._is_done else DONE_POLL_S
         poll = poll_tables if self._in_columns else poll_records
         return poll(consumer, wait_s, consumer.config.max_poll_records)

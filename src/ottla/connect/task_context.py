@@ -64,12 +64,12 @@ class TaskContext:
         return found
 
     def ledger_client(self) -> dict[str, str]:
-        """Return properties for the cluster of the records, as a transaction cannot span clusters."""
+        """Return properties for the records' cluster, as a transaction cannot span clusters."""
         kind = "producer" if self.config.is_source else "consumer"
         return in_common(self.client(kind))
 
     def producer(self) -> dict[str, str]:
-        """Return the properties of the producer of source offsets and, for a source, its records."""
+        """Return the properties of the producer that writes offsets and a source's records."""
         given = self.client("producer") if self.config.is_source else self.ledger_client()
         return PRODUCER_DEFAULTS | given | {"transactional.id": self.transactional_id}
 
