@@ -119,7 +119,7 @@ class Requests(SinkTask):
         return
 
     def _groups(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
-        """Yield the records of each request; if the URL contains the topic, all are of one topic."""
+        """Yield the records of each request, all of one topic if the URL contains the topic."""
         limit = self._settings["batch.max.size"] if self._settings["batching.enabled"] else 1
         by_topic = "${topic}" in self._settings["http.url"]
         group: list[Record] = []
