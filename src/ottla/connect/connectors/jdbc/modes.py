@@ -66,7 +66,7 @@ class Mode:
         return self.name in (TIMESTAMP, BOTH)
 
     def ask(self, offset: dict[str, Any], now: Any, quote: Callable[[str], str]) -> Question:
-        """Return the next query; `now` is the upper limit of timestamps, by the database's clock."""
+        """Return the next query; `now` is the upper limit of timestamps, by the database clock."""
         if self.name == BULK:
             return self._bulk(offset, quote)
         if self.name == INCREMENTING:
@@ -108,7 +108,7 @@ class Mode:
         return Question(" AND ".join(where), f"{moment}, {column}", parameters)
 
     def offset_after(self, row: dict[str, Any], offset: dict[str, Any]) -> dict[str, Any]:
-        """Return the source offset after a row; raise ValueError if a column has no usable value."""
+        """Return the source offset after a row; raise ValueError if a column has no valid value."""
         if self.name == BULK:
             return {"turn": offset.get("turn", 0), "after": [row[each] for each in self.key]}
         made: dict[str, Any] = {}

@@ -29,7 +29,10 @@ class PartReader:
     def next(self, offset: Json, limit: int) -> tuple[list[Record], Json] | None:
         """Return records and the source offset after them, or None while Spark is still reading.
 
-        The offset has no `rows` at the end of the turn. Raises UserError if the load or the spool fails.
+        The offset has no `rows` at the end of the turn.
+
+        Raises:
+            UserError: The load failed, or the spool cannot be read.
         """
         turn, rows = int(offset.get("turn", 0)), int(offset.get("rows", 0))
         if self._reading is None:

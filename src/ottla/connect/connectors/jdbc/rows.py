@@ -65,7 +65,7 @@ class RowRules:
     truncates: bool = False
 
     def action(self, record: Record) -> Action | None:
-        """Return the action for a record, or None if there is none; raise DataError if it is invalid."""
+        """Return the action for a record, or None; raise DataError if the record is invalid."""
         table = self.table_of(record.topic)
         schema, value, op = record.value_schema, record.value, ""
         if is_envelope(schema, value):

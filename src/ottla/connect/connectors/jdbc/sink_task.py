@@ -114,7 +114,7 @@ class JdbcSinkTask(SinkTask):
             self._target.ensure(table, wanted)
         connection = self._open()
         with told(self._engine), connection.begin():
-            # Check again under the lock, as another instance of the task may have written meanwhile.
+            # Check again under the lock: another instance of the task may have written since.
             if self._locked(connection) != done:
                 raise Gone(f"Another task of {self._name} has just written to the database.")
             for group in fold(actions, merges=self._insert_mode == "upsert"):
