@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 VERSION = 0
 MAX_SYNCS = 2_048
-"""Maximum number of syncs per partition; beyond it, every other one of the older half is dropped."""
+"""Maximum number of syncs per partition. Beyond it, every second of the older half is dropped."""
 
 
 @dataclass(frozen=True)

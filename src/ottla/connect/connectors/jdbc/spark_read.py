@@ -66,7 +66,7 @@ class Load:
                 if engine.dialect.name == "postgresql":
                     connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                     if self.snapshot is not None:
-                        # Safe to quote: PostgreSQL generates the name from letters, digits and dashes.
+                        # Safe to quote: PostgreSQL's name consists of letters, digits and dashes.
                         snapshot = f"SET TRANSACTION SNAPSHOT '{self.snapshot}'"
                         connection.exec_driver_sql(snapshot)
                 yield connection
