@@ -138,7 +138,7 @@ class Envelopes:
         return self._record(shape, "r", None, after, where, lsn, now_ms)
 
     def failed(self, shape: Shape, error: DataError) -> Record:
-        """Return a FailedRecord for a row with an invalid value; `errors.tolerance` applies to it."""
+        """Return a FailedRecord for a row with an invalid value, for `errors.tolerance`."""
         return FailedRecord(self.topic(shape), None, error=str(error), source="PostgresSource")
 
     # ------------------------------------------------------------------------ others' records

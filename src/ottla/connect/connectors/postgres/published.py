@@ -180,7 +180,7 @@ class Published:
         ]
 
     def _in_publication(self, found: list[FoundTable]) -> tuple[list[FoundTable], list[str]]:
-        """Return those of the tables that an externally managed publication contains, and notices."""
+        """Return the tables that an externally managed publication contains, and notices."""
         name, place = self._main, self._options.database.place
         there = self._catalog.publication(name)
         if there is None:

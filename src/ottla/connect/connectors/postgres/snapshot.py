@@ -35,7 +35,7 @@ class Progress:
     is_begun: bool = False
     """Whether rows of the first table were returned."""
     is_anew: bool = False
-    """Whether topics contain rows of an earlier snapshot, so that each table starts with a truncate."""
+    """Whether topics have rows of an earlier snapshot, so that each table needs a truncate first."""
 
     def to_json(self) -> dict[str, Any]:
         told: dict[str, Any] = {"pending": list(self.pending)}
@@ -78,7 +78,7 @@ class TableReader:
     """Reader of the rows of tables, one after another, in one snapshot."""
 
     def __init__(self, database: Database, snapshot: str | None) -> None:
-        """Begin a transaction with an exported snapshot, or with the current state if it is None."""
+        """Begin a transaction with an exported snapshot, or with the current state if None."""
         self._link: RawLink = database.raw()
         self._is_open = False
         self._link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

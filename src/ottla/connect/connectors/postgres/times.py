@@ -97,7 +97,7 @@ def _date(text: str) -> tuple[int, int, int]:
 
 
 def _civil_days(year: int, month: int, day: int) -> int:
-    """Return the days since 1970-01-01 in the proleptic Gregorian calendar, by eras of 400 years."""
+    """Return the days since 1970-01-01 in the proleptic Gregorian calendar, in 400-year eras."""
     year -= month <= 2
     era, of_era = divmod(year, 400)
     of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
