@@ -1,4 +1,4 @@
-"""SparkSink, which writes a topic to any Spark format, and SparkFunctionSink, which calls a function.
+"""SparkSink, which writes a topic to any Spark format, and SparkFunctionSink.
 
 - Files (parquet, orc, csv, json, text, avro) in a local or mounted directory: exactly once. They
   are written to a staging directory and renamed once the batch is recorded (`lake_state`).

@@ -132,7 +132,7 @@ class TailedFile:
         return [taken]
 
     def _at_the_end(self) -> None:
-        """Switch to a new file at the path, if the current one was replaced and is read to its end."""
+        """Switch to the new file at the path if the current one was replaced and fully read."""
         assert self._file is not None
         try:
             there = os.stat(self._path)

@@ -55,7 +55,7 @@ class Changes(Herder):
         )
         self._writer = ConfigWriter(client, settings["config.storage.topic"], settings["group.id"])
         self._troubles: dict[str, tuple[int, float, str]] = {}
-        """Connectors whose tasks could not be computed: failures, time of the next attempt, reason."""
+        """Connectors whose tasks could not be computed: failures, next attempt, reason."""
 
     @abstractmethod
     def entry(self, name: str) -> ConnectorEntry: ...

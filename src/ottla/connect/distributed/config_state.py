@@ -67,7 +67,7 @@ class ConfigState:
     def apply(
         self, key: bytes | None, value: bytes | None, offset: int
     ) -> RestartRequest | LevelRequest | None:
-        """Apply a record; return the request that it contains, if any. Malformed records are ignored."""
+        """Apply a record and return the request in it, if any. Malformed records are ignored."""
         kind, name = _split((key or b"").decode("utf-8", "replace"))
         try:
             told = json.loads(value) if value else None

@@ -35,7 +35,7 @@ class Progress:
     is_begun: bool = False
     """Whether rows of the first table were returned."""
     is_anew: bool = False
-    """Whether topics have rows of an earlier snapshot, so that each table needs a truncate first."""
+    """Whether topics have rows of an earlier snapshot; each table then begins with a truncate."""
 
     def to_json(self) -> dict[str, Any]:
         told: dict[str, Any] = {"pending": list(self.pending)}
