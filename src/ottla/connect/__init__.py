@@ -21,7 +21,7 @@ schema_registry, registry_converter, avro_converter, json_schema_converter
 frames       sources that are streaming DataFrames
 connectors/  files, data lakes, Spark formats, HTTP, mirroring, generated records; postgres
              (change data capture), jdbc
-debezium     schema names of change events, shared by the modules that read them
+debezium     reading of Debezium's change event envelopes
 """
 
 from __future__ import annotations

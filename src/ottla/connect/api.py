@@ -21,9 +21,9 @@ in `start`.
 the worker's Spark session to tasks that need it.
 
 **Errors.** A sink task passes a record that the target rejects to `report(record, error)`, in `put`
-or in `end`. With `errors.tolerance=all` the record goes to the dead letter queue and the task
-continues; otherwise `report` raises. A source that cannot read an item returns a FailedRecord in
-its place, and the same properties apply.
+or in `end`. With `errors.tolerance=all` the record goes to the dead letter queue, if there is one,
+and the task continues; otherwise `report` raises. A source that cannot read an item returns a
+FailedRecord in its place, and the same properties apply.
 
 A RetriableError may pass, for example when a database is unavailable; the worker retries for
 `errors.retry.timeout`. A DataError concerns one record. Any other exception fails the task: its

@@ -65,7 +65,7 @@ class Herder(ABC):
         """Set the level of a logger in all workers of the cluster."""
         set_level(name, level)
 
-    # -------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------- queries
 
     @abstractmethod
     def names(self) -> list[str]: ...
@@ -87,7 +87,7 @@ class Herder(ABC):
     @abstractmethod
     def offsets(self, name: str) -> list[dict[str, Any]]: ...
 
-    # ------------------------------------------------------------------------------ changing
+    # ------------------------------------------------------------------------------- changes
 
     @abstractmethod
     def put(

@@ -195,7 +195,7 @@ def _refusal(answered: Answered, address: Address, path: str) -> Exception:
     return DataError(f"the schema registry says {said}, asked for {path}")
 
 
-# ------------------------------------------------------------------------------------- answers
+# ----------------------------------------------------------------------------------- responses
 
 
 class _NotARegistrys(Exception):

@@ -266,7 +266,7 @@ class SinkRun:
         if policy.queue and isinstance(row, Row):
             self._letters.send(failure, row)
 
-    # -------------------------------------------------------------------------------- ledger
+    # ------------------------------------------------------------------------ offset storage
 
     def _note_rest(self, producer: Any, consumer: Any) -> None:
         """Record the last batch as done, because no more records have arrived.

@@ -59,10 +59,10 @@ class StandaloneHerder(Herder):
         self._connectors: dict[str, _Connector] = {}
         self._stopping = threading.Event()
 
-    # ------------------------------------------------------------------------------ its life
+    # ----------------------------------------------------------------------------- lifecycle
 
     def start(self) -> None:
-        """Open the offset store; raise UserError if another worker uses it."""
+        """Open the offset store; raise UserError if it cannot be used."""
         for notice in self.config.notices():
             logger.warning("%s", notice)
         self.store.open()
@@ -96,7 +96,7 @@ class StandaloneHerder(Herder):
             self.worker.close()
             self.store.close()
 
-    # -------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------- queries
 
     def names(self) -> list[str]:
         with self._lock:
@@ -140,7 +140,7 @@ class StandaloneHerder(Herder):
         with self._lock:
             self._found(name).topics.clear()
 
-    # ------------------------------------------------------------------------------ changing
+    # ------------------------------------------------------------------------------- changes
 
     def put(
         self, given: Mapping[str, str], state: State | None = None, *, is_new: bool = False
@@ -202,7 +202,7 @@ class StandaloneHerder(Herder):
                 return
             self.worker.start_task(self._contexts(found)[task])
 
-    # ----------------------------------------------------------------------- starting, ending
+    # ------------------------------------------------------------------------- start and stop
 
     def _start(self, name: str) -> None:
         found = self._found(name)

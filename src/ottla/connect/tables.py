@@ -106,7 +106,7 @@ def for_arrow(schema: Schema, value: Any) -> Any:
     return value
 
 
-# --------------------------------------------------------------------------------- without schemas
+# ------------------------------------------------------------------------- values without a schema
 
 
 def inferred(values: Sequence[Mapping[str, Any]]) -> Any:

@@ -91,7 +91,7 @@ class TaskThread:
         self._failures = 0
         self._restart.set()
 
-    # ---------------------------------------------------------------------------- its life
+    # --------------------------------------------------------------------------- lifecycle
 
     def _live(self) -> None:
         while not self._stopping.is_set():

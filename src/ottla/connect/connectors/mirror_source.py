@@ -259,7 +259,7 @@ class SyncWriter:
         client = client_of(settings, location)
         factor = settings["offset-syncs.topic.replication.factor"]
         make_compacted(client, self._topic, factor)
-        # The log end offset, not the last stable offset: the next record follows open transactions.
+        # The high watermark, not the last stable offset: the next record follows open transactions.
         target = client_of(settings, "target") | {"isolation.level": "read_uncommitted"}
         self._target = Consumer(profile=target)
         try:

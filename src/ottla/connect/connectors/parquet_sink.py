@@ -110,7 +110,7 @@ class Lake(SinkTask):
         self._stopping = threading.Event()
         self._clock: threading.Thread | None = None
 
-    # ------------------------------------------------------------------------------- its life
+    # ------------------------------------------------------------------------------ lifecycle
 
     def start(self, directory: Path) -> None:
         self._folder.open(lasting_id(directory / MARK), self.epoch)

@@ -128,7 +128,7 @@ class ConfigState:
             # A stopped connector has no tasks, so tasks committed earlier are outdated.
             entry.version = offset
 
-    # -------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------- queries
 
     def target(self, name: str) -> State:
         return self.targets.get(name, State.RUNNING)
@@ -159,7 +159,7 @@ def _split(key: str) -> tuple[str, str]:
     return "", key
 
 
-# ------------------------------------------------------------------------------- what is written
+# ------------------------------------------------------------------------------ records to write
 
 Entry = tuple[str, dict[str, Any] | None]
 

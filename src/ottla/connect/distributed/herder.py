@@ -93,7 +93,7 @@ class DistributedHerder(Changes, Membership):
         self._told_topics: set[tuple[str, str]] = set()
         self._stopping, self._something = threading.Event(), threading.Event()
 
-    # ------------------------------------------------------------------------------ its life
+    # ----------------------------------------------------------------------------- lifecycle
 
     def start(self) -> None:
         """Start the worker; raise UserError if it cannot join the group or read its topics."""
@@ -135,7 +135,7 @@ class DistributedHerder(Changes, Membership):
         self._config_log.close()
         self._status_log.close()
 
-    # ---------------------------------------------------------------------- as a member
+    # ----------------------------------------------------------------------- membership
 
     def metadata(self) -> WorkerMetadata:
         with self._lock:
@@ -191,7 +191,7 @@ class DistributedHerder(Changes, Membership):
             self._told.clear()
         self._something.set()
 
-    # ---------------------------------------------------------------------------- turns
+    # ------------------------------------------------------------------------ main loop
 
     def _on_config(self, record: Any) -> None:
         with self._lock:
@@ -289,7 +289,7 @@ class DistributedHerder(Changes, Membership):
                 if each.include_tasks:
                     self.worker.stop_tasks([id])
 
-    # ------------------------------------------------------------------------- as the leader
+    # ---------------------------------------------------------------------------- leadership
 
     def _lead(self) -> None:
         with self._lock:
@@ -358,7 +358,7 @@ class DistributedHerder(Changes, Membership):
             self._told_topics.discard((topic, name))
             self._status_writer.forget_topic(topic, name)
 
-    # -------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------- queries
 
     @property
     def url(self) -> str:

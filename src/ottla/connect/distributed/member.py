@@ -4,8 +4,8 @@ The group uses the classic protocol with the protocol type `connect`, so consume
 An event loop in a thread of its own maintains the membership, independently of tasks:
 
     JoinGroup (owned units) ─► leader assigns ─► SyncGroup ─► assignment ─► heartbeats …
-                 ▲                                                                  │
-                 └── the group rebalances, or this worker requests it: `request_rejoin`
+        ▲                                                                       │
+        └── the group rebalances, or this worker requests it: `request_rejoin` ─┘
 
 If the group no longer knows this member, its whole assignment is lost: other workers run it by now.
 """

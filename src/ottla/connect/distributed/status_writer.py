@@ -47,7 +47,7 @@ class StatusWriter:
                     self._producer = Producer(profile=self._client)
                 self._producer.send(self._topic, value, key=key)
         except KafkaError as error:
-            # A lost status is not fatal: the next change is written again.
+            # A lost status is not fatal; the next change is sent as usual.
             logger.warning("a state was not written: %s", error)
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ class JdbcSinkTask(SinkTask):
         self._records: list[Record] = []
         self._connection: Any = None
 
-    # ------------------------------------------------------------------------------ its life
+    # ----------------------------------------------------------------------------- lifecycle
 
     def start(self, directory: Path) -> None:
         connection = self._open()

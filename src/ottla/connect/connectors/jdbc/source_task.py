@@ -259,7 +259,7 @@ class JdbcSourceTask(SourceTask):
                 asked.offset = {"timestamp": initial, **zone}
         self._asked[asked.name] = asked
 
-    # ------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------ queries
 
     def _ask(self, asked: Asked) -> Polled:
         limit = self._settings["batch.max.rows"]

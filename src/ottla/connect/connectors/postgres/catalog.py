@@ -164,7 +164,7 @@ class Catalog:
             cursor = self._connection.execute(statement)
             return cursor.fetchall() if cursor.description is not None else []
 
-    # ------------------------------------------------------------------------------ the server
+    # ---------------------------------------------------------------------------------- server
 
     def check_server(self) -> None:
         """Raise UserError if the server does not support replication."""
@@ -193,7 +193,7 @@ class Catalog:
         ((lsn,),) = self.ask("SELECT (pg_current_wal_lsn() - '0/0')::bigint")
         return int(lsn)
 
-    # ------------------------------------------------------------------------------ its tables
+    # ---------------------------------------------------------------------------------- tables
 
     def tables(self) -> list[FoundTable]:
         return [FoundTable(*each) for each in self.ask(_TABLES)]
@@ -246,7 +246,7 @@ class Catalog:
             wanted = {oid for oid in inner if oid and oid not in BUILT_IN and oid not in found}
         return found
 
-    # ------------------------------------------------------------------------------- the slot
+    # ----------------------------------------------------------------------------------- slot
 
     def slot(self, name: str) -> Slot | None:
         rows = self.ask(_SLOT.format(name=literal(name)))

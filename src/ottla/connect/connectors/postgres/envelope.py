@@ -141,7 +141,7 @@ class Envelopes:
         """Return a FailedRecord for a row with an invalid value, for `errors.tolerance`."""
         return FailedRecord(self.topic(shape), None, error=str(error), source="PostgresSource")
 
-    # ------------------------------------------------------------------------ others' records
+    # -------------------------------------------------------------------------- other records
 
     def begun(self, where: Where) -> Record:
         return self._marker(where, {"status": "BEGIN", "event_count": None})

@@ -84,7 +84,7 @@ class PostgresTask(SourceTask):
         self._has_moved = False
         """Whether the position moved without records; the next heartbeat commits it."""
 
-    # ------------------------------------------------------------------------------- its life
+    # ------------------------------------------------------------------------------ lifecycle
 
     def start(self, offsets: Offsets) -> None:
         try:
@@ -175,7 +175,7 @@ class PostgresTask(SourceTask):
         self._is_to_tell = not pending
 
     def _begin_without_slot(self) -> None:
-        """Begin without a slot: nobody would read from it, and it would keep WAL forever."""
+        """Begin without a slot, which would never be read and would retain WAL forever."""
         self._published.check_privileges(self._published.tables, reads=True)
         self._position = Position(self._catalog.wal_position())
         self._progress = Progress(tuple(self._published.tables))

@@ -137,7 +137,7 @@ def column_type(
     return _PLAIN.get(info.name) or _text_of(info.name)
 
 
-# ----------------------------------------------------------------------------------------- kinds
+# ----------------------------------------------------------------------------------------- types
 
 
 def _named(kind: Type, name: str, parameters: Mapping[str, str] | None = None) -> Schema:
