@@ -1,27 +1,28 @@
-"""Import and export with no code: Kafka Connect's model, property files and REST.
+"""Kafka Connect's connector model, property files and REST API.
 
-What a connector, a converter or a transform of your own is made of can be imported from here; the
-modules are:
+The classes for writing connectors, converters and transforms can be imported from this package.
+Its modules:
 
-data         schemas and records: what flows between connectors and topics
-api          what a connector is; the contract of resuming
-config       properties of workers and connectors, and what is wrong with them
-plugins      which class a name means: ours, Java's, or a user's own
-converters   records to bytes and back; `json_converter` has Kafka's JSON with schemas
+data         schemas and records that flow between connectors and topics
+api          base classes of connectors and tasks, and their delivery contract
+config       properties of connectors, and their validation
+plugins      lookup of plugin classes: built-in names, Java's names, user classes
+converters   records to bytes and back; `json_converter` implements Kafka's JSON with schemas
 transforms/  Kafka's single message transforms and predicates
-pipeline     transforms and converters in a row, and what becomes of a record that fails
-ledger       where connectors are: records of a topic, written with theirs
-source_task, sink_task     a task at work; `task_thread` starts it again when it fails
-worker       the tasks of one process; `session` has its Spark session
-herder       what REST asks of a worker; `standalone` and `distributed/` answer
-offsets      what a standalone worker remembers: `offset.storage.file.filename`
-rest, rest_…, rest_server  Kafka Connect's REST contract
-tables       records as columns of Arrow
+pipeline     transforms and converters in sequence, and the handling of failed records
+ledger       offset storage: source offsets in a topic, written in the records' transaction
+source_task, sink_task     running tasks; `task_thread` restarts a failed one
+worker       the tasks of one process; `session` holds its Spark session
+herder       operations that REST calls; `standalone` and `distributed/` implement them
+offsets      state file of a standalone worker: `offset.storage.file.filename`
+rest, rest_…, rest_server  Kafka Connect's REST API
+tables       records as Arrow columns
 schema_registry, registry_converter, avro_converter, json_schema_converter
 frames       sources that are streaming DataFrames
-connectors/  files, lakes, Spark's formats, HTTP, mirrors, made-up records; postgres (change
-             capture), jdbc
-debezium     what a change looks like, for those who read them"""
+connectors/  files, data lakes, Spark formats, HTTP, mirroring, generated records; postgres
+             (change data capture), jdbc
+debezium     reading of Debezium's change event envelopes
+"""
 
 from __future__ import annotations
 
@@ -63,8 +64,10 @@ _PUBLIC = {
     "ottla.connect.definition": ("Definition", "key"),
     "ottla.connect.transforms.contract": ("Predicate", "Transform"),
 }  # fmt: skip
-"""Module -> the names that this package has from it. They are loaded when first used, so that a
-worker without Arrow starts without it."""
+"""Module -> names that this package exports from it.
+
+Names are imported on first use, so that a worker starts without Arrow where it is not installed.
+"""
 
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = [

@@ -1,32 +1,34 @@
-"""What a connector is. Whoever writes one of his own derives from these classes.
+"""Base classes of connectors and tasks; custom connectors derive from them.
 
-**Resuming, sources.** A task is started with the offsets that were delivered last: everything
-before them is in topics, nothing after them is. `poll` hands out what comes next, with the offsets
-after it; records and offsets are written in one transaction: exactly once, without the task's help.
-A task that is started again is asked from those offsets on, so it must be able to go back to them;
-`commit` tells what is in topics for good, and will not be asked for again: a slot may be advanced,
-a file removed.
+**Resuming, sources.** The worker starts a task with the last committed source offsets: every record
+before them is in its topic, and no record after them is. `poll` returns the next records and the
+offsets after them. The worker writes both in one transaction, which makes every source exactly
+once without further effort by the task. A restarted task continues from the committed offsets, so
+it must be able to seek back to them. `commit` reports offsets that are stored durably and will not
+be requested again: the task may advance a replication slot or delete a file.
 
-**Resuming, sinks.** A task gets numbered batches: `begin(batch)`, `put(records)` as often as
-needed, `end()`. A batch that was interrupted at any point comes again, with the same number and
-the same records; no older one ever does. A task that undoes in `begin` what an interrupted batch of
-that number left behind (or records the number beside the data, in one transaction) is exactly-once;
-any other is at-least-once and says so in `guarantee`. `directory` is the task's own, and lasts as
-long as its offsets. Where several workers share it, another may take over a task whose worker only
-seems to be dead: `is_takeover` is set then, and `epoch` is higher than the other's. A task that can
-lock the other out of its target does so in `start`.
+**Resuming, sinks.** A task receives numbered batches: `begin(batch)`, any number of
+`put(records)`, `end()`. A batch that was interrupted at any point is delivered again with the same
+number and the same records; older batches never are. A task is exactly once if `begin` undoes what
+an interrupted batch of that number left behind, or if it stores the number with the data in one
+transaction. Any other task is at least once and declares it in `guarantee`. `directory` belongs to
+the task and exists as long as its offsets. If several workers share it, another worker may take
+over a task whose worker only seems to be dead: `is_takeover` is then set, and `epoch` is higher
+than that of the previous owner. A task that can fence the previous owner from its target does so
+in `start`.
 
-**Threads.** A task lives in one thread of the worker's process; `ottla.connect.session` has the
-worker's Spark session, for those that need it.
+**Threads.** A task runs in one thread of the worker's process. `ottla.connect.session` provides
+the worker's Spark session to tasks that need it.
 
-A record that the target refuses for its own sake is handed to `report(record, error)`, in `put` or
-in `end`: with `errors.tolerance=all` it becomes a dead letter and the task goes on, else `report`
-raises. A source that cannot read something hands out a FailedRecord in its place, and the same
-properties decide.
+**Errors.** A sink task passes a record that the target rejects to `report(record, error)`, in `put`
+or in `end`. With `errors.tolerance=all` the record goes to the dead letter queue, if there is one,
+and the task continues; otherwise `report` raises. A source that cannot read an item returns a
+FailedRecord in its place, and the same properties apply.
 
-An error that may pass (a database away) is a RetriableError: it is tried again for
-`errors.retry.timeout`. DataError concerns one record. Anything else fails the task; its message is
-what a person reads in the status, and the worker starts it again after a while."""
+A RetriableError may pass, for example when a database is unavailable; the worker retries for
+`errors.retry.timeout`. A DataError concerns one record. Any other exception fails the task: its
+message is shown in the task's status, and the worker restarts the task after a delay.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ from ottla.connect.definition import Definition, Settings
 
 Json = dict[str, Any]
 Offsets = list[tuple[Json, Json]]
-"""(source partition, source offset) pairs, as /connectors/…/offsets shows them."""
+"""Pairs of source partition and source offset, as in the REST API's `/connectors/…/offsets`."""
 
 
 class Guarantee(Enum):

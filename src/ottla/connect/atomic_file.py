@@ -1,4 +1,4 @@
-"""A small file that is replaced as a whole."""
+"""Atomic replacement of small files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Whole or not at all, also after a power cut."""
+    """Write a file so that a crash or power failure leaves either the old or the new content."""
     made = path.with_name(f"{path.name}.new")
     with open(made, "wb") as file:
         file.write(data)
@@ -18,8 +18,11 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def lasting_id(path: Path) -> str:
-    """A random id that is made once and kept in a file. A crash leaves no half of one: two tasks
-    with the same empty id would take each other's state for their own."""
+    """Return the ID stored in a file, after creating a random one if the file does not exist.
+
+    The write is atomic: two tasks that both read an empty ID after a crash would take each other's
+    state for their own.
+    """
     if not path.exists():
         replace_file(path, uuid.uuid4().hex.encode())
     return path.read_text()

@@ -1,6 +1,7 @@
-"""Avro with a schema registry: Confluent's AvroConverter, with fastavro.
+"""Confluent's AvroConverter: Avro with a schema registry, based on fastavro.
 
-`pip install 'ottla[avro]'` brings it."""
+It requires `pip install 'ottla[avro]'`.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class AvroConverter(RegistryConverter):
     def write(self, text: str, schema: Schema, value: Any) -> bytes:
         check(schema, value)
         if self.settings["use.latest.version"]:
-            # Not of our making: one that is inside itself would have no end.
+            # The schema is the registry's, not derived from ours. Converting it rejects recursive
+            # and oversized schemas before fastavro sees them.
             self._read.get(text)
         written = io.BytesIO()
         try:
@@ -63,7 +65,7 @@ class AvroConverter(RegistryConverter):
                 source, self._parsed.get(text), None, return_record_name=True
             )
         except Exception as error:
-            # Whatever fastavro meets in bytes that somebody else wrote.
+            # fastavro raises many exception types on malformed bytes.
             raise DataError(f"bytes are not what their Avro schema says: {error}") from None
         if source.read(1):
             raise DataError("bytes go on after the value that their Avro schema describes")

@@ -1,4 +1,4 @@
-"""Connect's schemas and Avro's, as Confluent's AvroData has them.
+"""Conversion between Connect and Avro schemas, compatible with Confluent's AvroData.
 
 | Connect | Avro |
 |---|---|
@@ -6,13 +6,15 @@
 | int32, int64, float, double, boolean, string, bytes | int, long, float, double, … |
 | Decimal, Date, Time, Timestamp | decimal, date, time-millis, timestamp-millis |
 | array; map with string keys | array; map |
-| another map | array of records `MapEntry` of key and value |
-| struct | record; without a name `io.confluent.connect.avro.ConnectDefault` |
+| other maps | array of `MapEntry` records with key and value |
+| struct | record; unnamed: `io.confluent.connect.avro.ConnectDefault` |
 | optional | union with null |
 
-`connect.name`, `connect.version`, `connect.doc` and `connect.parameters` carry the rest.
-Read back, too: enums as strings, fixed as bytes, and other unions as a struct
-`io.confluent.connect.avro.Union` with a field for each branch. Pure."""
+`connect.name`, `connect.version`, `connect.doc` and `connect.parameters` carry the other
+attributes. Avro schemas from elsewhere are read as well: enums as strings, fixed as bytes, and
+unions of several types as a struct `io.confluent.connect.avro.Union` with a field for each branch.
+The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,10 @@ def to_avro(schema: Schema) -> Any:
 
 
 class _Writing:
-    """Records are defined once and then named; those without a name are numbered."""
+    """Conversion of one schema: defines each record once, then refers to it by name.
+
+    Unnamed records get numbered names.
+    """
 
     def __init__(self) -> None:
         self._defined: dict[str, Schema] = {}
@@ -150,7 +155,7 @@ def _properties(schema: Schema) -> dict[str, Any]:
 
 
 def _default(schema: Schema) -> Any:
-    """As Avro writes defaults: bytes as text of the same numbers."""
+    """Return the default in Avro's encoding: bytes become a string of the same code points."""
     plain = encode_logical(schema, schema.default)
     if isinstance(plain, bytes):
         return plain.decode("latin-1")
@@ -267,7 +272,7 @@ class _Reading:
 
 
 def branch_name(avro: Any) -> str:
-    """Of a field that stands for a branch of a union: its type, or the last part of its name."""
+    """Return the field name of a union's branch: the branch's type or its unqualified name."""
     if isinstance(avro, Mapping):
         avro = avro.get("name") or avro.get("type")
     return str(avro).rpartition(".")[2]
@@ -295,7 +300,7 @@ def _read_default(schema: Schema, default: Any) -> Any:
 
 
 def value_to_avro(schema: Schema, value: Any) -> Any:
-    """As fastavro writes it: maps of pairs as lists of entries, branches as what is in them."""
+    """Convert a value for fastavro: `MapEntry` maps to lists, unions to the branch that is set."""
     if value is None:
         return schema.default
     if schema.type is Type.STRUCT:
@@ -326,7 +331,7 @@ def _branch(schema: Schema, value: Mapping[str, Any]) -> Any:
 
 
 def value_from_avro(schema: Schema, value: Any) -> Any:
-    """Of what fastavro read; records of unions come as (name, value)."""
+    """Convert a value that fastavro returned. Records in unions arrive as `(name, value)`."""
     if value is None:
         return None
     if schema.name == UNION and schema.type is Type.STRUCT:
@@ -354,7 +359,7 @@ def _map_from_avro(schema: Schema, value: Any) -> dict[Any, Any]:
 
 
 def _from_branch(schema: Schema, value: Any) -> dict[str, Any]:
-    """A field for each branch; the first that takes the value has it."""
+    """Return a union struct in which the first branch that accepts the value holds it."""
     made: dict[str, Any] = {each.name: None for each in schema.fields}
     if isinstance(value, tuple) and len(value) == 2:
         name = branch_name(value[0])

@@ -1,9 +1,10 @@
-"""How much there may be in a value, by its Avro schema: whether bytes bound it.
+"""Bounds on the values that an Avro schema can describe.
 
-A reader does what a schema says, and schemas come from a registry. An array's length is a number in
-the data: if its items take no bytes, ten bytes are enough for items without end. And a few names
-that each stand for two of the one before are more fields than a machine has memory for. Neither is
-in any schema that somebody wrote to be used, and both are refused."""
+A reader obeys the schema, and schemas come from a registry. An array's length is a number in the
+data: if its items take no bytes, ten bytes of data can describe an unlimited number of items. And a
+chain of names that each refer twice to the previous one expands to more fields than fit in memory.
+No legitimate schema does either, so both are rejected.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +14,21 @@ from typing import Any, NamedTuple
 from ottla.connect.data import DataError
 
 MAX_NODES = 100_000
-"""Types that a schema may consist of, with each name counted as what it stands for."""
+"""Maximum number of types in a schema, where each reference counts as the type it refers to."""
 
 
 class Size(NamedTuple):
     nodes: int = 1
     has_bytes: bool = True
     has_hollow: bool = False
-    """Whether something in it takes no bytes."""
+    """Whether the type contains a type that takes no bytes."""
 
 
 def check_size(avro: Any) -> None:
-    """Of a schema that can be read: no name in it means itself. Raises DataError."""
+    """Raise DataError if values of the schema are not bounded by their bytes.
+
+    The schema must be readable and not recursive.
+    """
     _Measure().of(avro)
 
 
@@ -73,7 +77,7 @@ def _bounded(parts: list[Size], *, has_bytes: bool) -> Size:
 
 
 def full_name(avro: Mapping[str, Any], space: str) -> str:
-    """Of a named type in the namespace of what is around it."""
+    """Return the qualified name of a named type; `space` is the enclosing namespace."""
     name = str(avro.get("name", ""))
     space = str(avro.get("namespace", space))
     return name if "." in name or not space else f"{space}.{name}"

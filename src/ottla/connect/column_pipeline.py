@@ -1,7 +1,8 @@
-"""`pipeline` for records in columns: transforms and converters of a whole batch at once.
+"""Transforms and converters for a whole batch in columns; the columnar form of `pipeline`.
 
-Each of these raises NotInColumns for a batch that must go record by record, and has done nothing
-then."""
+Each function raises NotInColumns, without side effects, for a batch that must be processed record
+by record.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from ottla.connect.data import Record, Schema
 from ottla.connect.pipeline import Chain, Conversion
 
 LARGE_BYTES = 256 * 1024
-"""A broker might refuse a record of so much, and only it."""
+"""Size from which a broker might reject a record, which must then be sent by itself."""
 
 
 class TopicTable(NamedTuple):
-    """Rows of a topic: key, value and, if they have one, timestamp."""
+    """Rows of a topic: key, value and, if present, timestamp."""
 
     topic: str
     table: Any
@@ -31,7 +32,7 @@ def can_transform(chain: Chain) -> bool:
 
 
 def transformed(chain: Chain, columns: Columns) -> Columns | None:
-    """None: all of them are dropped."""
+    """Return the transformed columns, or None if the chain drops all records."""
     if not can_transform(chain):
         raise NotInColumns("a transform must see each record")
     record = columns.record
@@ -42,7 +43,7 @@ def transformed(chain: Chain, columns: Columns) -> Columns | None:
                 continue
             done = step.transform.apply(record)
         except Exception as error:
-            # Which record it is, and what becomes of it, is found one by one.
+            # The record-by-record path finds the failing record and applies the error policy.
             raise NotInColumns(str(error)) from error
         if done is None:
             return None
@@ -53,7 +54,7 @@ def transformed(chain: Chain, columns: Columns) -> Columns | None:
 
 
 def _check_nulls(record: Record) -> None:
-    """Transforms leave alone what is null, record by record."""
+    """Raise NotInColumns if a key or value is null: transforms skip nulls record by record."""
     for part in (record.key, record.value):
         if part is not None:
             check_not_null(part)
@@ -99,8 +100,14 @@ def _written(converter: Converter, schema: Schema | None, value: Any, columns: C
 
 
 def to_columns(conversion: Conversion, chain: Chain, topic: str, rows: Any) -> Columns:
-    """Of rows as a consumer gives them: a batch of Arrow with partition, offset, timestamp, key,
-    value and headers, all of one topic."""
+    """Convert the rows of one topic, as the consumer returns them.
+
+    Args:
+        conversion: Converters of the key and the value.
+        chain: Transforms that will be applied; without any, nested structs stay whole.
+        topic: Topic of all rows.
+        rows: Arrow batch with partition, offset, timestamp, key, value and headers.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,6 +1,7 @@
-"""Columns of a sink as a table: the fields of values are its columns, as in `tables`.
+"""Columns of a sink as an Arrow table with a column for each field, as in `tables`.
 
-What `table_of` and `inferred` refuse, and what they would not make the same, is NotInColumns."""
+The functions raise NotInColumns where `table_of` or `inferred` would raise or return another table.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,12 @@ from ottla.connect.tables import arrow_schema, is_empty
 
 
 def typed_table(columns: Columns, schema: Schema) -> Any:
-    """Of values with a schema; `schema` is that of the table's columns, some or all of theirs. A
-    value that is no struct is the column `value`."""
+    """Return a table of values with a schema.
+
+    Args:
+        columns: The records. Values that are not structs become the column `value`.
+        schema: Schema of the table's columns: all or some of the value's fields.
+    """
     import pyarrow as pa
 
     if not schema.fields:
@@ -27,7 +32,7 @@ def typed_table(columns: Columns, schema: Schema) -> Any:
 
 
 def untyped_table(columns: Columns, gone: Sequence[str] = ()) -> Any:
-    """Of values without a schema; it has the columns that are not all null, and not `gone`."""
+    """Return a table of values without a schema, except columns in `gone` and all-null columns."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -42,7 +47,7 @@ def untyped_table(columns: Columns, gone: Sequence[str] = ()) -> Any:
 
 
 def shares_of(table: Any, places: Sequence[str]) -> list[tuple[str, Any]]:
-    """The rows of each place; `places` has that of each row, or one for all."""
+    """Return the rows of each place; `places` has one entry per row, or a single one for all."""
     import pyarrow as pa
 
     if len(places) == 1:
@@ -56,7 +61,7 @@ def shares_of(table: Any, places: Sequence[str]) -> list[tuple[str, Any]]:
 
 
 def merged(tables: Sequence[Any]) -> list[Any]:
-    """Those of one schema as one."""
+    """Concatenate the tables that have the same schema."""
     import pyarrow as pa
 
     groups: dict[str, list[Any]] = {}

@@ -1,13 +1,14 @@
-"""Many records as one, whose fields are columns.
+"""Batches of records as one Record whose fields hold columns.
 
-A batch of records of one topic is one Record: where a record has a value, it has a Column of all of
-theirs; structs are dicts of those, as always. So a transform that only moves fields about, or changes
-one of them, is the same code for one record and for a batch, and is called once: it says so with
-`on_columns`. What is the same for all of them (a topic, a text that was inserted) stays what it is.
+A batch of one topic is a single Record that holds a Column wherever a record holds a value; structs
+remain dicts, now of columns. A transform that only moves or changes fields is therefore the same
+code for a record and for a batch, and is called once; it declares this with `on_columns`. Values
+that all records share (the topic, an inserted constant) stay plain values.
 
-This is the quick way for what nearly all records are. Whatever does not fit (headers, structs that
-are null, a value that is not what its schema says, a transform of one's own) is NotInColumns, and the
-batch goes the long way, record by record: there errors are found and told, one by one."""  # noqa: E501
+This is the fast path for the common case. Anything that does not fit (headers, null structs, values
+that do not match their schema, custom transforms) raises NotInColumns, and the worker processes the
+batch record by record, where it finds and reports each error separately.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from ottla.connect.data import DataError, Record, Schema, Type
 from ottla.connect.tables import arrow_type, for_arrow, from_arrow
 
 MANY_RECORDS = 1_000
-"""From so many on columns are worth their while."""
+"""Number of records from which columns are faster than single records."""
 
 
 class NotInColumns(Exception):
@@ -30,12 +31,12 @@ class NotInColumns(Exception):
 
 @cache
 def has_columns() -> bool:
-    """Whether what it takes is installed."""
+    """Return whether the required packages are installed."""
     return all(importlib.util.find_spec(name) for name in ("pyarrow", "numba"))
 
 
 class Column:
-    """The values of a field: Arrow's, or plain ones that were made of them."""
+    """Values of a field, as an Arrow array or as the Python values converted from it."""
 
     __slots__ = ("_array", "_schema", "_values")
 
@@ -45,7 +46,7 @@ class Column:
         self._values = values
 
     def values(self) -> list[Any]:
-        """As records have them."""
+        """Return the values as they appear in records."""
         if self._values is None:
             if self._schema is None:
                 _check_told(self._array)
@@ -61,11 +62,15 @@ class Column:
         return any(each is None for each in self._values or ())
 
     def map(self, change: Callable[[Any], Any]) -> Column:
-        """Each of them changed."""
+        """Return a column with a function applied to each value."""
         return Column(None, None, [change(each) for each in self.values()])
 
     def array(self, schema: Schema | None) -> Any:
-        """As values of a schema; without one as they are. Raises NotInColumns."""
+        """Return an Arrow array of the schema's type, or unconverted without a schema.
+
+        Raises:
+            NotInColumns: The values do not fit the schema.
+        """
         import pyarrow as pa
 
         try:
@@ -79,8 +84,10 @@ class Column:
 
 
 def _check_told(array: Any) -> None:
-    """Raises NotInColumns where Arrow's values, without a schema, may not be those of records: 1
-    among numbers with fractions is 1.0, a field that is missing is null."""
+    """Raise NotInColumns if values without a schema may differ between Arrow and records.
+
+    Arrow turns 1 into 1.0 in a column of floats, and a missing field into null.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -94,7 +101,7 @@ _PLAIN = frozenset(Type) - {Type.ARRAY, Type.MAP, Type.STRUCT}
 
 
 def _is_plain(schema: Schema) -> bool:
-    """Whether Arrow's values are what records have."""
+    """Return whether records hold the same Python values as Arrow returns."""
     return schema.type in _PLAIN and schema.name is None
 
 
@@ -113,14 +120,22 @@ def _cast(array: Any, kind: Any) -> Any:
     if array.type == kind:
         return array
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(array.type):
-        # What is less than a millisecond is cut off, before 1970 too.
+        # Truncate to milliseconds. Flooring is also right for timestamps before 1970.
         array = pc.floor_temporal(array, unit="millisecond")
     return array.cast(kind)
 
 
 def column_of(array: Any, schema: Schema | None, *, is_split: bool = True) -> Any:
-    """An array as a Column; a struct as a dict of them, and with `is_split`, as transforms must
-    have it, the structs in it too. Raises NotInColumns."""
+    """Return an array as a Column, or a struct as a dict of them.
+
+    Args:
+        array: Arrow array.
+        schema: Schema of the values, or None.
+        is_split: Whether to split nested structs too, as transforms require.
+
+    Raises:
+        NotInColumns: The values cannot be represented as columns.
+    """
     import pyarrow as pa
 
     if array.null_count and schema is not None and not schema.optional:
@@ -156,7 +171,7 @@ def _inner(schema: Schema, name: str) -> Schema:
 
 
 def check_not_null(value: Any) -> None:
-    """Raises NotInColumns unless all records have a value."""
+    """Raise NotInColumns unless every record has a value."""
     if value is None or (isinstance(value, Column) and value.has_nulls()):
         raise NotInColumns("some records have a value, and some have none")
 

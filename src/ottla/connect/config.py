@@ -1,9 +1,10 @@
-"""The properties of a connector, from texts to the parts it is made of.
+"""Configuration of a connector: parsing, validation and construction of its parts.
 
-A connector's configuration is one flat mapping; its definition depends on what it says: the class
-of the connector adds properties, each transform and predicate adds `transforms.NAME.…`, a converter
-`value.converter.…`. `validate` finds everything that is wrong at once; `ConnectorConfig.of` raises
-all of it as one error."""
+A connector's configuration is one flat mapping whose definition depends on its content: the
+connector class adds properties, each transform and predicate adds `transforms.NAME.…` or
+`predicates.NAME.…`, and a converter adds `value.converter.…`. `validate` collects all errors at
+once; `ConnectorConfig.of` raises them as one exception.
+"""
 
 from __future__ import annotations
 
@@ -81,10 +82,10 @@ FREE_PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
 
 @dataclass
 class Validation:
-    """Every property that the configuration could have, and what is wrong with those it has."""
+    """All properties that apply to a configuration, and the errors in those that are set."""
 
     groups: list[tuple[str, Definition]] = field(default_factory=list)
-    """(group, its properties with their full names)."""
+    """Pairs of group and its properties, with their full names."""
     given: Mapping[str, str] = field(default_factory=dict)
     errors: dict[str, list[str]] = field(default_factory=dict)
 
@@ -106,7 +107,7 @@ class Validation:
         return any(name.startswith(prefix) for name in self.errors)
 
     def unknown(self) -> list[str]:
-        """Properties that nothing reads, each in a sentence with the nearest."""
+        """Return a sentence for each unknown property, with the most similar known one."""
         known = Definition()
         for _, each in self.groups:
             known = known + each
@@ -120,7 +121,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class ConnectorConfig:
-    """A connector that can be started."""
+    """Validated configuration of a connector, with its connector, transforms and converters."""
 
     name: str
     given: Mapping[str, str]
@@ -129,9 +130,9 @@ class ConnectorConfig:
     conversion: Conversion
     policy: ErrorPolicy
     settings: Mapping[str, Any]
-    """Values of COMMON and SOURCE or SINK."""
+    """Values of the properties in COMMON and in SOURCE or SINK."""
     topic_creation: TopicCreation = field(default_factory=TopicCreation)
-    """How a source's new topics are made."""
+    """Settings of the topics that the worker creates for a source."""
 
     @property
     def is_source(self) -> bool:
@@ -142,8 +143,15 @@ class ConnectorConfig:
 
     @classmethod
     def of(cls, given: Mapping[str, str], worker: Mapping[str, str]) -> ConnectorConfig:
-        """`worker` has the converters that the connector does not name. Raises UserError with all
-        that is wrong."""
+        """Validate a configuration and construct its parts.
+
+        Args:
+            given: Properties of the connector.
+            worker: Properties of the worker; its converters apply where the connector sets none.
+
+        Raises:
+            InvalidConnector: The configuration has errors; the message lists all of them.
+        """
         reading = _Reading(given, worker)
         if reading.validation.errors:
             raise InvalidConnector(given.get("name", ""), reading.validation)
@@ -165,7 +173,7 @@ def validate(given: Mapping[str, str], worker: Mapping[str, str]) -> Validation:
 
 
 class _Reading:
-    """One look at a configuration: its parts as far as they can be made, and all errors."""
+    """One pass over a configuration: constructs all valid parts and collects all errors."""
 
     def __init__(self, given: Mapping[str, str], worker: Mapping[str, str]) -> None:
         self.given = given
@@ -259,8 +267,11 @@ class _Reading:
     # ------------------------------------------------------------------------------- plugins
 
     def _converter(self, name: str) -> Converter | None:
-        """The connector's own with its properties, or its class's, or the worker's with the
-        worker's."""
+        """Return the converter that the connector, its class or the worker configures.
+
+        The first of them that names one wins.
+        The properties of the converter come from the same source as its class.
+        """
         source = self.given if self.given.get(name, "").strip() else self._worker
         if source is not self.given and self._class is not None and name in self._class.converters:
             source = {name: self._class.converters[name]}
@@ -287,7 +298,7 @@ class _Reading:
         return self._make(name, lambda: found(settings, is_key=is_key))
 
     def _named(self, kind: str, make: Any) -> dict[str, Any]:
-        """What `transforms` or `predicates` list, by name; those that can be made."""
+        """Return the valid entries of `transforms` or `predicates`, by name."""
         made = {}
         for name in self._names(kind):
             found = make(name, f"{kind}.{name}.")

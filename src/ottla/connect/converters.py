@@ -1,15 +1,16 @@
-"""Records to bytes and back, by Kafka's names.
+"""Converters between records and bytes, with Kafka's class names.
 
 | converter | bytes | schema read back |
 |---|---|---|
 | JsonConverter | see `json_converter` | from the envelope |
-| StringConverter | text; anything is written as its text | optional string |
-| ByteArrayConverter | as they are | optional bytes |
+| StringConverter | text; other values in their text form | optional string |
+| ByteArrayConverter | unchanged | optional bytes |
 | Short-, Integer-, LongConverter | big endian | optional int16, int32, int64 |
 | FloatConverter, DoubleConverter | big endian IEEE 754 | optional float, double |
 | BooleanConverter | one byte, 0 or 1 | optional boolean |
 
-`SimpleHeaderConverter` writes headers as text and reads numbers, booleans and JSON back."""
+`SimpleHeaderConverter` writes headers as text and reads numbers, booleans and JSON back.
+"""
 
 from __future__ import annotations
 
@@ -275,7 +276,7 @@ def _smallest(value: int) -> Schema:
 
 
 def as_text(schema: Schema | None, value: Any) -> str:
-    """A value as Java prints it where it can: booleans in small letters, structs as JSON."""
+    """Return a value as text, like Java where possible: lowercase booleans, structs as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

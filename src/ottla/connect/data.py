@@ -1,12 +1,13 @@
-"""What flows between connectors and topics: schemas, values and records, as Kafka Connect has them.
+"""Kafka Connect's data model: schemas, values and records between connectors and topics.
 
-A value goes with its schema; a schema may be None, and the value is then whatever JSON can say. A
-struct is a dict; it has the keys of its schema's fields. Logical types are schemas with a name:
+Every value has a schema. The schema may be None; the value is then anything that JSON can express.
+A struct is a dict whose keys are the fields of its schema. Logical types are schemas with a name:
 
     org.apache.kafka.connect.data.Decimal    bytes, parameter scale    decimal.Decimal
     org.apache.kafka.connect.data.Date       int32, days               datetime.date
     org.apache.kafka.connect.data.Time       int32, ms of the day      datetime.time
-    org.apache.kafka.connect.data.Timestamp  int64, ms                 datetime.datetime (UTC)"""
+    org.apache.kafka.connect.data.Timestamp  int64, ms                 datetime.datetime (UTC)
+"""
 
 from __future__ import annotations
 
@@ -219,7 +220,7 @@ def from_ms(ms: int) -> datetime.datetime:
 
 
 def encode_logical(schema: Schema | None, value: Any) -> Any:
-    """The plain value behind a logical one: days, milliseconds, unscaled bytes."""
+    """Return the primitive form of a logical value: days, milliseconds or unscaled bytes."""
     name = schema.name if schema is not None else None
     if isinstance(value, datetime.datetime) and name in (None, TIMESTAMP):
         return to_ms(value)
@@ -234,7 +235,7 @@ def encode_logical(schema: Schema | None, value: Any) -> Any:
 
 
 def decode_logical(schema: Schema, value: Any) -> Any:
-    """The logical value of a plain one."""
+    """Return the logical value of its primitive form."""
     if value is None:
         return None
     if schema.name == TIMESTAMP and isinstance(value, int):
@@ -263,13 +264,13 @@ def unscaled_bytes(value: decimal.Decimal, scale: int) -> bytes:
         raise DataError(f"{value} has more than {scale} digits after the point")
     number: int = int("".join(map(str, digits)) or "0") * 10 ** (scale + exponent)
     number = -number if sign else number
-    # Two's complement in as few bytes as hold it, as Java's BigInteger writes it.
+    # The shortest two's complement, as Java's BigInteger.toByteArray writes it.
     size = (number if number >= 0 else number + 1).bit_length() // 8 + 1
     return number.to_bytes(size, "big", signed=True)
 
 
 def infer_schema(value: Any) -> Schema | None:
-    """The schema of a plain value, as headers and casts are given one."""
+    """Return the schema of a primitive or temporal value, or None for any other."""
     kinds: tuple[tuple[type, Schema], ...] = (
         (bool, BOOLEAN), (int, INT64), (float, FLOAT64), (str, STRING), (bytes, BYTES),
         (datetime.datetime, TIMESTAMP_SCHEMA), (datetime.date, DATE_SCHEMA),
@@ -279,8 +280,11 @@ def infer_schema(value: Any) -> Schema | None:
 
 
 def infer_whole(value: Any) -> Schema:
-    """The schema of a value with all that is in it; every field of a map may be null. Raises
-    DataError where items have no schema in common."""
+    """Return the schema of a value, including nested values. Fields of a mapping are optional.
+
+    Raises:
+        DataError: The items of an array have different schemas, or a value has none.
+    """
     if value is None:
         return OPTIONAL_STRING
     if isinstance(value, Mapping):
@@ -303,7 +307,7 @@ def infer_whole(value: Any) -> Schema:
 
 
 def check(schema: Schema, value: Any, where: str = "the value") -> None:
-    """Raises DataError unless the value is what the schema says."""
+    """Raise DataError if a value does not match its schema."""
     if value is None:
         if not schema.optional and schema.default is None:
             raise DataError(f"{where} must not be null")

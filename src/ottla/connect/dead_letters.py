@@ -1,6 +1,8 @@
-"""The topic for a sink's records that failed, made when the first one does.
+"""Dead letter queue: the topic for records that a sink failed to process.
 
-A letter is sent before its batch counts as done: it may be there twice after a crash, never not."""
+The topic is created on the first failure. Dead letters are written before their batch is
+committed, so each is delivered at least once: a crash may duplicate it, but not lose it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class DeadLetters:
         self._sent.append(sent)
 
     def flush(self) -> None:
-        """Raises what kept a letter from being written."""
+        """Wait until all dead letters are written; raise the error of one that could not be."""
         if self._producer is not None:
             self._producer.flush()
         sent, self._sent = self._sent, []

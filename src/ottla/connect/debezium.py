@@ -1,9 +1,10 @@
-"""Debezium's envelopes, for whoever reads them. Pure.
+"""Reading of Debezium's change event envelopes.
 
     {"before": row or null, "after": row or null, "op": "c", "u", "d", "r" or "t", "source": …, …}
 
-`UNCHANGED_HEADER` of a record names columns, apart by commas, whose value an update did not touch
-and does not carry."""
+The record header `UNCHANGED_HEADER` lists, separated by commas, the columns whose values an update
+neither changed nor contains. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ class Unwrapped(NamedTuple):
     op: str
     schema: Schema | None
     row: dict[str, Any] | None
-    """After the change; of a delete, before it."""
+    """Row after the change; for a delete, the row before it."""
 
 
 def is_envelope(schema: Schema | None, value: Any) -> bool:

@@ -1,10 +1,12 @@
-"""What a plugin says of its properties: a table of base's keys, and which must be set.
+"""Definitions of a plugin's properties: their types, defaults and which are required.
 
-A plugin that hands properties on (options of a Spark format, those of another cluster's clients)
-names their prefixes: what begins with one is a setting too, as text and under its whole name.
+A plugin that passes properties on (options of a Spark format, client properties of another cluster)
+declares their prefixes. A property with such a prefix is a setting too, as a string and under its
+full name.
 
-`Settings` are the values of one instance: what was given, else the default. What is wrong is found
-all at once (`problems`), as `PUT …/config/validate` shows it."""
+`Settings` are the values of one instance: the given values or the defaults. `problems` returns all
+errors at once, as `PUT …/config/validate` reports them.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ class Definition:
         return iter(self.table)
 
     def __add__(self, other: Definition) -> Definition:
-        """Both; a property that is in both is the second's."""
+        """Return both definitions combined; a property in both is taken from `other`."""
         mine = [each for each in self if each.name not in other.table]
         prefixes = dict.fromkeys([*self.prefixes, *other.prefixes])
         return Definition([*mine, *other], self.required | other.required, prefixes)
@@ -73,7 +75,7 @@ class Definition:
         return name in self.table or name.startswith(self.prefixes)
 
     def problems(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Property -> what is wrong with it, one sentence."""
+        """Return a one-sentence error for each invalid property."""
         found = {}
         for each in self:
             text = given.get(each.name)
@@ -90,7 +92,7 @@ class Definition:
         return found
 
     def settings(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """Values by name; ConfigError at the first wrong one."""
+        """Return the values by name; raise ConfigError at the first invalid one."""
         handed_on = {name: value for name, value in given.items() if self.knows(name)}
         return handed_on | {
             each.name: each.parse(given[each.name]) if each.name in given else each.default
@@ -99,7 +101,7 @@ class Definition:
 
 
 def with_prefix(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Those properties that begin with it, without it."""
+    """Return the properties that have a prefix, with the prefix removed."""
     return {
         name.removeprefix(prefix): value
         for name, value in properties.items()

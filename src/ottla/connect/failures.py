@@ -1,4 +1,4 @@
-"""Why a query ended, in a sentence, and when it is started again. Pure."""
+"""Failure messages of Spark queries, and the delay before a task restarts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_CHARS = 2_000
 
 
 def reason_of(text: str) -> str:
-    """The last thing that Python raised, in what Spark makes of it; else Spark's own first line."""
+    """Return the last Python exception in a Spark error, or the text above its stack trace."""
     text = _SPARK_CODE.sub("", text)
     traceback = text.rfind("Traceback (most recent call last)")
     if traceback >= 0:
@@ -34,5 +34,5 @@ def _until_java(text: str) -> str:
 
 
 def restart_delay_ms(failures: int, first_ms: int, longest_ms: int) -> int:
-    """After so many failures in a row."""
+    """Return the delay after a number of consecutive failures; it doubles up to a maximum."""
     return min(first_ms << min(max(failures - 1, 0), 30), longest_ms)

@@ -1,18 +1,22 @@
-"""Sources that Spark reads itself: a streaming DataFrame instead of polls of one's own.
+"""Sources that are streaming DataFrames: Spark reads them instead of a `poll` method.
 
     Spark's query ─► spool/BATCH/ (Parquet) ─► poll ─► transforms, converters ─► topics
 
-Spark may compute a batch again with its rows in another order; so each is written down once, whole,
-before any of it counts, and given out from there. Where the source is, is
+Spark may recompute a batch with its rows in another order. Each batch is therefore written to the
+spool once, completely, before any of it is used, and `poll` reads it from there. The source offset
+is
 
-    {"batch": of Spark's query, "rows": of it that are in topics}
+    {"batch": number of Spark's batch, "rows": number of its rows that are in topics}
 
-and `checkpoint.location` has Spark's own checkpoint and the spool: a folder that the worker and
-Spark's executors share. It belongs to the connector's offsets: without them it is begun anew.
+`checkpoint.location` holds Spark's checkpoint and the spool; the worker and Spark's executors must
+share it. It is tied to the connector's source offsets: without them, the task clears it and starts
+from the beginning.
 
-A frame with a column `value` has a record's parts as columns: `value`, and if they are there `key`,
-`topic`, `partition`, `timestamp` and `headers` (an array of structs of key and value). Any other
-frame's columns are the fields of the value. `topic` says where rows go that name no topic."""
+A frame with a column `value` has a column for each part of a record: `value` and, optionally,
+`key`, `topic`, `partition`, `timestamp` and `headers` (an array of structs of key and value). The
+columns of any other frame are the fields of the value. The property `topic` names the topic of
+rows that have none.
+"""
 
 from __future__ import annotations
 
@@ -52,12 +56,12 @@ from ottla.connect.session import spark_session
 from ottla.connect.tables import connect_schema, plain_values
 
 MAX_ROWS = 5_000
-"""At once."""
+"""Maximum number of rows that one `poll` returns."""
 MAX_SPOOLED = 2
-"""Batches that Spark may be ahead."""
+"""Maximum number of batches that Spark may be ahead of `poll`."""
 LOOK_EVERY_S = 0.02
 DONE = "_SUCCESS"
-"""Spark writes it when all of a folder is there."""
+"""Marker file that Spark creates when a folder is complete."""
 _STRING = ConfigType.STRING
 
 FRAME = Definition(
@@ -71,16 +75,16 @@ FRAME = Definition(
 
 
 class FrameSource(SourceConnector):
-    """Its definition has what FRAME has."""
+    """Base class of sources that are streaming DataFrames. Their definition must include FRAME."""
 
     definition = FRAME
 
     @abstractmethod
     def frame(self, spark: Any) -> Any:
-        """A streaming DataFrame. Called at each start."""
+        """Return a streaming DataFrame. The worker calls it at each start of the task."""
 
     def told(self, error: BaseException) -> str:
-        """Why Spark's query ended, in a sentence."""
+        """Return a one-sentence reason for the end of Spark's query."""
         return reason_of(str(error))
 
     def make_task(self, settings: Settings) -> SourceTask:
@@ -101,11 +105,11 @@ class FrameTask(SourceTask):
         self._checkpoint = self._location / "checkpoint"
         self._partition = {"checkpoint.location": settings["checkpoint.location"]}
         self._batch = self._rows = 0
-        """What is given out next."""
+        """Position of the next row to return."""
         self._reading: Iterator[Any] | None = None
-        """Batches of Arrow that are left of it."""
+        """Remaining Arrow batches of the current Spark batch."""
         self._ahead: Any = None
-        """The next of those."""
+        """Next Arrow batch, read ahead to detect the end of the Spark batch."""
         self._query: Any = None
         self._is_stopped = threading.Event()
 
@@ -179,7 +183,7 @@ class FrameTask(SourceTask):
         return self._location / "spool" / f"{batch:08}"
 
     def _write_down(self, frame: Any, batch: int) -> None:
-        """Called by Spark, in its thread."""
+        """Write a batch to the spool. Spark calls this in a thread of its own."""
         folder = self._spool(batch)
         if batch < self._batch or (folder / DONE).exists():
             return
@@ -188,7 +192,7 @@ class FrameTask(SourceTask):
             time.sleep(LOOK_EVERY_S)
 
     def _batches(self, batch: int, done: int) -> Iterator[Any]:
-        """But for those rows that are in topics."""
+        """Yield the rows of a spooled batch, without the first `done` ones, which are in topics."""
         import pyarrow.parquet as pq
 
         for path in sorted(self._spool(batch).glob("part-*")):
@@ -203,7 +207,7 @@ def _records(batch: Any, topic: str) -> list[Record]:
 
 
 def _columns(batch: Any, topic: str) -> Columns:
-    """Of a frame whose columns are fields of the value."""
+    """Return the columns of a frame whose columns are the fields of the value."""
     if not has_columns() or batch.num_rows < MANY_RECORDS:
         raise NotInColumns("not so many")
     if "value" in batch.schema.names or not topic:
@@ -214,7 +218,7 @@ def _columns(batch: Any, topic: str) -> Columns:
 
 
 def records_of(batch: Any, topic: str) -> Iterator[Record]:
-    """Of a batch of Arrow; see the head of this module for its columns."""
+    """Yield the records in an Arrow batch; the module's docstring describes its columns."""
     schema = connect_schema(batch.schema)
     values = plain_values(batch, schema)
     if "value" not in batch.schema.names:

@@ -1,7 +1,8 @@
-"""What REST asks of a worker, alone or with others: Kafka's herder.
+"""Operations that the REST API performs on a worker, standalone or distributed (Kafka's Herder).
 
-Names are the connectors'. Whatever is asked of one that is not there raises NoSuchConnector. The
-calls come from REST's threads, any of them at any time."""
+Methods that take a connector's name raise NoSuchConnector if it does not exist. REST threads call
+them concurrently.
+"""
 
 from __future__ import annotations
 
@@ -27,44 +28,51 @@ class NoSuchTask(UserError):
 
 
 class Conflict(UserError):
-    """Not now, or not so: 409."""
+    """The request conflicts with the current state: HTTP 409."""
 
 
 class BadRequest(UserError):
-    """400."""
+    """The request is invalid: HTTP 400."""
 
 
 class Herder(ABC):
     config: WorkerConfig
     is_ready = False
-    """Whether it has started, and knows what there is."""
+    """Whether the worker has started and has read the configuration."""
 
     def check(self, given: Mapping[str, str]) -> tuple[ConnectorConfig, list[str]]:
-        """The connector, and what of its properties nothing reads. Raises InvalidConnector with all
-        that is wrong."""
+        """Return a validated configuration and a sentence for each unknown property.
+
+        Raises:
+            InvalidConnector: The configuration has errors; the message lists all of them.
+        """
         made = ConnectorConfig.of(given, self.config.given)
         return made, validate(given, self.config.given).unknown()
 
     def place_of(self, method: str, path: str) -> str | None:
-        """Whose to do a change is, as a URL; empty: nobody knows just now; None: this worker's."""
+        """Return the URL of the worker that must handle a request.
+
+        Returns:
+            None if this worker handles it, or '' if the leader is unknown.
+        """
         return None
 
     def catch_up(self) -> None:
-        """Learn of what another worker has just changed for us."""
+        """Read changes that another worker has just made on behalf of this one."""
         return
 
     def set_cluster_level(self, name: str, level: str) -> None:
-        """Of a logger in all workers: here, unless there are others."""
+        """Set the level of a logger in all workers of the cluster."""
         set_level(name, level)
 
-    # -------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------- queries
 
     @abstractmethod
     def names(self) -> list[str]: ...
 
     @abstractmethod
     def given(self, name: str) -> dict[str, str]:
-        """Its configuration, as it was given."""
+        """Return the connector's configuration as it was submitted."""
 
     @abstractmethod
     def task_configs(self, name: str) -> list[dict[str, str]]: ...
@@ -74,26 +82,34 @@ class Herder(ABC):
 
     @abstractmethod
     def topics(self, name: str) -> list[str]:
-        """Those that records came from or went to."""
+        """Return the topics that the connector has read from or written to."""
 
     @abstractmethod
     def offsets(self, name: str) -> list[dict[str, Any]]: ...
 
-    # ------------------------------------------------------------------------------ changing
+    # ------------------------------------------------------------------------------- changes
 
     @abstractmethod
     def put(
         self, given: Mapping[str, str], state: State | None = None, *, is_new: bool = False
     ) -> bool:
-        """Make a connector, or give it another configuration; whether it is new. `is_new`: raise
-        Conflict if it is there."""
+        """Create a connector or replace its configuration.
+
+        Args:
+            given: Configuration of the connector.
+            state: Initial state of a new connector.
+            is_new: Whether to raise Conflict if the connector exists.
+
+        Returns:
+            Whether the connector is new.
+        """
 
     @abstractmethod
     def delete(self, name: str) -> None: ...
 
     @abstractmethod
     def bring(self, name: str, state: State) -> None:
-        """Into the state that was asked for."""
+        """Request that the connector reaches a state."""
 
     @abstractmethod
     def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus: ...
@@ -106,7 +122,11 @@ class Herder(ABC):
 
     @abstractmethod
     def alter_offsets(self, name: str, told: Any) -> str:
-        """What to say. Raises BadRequest unless it is stopped and they can be its offsets."""
+        """Change the offsets of a stopped connector and return a message for the client.
+
+        Raises:
+            BadRequest: The connector is not stopped, or the offsets are invalid.
+        """
 
     @abstractmethod
     def reset_offsets(self, name: str) -> str: ...

@@ -1,8 +1,9 @@
-"""A question over HTTP that ends in time.
+"""Deadline for a whole HTTP request.
 
-A socket's own timeout begins anew with each byte: whoever sends one now and then would hold a task
-for ever. A clock shuts the connection when the time is over, at whatever point it is: handshake,
-headers or body."""
+A socket's timeout restarts with every byte, so a server that sends one now and then could block a
+task forever. A `Clock` shuts the connection down at the deadline, during the handshake, the headers
+or the body.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from typing import Any
 
 
 class Clock:
-    """Shuts the connections of one question when its time is over."""
+    """Timer that shuts down the connections of one request at its deadline."""
 
     def __init__(self, timeout_s: float) -> None:
         self.is_over = False
@@ -26,11 +27,11 @@ class Clock:
         self._timer.start()
 
     def watch(self, connection: http.client.HTTPConnection) -> None:
-        """Before it is used for the question; it may be open already."""
+        """Register a connection, open or not, before the request is sent."""
         if connection.sock is not None:
             self._note(connection.sock)
-        # Python's own name for how a connection is opened; there is no other way between its
-        # opening and TLS's handshake.
+        # http.client's own hook for opening a connection: the only point between connecting and the
+        # TLS handshake.
         connection._create_connection = self._connect  # type: ignore[attr-defined]
 
     def _connect(self, *args: Any, **more: Any) -> socket.socket:
@@ -40,7 +41,8 @@ class Clock:
 
     def _note(self, opened: socket.socket) -> None:
         with self._lock:
-            # A second handle: TLS takes the first away, and both are of one connection.
+            # Duplicate the descriptor: TLS detaches the original socket, and a shutdown of either
+            # descriptor ends the connection.
             self._open.append(_second(opened))
         if self.is_over:
             self._shut()
@@ -65,5 +67,5 @@ def _second(opened: socket.socket) -> socket.socket:
 
 
 def late(timeout_s: float) -> str:
-    """What is said of one that was not in time."""
+    """Return the error message for a request that exceeded its deadline."""
     return f"it did not answer in {timeout_s * 1000:.0f} ms"

@@ -1,7 +1,8 @@
-"""Java's patterns for dates (`yyyy-MM-dd'T'HH:mm:ss.SSSXXX`), to write and to read. Pure; UTC.
+"""Java's date patterns (`yyyy-MM-dd'T'HH:mm:ss.SSSXXX`), for formatting and parsing in UTC.
 
-The letters that property files use: y M d D E H h k K m s S a z Z X and quoted text. Any other
-letter is an error when the pattern is made."""
+Supported are the letters common in property files (y M d D E H h k K m s S a z Z X) and quoted
+text. Any other letter raises ValueError when the pattern is created.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ _Time = datetime.datetime
 
 
 class JavaDatePattern:
-    """Raises ValueError, a sentence, for a pattern that cannot be."""
+    """Java date pattern.
+
+    Raises:
+        ValueError: The pattern has an unknown letter.
+    """
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -48,7 +53,7 @@ class JavaDatePattern:
 
 
 def _tokens(pattern: str) -> list[tuple[str, int]]:
-    """(letter, how often) or (literal text, 0)."""
+    """Return pairs of (letter, repetitions) or (literal text, 0)."""
     found: list[tuple[str, int]] = []
     for index, part in enumerate(re.split(r"'((?:[^']|'')*)'", pattern)):
         if index % 2:
@@ -97,7 +102,7 @@ def _regex(letter: str, count: int) -> str:
         return r"([A-Za-z+:0-9]+)"
     if letter in "ZX":
         return r"(Z|[+-]\d{2}(?::?\d{2})?)"
-    # Digits next to digits (yyyyMMdd) take their width; Java is as strict there.
+    # Fixed width, because fields may be adjacent (yyyyMMdd). Java is as strict there.
     return rf"(\d{{{count}}})" if letter == "S" or count > 1 else r"(\d{1,9})"
 
 

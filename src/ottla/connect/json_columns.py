@@ -1,11 +1,13 @@
-"""Kafka Connect's JSON for columns: what `json_converter` does, for a batch at once.
+"""Kafka Connect's JSON for columns: `json_converter` for a whole batch.
 
-Writing. The texts of fields are joined row by row. Integers, texts, booleans and times become text
-in Arrow; any other field value by value, by the converter's own hand.
+Writing: the texts of the fields are concatenated row by row. Arrow formats integers, strings,
+booleans and timestamps; the converter itself formats any other field value by value.
 
-Reading. Arrow parses the values. Where a value might not be what Python's reader says (a text that
-Arrow takes for a time, an integer too large), columns are read anew or not at all. With schemas,
-all values of a batch must begin with the same schema, to the byte: those of one writer do."""
+Reading: Arrow parses the values. Where its result might differ from Python's (a string that looks
+like a timestamp, an integer that is too large), the column is parsed again with another type, or
+the batch is rejected. With schemas, all values of a batch must begin with the same schema, byte for
+byte, which holds for the values of one writer.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,16 @@ from ottla.connect.columns import Column, Columns, NotInColumns
 from ottla.connect.data import INTEGER_BITS, Schema, Type
 
 Tell = Callable[[Schema | None, Any], str]
-"""A value alone, as text."""
+"""Function that formats a single value as JSON."""
 _TO_ESCAPE = r'["\\\x00-\x1f]'
 EXACT_INTEGERS = 2.0**53
-"""Beyond it a number with a fraction may have been an integer."""
+"""Limit of exact integers in a float; a larger float may have been an integer in the JSON."""
 
 # ---------------------------------------------------------------------------------------- writing
 
 
 def texts(schema: Schema, value: Any, columns: Columns, tell: Tell) -> Any:
-    """The values of a schema as JSON."""
+    """Return the values of a schema as an array of JSON strings."""
     if isinstance(value, Mapping):
         return _object(schema, value, columns, tell)
     return _leaf(schema, value, columns, tell)
@@ -66,7 +68,7 @@ def _leaf(schema: Schema, value: Any, columns: Columns, tell: Tell) -> Any:
 
 
 def _quick(schema: Schema, value: Column) -> Any:
-    """Their texts, if that needs no look at each; null for null."""
+    """Format the values in Arrow; None if they need formatting one by one. Nulls stay null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -90,7 +92,7 @@ def _quick(schema: Schema, value: Column) -> Any:
 
 
 def plain_values(values: Any) -> Any:
-    """Values without a schema: an array of structs, or of what else they are."""
+    """Parse values without a schema into an array, usually of structs."""
     import pyarrow as pa
 
     from ottla.client.consumer.json_values import parsed
@@ -109,7 +111,7 @@ def _has(kind: Any, test: Callable[[Any], bool]) -> bool:
 
 
 def _with_texts(kind: Any) -> Any:
-    """With texts for times, which JSON does not have."""
+    """Return the type with strings in place of timestamps, which JSON does not have."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind):
@@ -136,7 +138,7 @@ def _check_numbers(array: Any) -> None:
 
 
 def split_envelope(first: bytes) -> tuple[bytes, str]:
-    """What is before the payload, and the schema in it as text."""
+    """Return the bytes before the payload, and the schema in them as normalized text."""
     head, mark = b'{"schema":', b',"payload":'
     at = first.find(mark)
     while first.startswith(head) and at > 0:
@@ -149,7 +151,7 @@ def split_envelope(first: bytes) -> tuple[bytes, str]:
 
 
 def payloads(values: Any, prefix: bytes, schema: Schema) -> Any:
-    """What is in envelopes that begin alike, as an array of the schema's type."""
+    """Parse the payloads of envelopes with a common prefix into an array of the schema's type."""
     import pyarrow.compute as pc
 
     from ottla.client.consumer.json_values import parsed
@@ -169,7 +171,7 @@ _PARSED = {
 
 
 def _parsed_type(schema: Schema) -> Any:
-    """As Arrow reads it: times are numbers in JSON."""
+    """Return the type that Arrow should parse; dates and times are numbers in JSON."""
     import pyarrow as pa
 
     if schema.default is not None:

@@ -1,4 +1,4 @@
-"""Kafka Connect's JSON, with and without schemas.
+"""Kafka Connect's JsonConverter, with and without schemas.
 
 With `schemas.enable` (the default) every key and value is an envelope:
 
@@ -6,9 +6,10 @@ With `schemas.enable` (the default) every key and value is an envelope:
                 "fields": [{"field": "id", "type": "int32", "optional": false}, …]},
      "payload": {"id": 7}}
 
-Without it only the payload is there, and reading gives values without a schema. Bytes are base64;
-a map whose keys are strings is an object, another an array of [key, value] pairs; Decimal is
-base64 of its unscaled bytes, or a number with `decimal.format=NUMERIC`."""
+Without it, the JSON is the payload alone, and values are read without a schema. Bytes are base64. A
+map with string keys is an object; any other map is an array of [key, value] pairs. A Decimal is
+base64 of its unscaled bytes, or a number with `decimal.format=NUMERIC`.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +45,10 @@ from ottla.connect.json_writer import Unusual, Write, make_writer
 from ottla.connect.schema_cache import SchemaCache
 
 MAX_DEPTH = 100
-"""Of schemas and values that somebody else wrote."""
+"""Maximum nesting of schemas and values, as both may come from untrusted writers."""
 
 _NUMBER = f"{uuid.uuid4().hex}:"
-"""json knows no decimals; a text that begins like this becomes a number with all its digits."""
+"""Prefix of strings that are rewritten to numbers, because `json` cannot write decimals."""
 _QUOTED_NUMBER = re.compile(f'"{_NUMBER}([-+.0-9E]+)"')
 
 
@@ -116,7 +117,7 @@ class JsonConverter(Converter):
         return self._slowly(schema, value)
 
     def _inside(self, schema: Schema, value: Any) -> Any:
-        """A value inside another; where it is, only the slow way knows."""
+        """Convert a nested value; raise Unusual on errors, which only the slow path can locate."""
         try:
             if value.__class__ is decimal.Decimal and schema.name == DECIMAL and not self._numeric:
                 return base64.b64encode(unscaled_bytes(value, scale_of(schema))).decode()
@@ -125,7 +126,7 @@ class JsonConverter(Converter):
             raise Unusual from None
 
     def _slowly(self, schema: Schema, value: Any) -> Any:
-        """With every check, and a word on what is wrong."""
+        """Convert with all checks and with errors that name the field."""
         check(schema, value)
         return self._to_json(schema, value)
 
@@ -195,12 +196,12 @@ class JsonConverter(Converter):
         return schema, json_columns.payloads(data, prefix, schema)
 
     def value_in(self, schema: Schema, data: bytes) -> Any:
-        """A payload alone, whose schema is known from elsewhere."""
+        """Parse a payload without an envelope, given its schema."""
         return self._from_json(schema, self._loaded(data))
 
     def _loaded(self, data: bytes) -> Any:
         try:
-            # As text: json would look for other encodings first.
+            # Decoded first, because json.loads would detect the encoding of bytes.
             text = data.decode()
             return json.loads(text, parse_float=decimal.Decimal if self._numeric else None)
         except (ValueError, RecursionError) as error:
@@ -276,7 +277,7 @@ def _text(value: Any) -> str:
 
 
 def _floats(value: Any) -> Any:
-    """Decimals that only `decimal.format=NUMERIC` made of a JSON number, as floats again."""
+    """Convert decimals that `decimal.format=NUMERIC` parsed from ordinary numbers to floats."""
     if isinstance(value, decimal.Decimal):
         return float(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""JSON with its schema in a registry: Confluent's JsonSchemaConverter."""
+"""Confluent's JsonSchemaConverter: JSON with its schema in a registry."""
 
 from __future__ import annotations
 

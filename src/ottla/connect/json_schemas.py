@@ -1,19 +1,21 @@
-"""Connect's schemas and JSON Schema's, as Confluent's JsonSchemaData has them.
+"""Conversion between Connect schemas and JSON Schema, compatible with Confluent's JsonSchemaData.
 
 | Connect | JSON Schema |
 |---|---|
 | int8 … int64 | integer with `connect.type` |
 | float, double | number with `connect.type` float32, float64 |
 | boolean, string | boolean, string |
-| bytes; Decimal | string, or for `decimal.format=NUMERIC` number, with `connect.type` bytes |
+| bytes; Decimal | string, or number with `decimal.format=NUMERIC`; `connect.type` bytes |
 | Date, Time, Timestamp | integer, the logical name as `title` |
 | array; map with string keys | array; object with additionalProperties and `connect.type` map |
-| another map | array of objects of key and value, with `connect.type` map |
+| other maps | array of objects of key and value, with `connect.type` map |
 | struct | object; `connect.index` keeps the order of its fields |
 | optional | oneOf with null |
 
-Read back, too: types as arrays with null, anyOf with null, enums, fields that are not `required` as
-optional, and references inside the schema. Other unions are refused. Pure."""
+JSON Schemas from elsewhere are read as well: type arrays with null, anyOf with null, enums, fields
+that are not `required` (as optional fields), and references within the schema. Unions of several
+types are rejected. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,10 @@ from ottla.connect.json_converter import JsonConverter
 
 MAX_DEPTH = 100
 MAX_NODES = 20_000
-"""Types of a schema, with each reference counted as what it refers to: a few that each refer twice
-to the one before would be without end."""
+"""Maximum number of types in a schema, where each reference counts as the type it refers to.
+
+A chain of definitions that each refer twice to the previous one would expand exponentially.
+"""
 _NAMES = {
     Type.INT8: "int8", Type.INT16: "int16", Type.INT32: "int32", Type.INT64: "int64",
     Type.FLOAT32: "float32", Type.FLOAT64: "float64", Type.BYTES: "bytes", Type.MAP: "map",
@@ -206,7 +210,7 @@ def _index(told: Any, otherwise: int) -> int:
 
 
 def _kind(told: Mapping[str, Any]) -> tuple[str, bool]:
-    """The type, and whether it may be null."""
+    """Return the type, and whether it may be null."""
     kind = told.get("type")
     if isinstance(kind, list):
         rest = [each for each in kind if each != "null"]

@@ -1,8 +1,10 @@
-"""Values of a schema as what `json` writes, by functions that are made once for each schema. Pure.
+"""JSON writers that are compiled once for each schema.
 
-A function takes the ways that nearly all values go: plain types, structs, arrays, null where it may
-be. For anything else it raises Unusual, and whoever called takes the slow way, which checks
-everything and says what is wrong."""
+A writer turns values into what `json` can encode. It covers the common cases: primitive types,
+structs, arrays, and null where the schema allows it. For anything else it raises Unusual, and the
+caller takes the slow path, which checks everything and reports what is wrong. The functions do no
+I/O.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,17 @@ MAX_DEPTH = 50
 
 
 class Unusual(Exception):
-    """Not a value for the quick way."""
+    """A value that the compiled writer does not support."""
 
 
 def make_writer(schema: Schema, slow: Callable[[Schema, Any], Any], depth: int = 0) -> Write:
-    """`slow` writes what has a way of its own: logical types, maps, defaults."""
+    """Return a writer for a schema.
+
+    Args:
+        schema: Schema of the values.
+        slow: Function that converts logical types, maps and other special cases.
+        depth: Nesting level of the schema.
+    """
     if depth > MAX_DEPTH:
         return _refuse
     if schema.type is Type.STRUCT:
@@ -38,7 +46,10 @@ def make_writer(schema: Schema, slow: Callable[[Schema, Any], Any], depth: int =
 
 
 def _is_kafkas(schema: Schema) -> bool:
-    """Kafka's logical types have values of their own; others' names do not change a value."""
+    """Return whether the schema is a Kafka logical type, whose values need conversion.
+
+    Other schema names do not affect the value.
+    """
     return schema.name is not None and schema.name.startswith("org.apache.kafka.connect.data.")
 
 

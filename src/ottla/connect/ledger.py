@@ -1,20 +1,23 @@
-"""Where connectors are: records of `offset.storage.topic`, in the form of Kafka's own.
+"""Offset storage: records in `offset.storage.topic`, in Kafka Connect's format.
 
     key      ["local-file-source",{"filename":"test.txt"}]     [namespace, source partition]
-    value    {"position":1234}                                 the source offset; none: forgotten
+    value    {"position":1234}                                 source offset; a tombstone deletes it
 
-A source's records and the offsets after them are one transaction. A sink's topic offsets are its
-group's; what Kafka has no form for is which batch a task is at, and that is kept here as well:
+A source's records and the source offsets after them are written in one transaction. The topic
+offsets of a sink are those of its consumer group. Kafka has no format for a sink task's current
+batch, so it is stored in the same topic:
 
     key      ["local-file-sink",{"sink.task":0}]
     value    {"batch":7,"epoch":3,"worker":"…","start":{"t-0":5},"end":{"t-0":9}}
 
-written before the batch is given to the task, in one transaction with its first offsets as those of
-the group; and again when it is done, without `start` and `end`, with the offsets after it. So a
-batch that was interrupted is known to whoever takes over, record by record.
+The worker writes this record before it passes the batch to the task, in one transaction with the
+batch's first offsets as the group's offsets. It writes it again when the batch is done, without
+`start` and `end`, together with the offsets after the batch. A worker that takes over the task
+therefore knows exactly which records an interrupted batch contained.
 
-To read: the transactional id is taken over first, so nothing more comes of whoever had it; then all
-that was in the topic at that moment is read, waiting for transactions that others have open."""
+Before reading, a worker initializes its transactional ID, which fences any previous owner. It then
+reads the topic up to the current end, and waits for transactions that other workers have open.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from ottla.connect.api import Json, Offsets
 from ottla.connect.topics import make_topics
 
 TOPIC_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
-"""Small segments: what is not compacted yet is read at every start."""
+"""Topic configs. Segments are small because every start reads what is not yet compacted."""
 POLL_S = 0.2
 SINK_TASK = "sink.task"
 
@@ -42,7 +45,7 @@ def offset_key(namespace: str, partition: Mapping[str, Any]) -> bytes:
 
 
 def read_key(key: bytes | None) -> tuple[str, Json] | None:
-    """None for what is no key of ours; topics are open to everyone."""
+    """Parse a record key; None if it is not in our format, as any client may write to the topic."""
     try:
         told = json.loads(key or b"")
     except ValueError:
@@ -54,11 +57,11 @@ def read_key(key: bytes | None) -> tuple[str, Json] | None:
 
 @dataclass(frozen=True)
 class SinkPosition:
-    """Of a sink's task: the batch it is at, or (`end` empty) the last one it has done."""
+    """Position of a sink task: its current batch or, if `end` is empty, its last completed one."""
 
     batch: int = -1
     epoch: int = 0
-    """How often the task was started; whoever has an older one is a zombie."""
+    """Number of times the task was started; an instance with a lower one is a zombie."""
     worker: str = ""
     start: Mapping[TopicPartition, int] = field(default_factory=dict)
     end: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -80,8 +83,10 @@ class SinkPosition:
         )
 
     def is_interrupted(self, committed: Mapping[TopicPartition, int]) -> bool:
-        """Whether the batch must come again. If the group is elsewhere by now, somebody has reset
-        its offsets, and means it."""
+        """Return whether the batch must be delivered again.
+
+        It must not if the group's offsets no longer match `start`: an administrator has reset them.
+        """
         return bool(self.end) and all(committed.get(tp) == at for tp, at in self.start.items())
 
 
@@ -99,7 +104,7 @@ def _partitions(told: Mapping[str, int]) -> dict[TopicPartition, int]:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The topic, as seen by the connectors of one worker."""
+    """Offset storage topic of a worker."""
 
     topic: str
     partitions: int = 1
@@ -109,7 +114,7 @@ class Ledger:
         make_topics(admin, [self.topic], self.partitions, self.replication, TOPIC_CONFIGS)
 
     def offsets(self, client: Mapping[str, str], namespace: str) -> Offsets:
-        """A source's."""
+        """Return the source offsets of a connector."""
         found: dict[bytes, tuple[Json, Json]] = {}
         for partition, offset in self._read(client, namespace):
             key = offset_key(namespace, partition)
@@ -120,7 +125,7 @@ class Ledger:
         return list(found.values())
 
     def sink_positions(self, client: Mapping[str, str], namespace: str) -> dict[int, SinkPosition]:
-        """By task."""
+        """Return the positions of a sink's tasks, by task."""
         found = {}
         for partition, offset in self._read(client, namespace):
             if SINK_TASK in partition and offset is not None:
@@ -137,7 +142,7 @@ class Ledger:
 
 
 def read_to_end(client: Mapping[str, str], topic: str) -> Iterator[Any]:
-    """The committed records that are in a topic now, one partition after the other."""
+    """Yield the committed records that are in the topic now, one partition after the other."""
     from ottla.client.admin import Admin, OffsetSpec
     from ottla.client.consumer.consumer import Consumer
 
@@ -150,7 +155,7 @@ def read_to_end(client: Mapping[str, str], topic: str) -> Iterator[Any]:
     ) as consumer:
         partitions = consumer.partitions_for(topic)
         with Admin(profile=dict(client)) as admin:
-            # Of everything, open transactions included: those that are committed count.
+            # The ends include open transactions, so that their records count if they commit.
             ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
         begins = consumer.beginning_offsets(*partitions)
         left = {tp: ends[tp].offset or 0 for tp in partitions}

@@ -1,7 +1,8 @@
-"""How loud the worker is: levels of Python's loggers, by Kafka's names of levels.
+"""Levels of Python's loggers, with Kafka's level names.
 
-A level is set for a logger and for all below it: those that had one of their own get it too, the
-others inherit it. Loggers are the process's, and so is what is known of their changes."""
+Setting a level affects a logger and all its descendants: those with a level of their own are set
+too, and the others inherit it. Loggers and the times of their changes are global to the process.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +26,20 @@ def is_known(name: str) -> bool:
 
 
 def levels() -> dict[str, dict[str, Any]]:
-    """Of the loggers that have one of their own."""
+    """Return the levels of the root logger and of loggers with a level of their own."""
     with_own = [name for name in _names() if logging.getLogger(name).level != logging.NOTSET]
     return {name: level_of(name) for name in (ROOT, *with_own)}
 
 
 def level_of(name: str) -> dict[str, Any]:
-    """As REST shows it: the level that counts, and when it was set here."""
+    """Return the effective level and the time it was set, in the format of the REST API."""
     level = _logger(name).getEffectiveLevel()
     word = next((each for each in LEVELS if _LEVELS[each] >= level), "OFF")
     return {"level": word, "last_modified": _modified_ms.get(name)}
 
 
 def set_level(name: str, level: str) -> list[str]:
-    """The loggers that it counts for. `level` is one of LEVELS."""
+    """Set the level of a logger, one of LEVELS, and return the names of the affected loggers."""
     number = _LEVELS[level]
     with _lock:
         below = [each for each in _names() if name == ROOT or each.startswith(f"{name}.")]

@@ -1,18 +1,20 @@
-"""Where the connectors of a standalone worker are: `offset.storage.file.filename`.
+"""State file of a standalone worker: `offset.storage.file.filename`.
 
-The file is JSON, replaced as a whole:
+The file is JSON and is replaced atomically:
 
     {"version": 1,
      "connectors": {"local-file-source": {"generation": "5f1c…",
                                           "offsets": [{"partition": {…}, "offset": {…}}]}}}
 
-What makes a restart exact is in the cluster (`ledger`), under the connector's name and generation;
-the offsets in the file are a copy that people can read, written every `offset.flush.interval.ms`.
-Where the cluster knows nothing of the generation, the connector begins with the file's offsets.
-Whoever removes the file begins anew: its generations are not found again. New offsets by REST are a
-new generation, too. What tasks keep of their own is in `FILENAME.tasks/CONNECTOR/GENERATION/TASK`.
+The source offsets that make a restart exactly once are in the cluster (`ledger`), under the
+connector's name and generation. The offsets in the file are a readable copy, written every
+`offset.flush.interval.ms`; a connector starts from them only if the cluster has none for the
+generation. Deleting the file resets all connectors, because their generations are lost. Offsets set
+through REST start a new generation. Tasks keep their own state in
+`FILENAME.tasks/CONNECTOR/GENERATION/TASK`.
 
-One worker at a time: the file's lock is held (`FILENAME.lock`)."""
+Only one worker may use the file at a time; it holds a lock on `FILENAME.lock`.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def canonical(partition: Json) -> str:
 
 
 def merged(old: Offsets, new: Offsets) -> Offsets:
-    """The old ones with the new ones in their places."""
+    """Return the old offsets, replaced or extended by the new ones."""
     found = {canonical(partition): (partition, offset) for partition, offset in [*old, *new]}
     return list(found.values())
 
@@ -55,7 +57,7 @@ def to_json(offsets: Offsets) -> list[Json]:
 
 
 def from_json(told: Any) -> Offsets:
-    """Raises ValueError, a sentence."""
+    """Parse offsets; raise ValueError with a one-sentence message if they are malformed."""
     if not isinstance(told, list):
         raise ValueError("offsets must be an array")
     found: Offsets = []
@@ -70,7 +72,11 @@ def from_json(told: Any) -> Offsets:
 
 
 def checked(told: Any, connector: Connector) -> Offsets:
-    """What somebody wants to be a connector's offsets. Raises ValueError, a sentence."""
+    """Parse offsets for a connector and let it check them.
+
+    Raises:
+        ValueError: The offsets are malformed, or not offsets of this connector.
+    """
     offsets = from_json(told)
     if not offsets:
         raise ValueError("Partitions / offsets need to be provided for an alter offsets request")
@@ -82,7 +88,7 @@ def checked(told: Any, connector: Connector) -> Offsets:
 
 
 def safe_name(name: str) -> str:
-    """A connector's name as one of a directory."""
+    """Return a connector's name in a form that is safe as a directory name."""
     return urllib.parse.quote(name, safe="").replace(".", "%2E")
 
 
@@ -95,7 +101,7 @@ class OffsetStore:
         self._held: IO[str] | None = None
 
     def open(self) -> None:
-        """Raises UserError if the file cannot be had."""
+        """Lock and load the file; raise UserError if it cannot be used."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._held = open(f"{self._path}.lock", "w")  # noqa: SIM115
@@ -142,11 +148,11 @@ class OffsetStore:
             return self._entries[name]
 
     def directory(self, name: str) -> Path:
-        """Of the connector's generation."""
+        """Return the directory of the connector's current generation."""
         return Path(f"{self._path}.tasks", safe_name(name), self.entry(name).generation)
 
     def update(self, name: str, generation: str, offsets: Offsets) -> None:
-        """What was delivered; written at the next flush."""
+        """Record delivered offsets. The next flush writes them to the file."""
         with self._lock:
             entry = self._entries.get(name)
             if entry is None or entry.generation != generation:
@@ -157,7 +163,7 @@ class OffsetStore:
                 self._is_dirty = True
 
     def replace(self, name: str, offsets: Offsets) -> None:
-        """Begin anew from other offsets."""
+        """Start a new generation from other offsets."""
         old = self.directory(name)
         with self._lock:
             self._entries[name] = Entry(_generation(), offsets)

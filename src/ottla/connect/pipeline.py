@@ -1,7 +1,9 @@
-"""From a task's records to a topic's rows and back: transforms, converters, and what fails.
+"""Conversion between a task's records and a topic's rows: transforms, converters and errors.
 
-A source's record goes through the transforms, then the converters; a sink's row the other way. A
-failure names its stage in Kafka's words, for the log and the dead letter queue."""
+A source's record passes through the transforms, then the converters; a sink's row passes through
+the converters first. A failure carries Kafka's name of its stage, for the log and the dead letter
+queue.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ ERROR_PREFIX = "__connect.errors."
 
 
 class Row(NamedTuple):
-    """A record as topics have it."""
+    """A serialized record, as it is stored in a topic."""
 
     topic: str
     partition: int | None
@@ -30,7 +32,7 @@ class Row(NamedTuple):
 
 
 class StageFailed(DataError):
-    """One record failed, at a stage, in a class."""
+    """Failure of one record, with the stage and the class where it occurred."""
 
     def __init__(self, stage: str, plugin: object, error: Exception) -> None:
         super().__init__(str(error))
@@ -47,7 +49,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Chain:
-    """The transforms of a connector."""
+    """Transforms of a connector, in order."""
 
     steps: tuple[Step, ...] = ()
 
@@ -60,7 +62,7 @@ class Chain:
                     continue
                 done = step.transform.apply(record)
             except Exception as error:
-                # A user's own transform may raise anything, and it concerns this record.
+                # A custom transform may raise anything. The error concerns this record only.
                 raise StageFailed("TRANSFORMATION", step.transform, error) from error
             if done is None:
                 return None
@@ -120,7 +122,7 @@ def _read(stage: str, converter: Converter, topic: str, data: bytes | None) -> t
     try:
         return converter.to_connect(topic, data)
     except RetriableError:
-        # A registry that is away: the record is as good as any.
+        # The schema registry is unavailable; the record itself is fine.
         raise
     except Exception as error:
         raise StageFailed(stage, converter, error) from error
@@ -128,7 +130,7 @@ def _read(stage: str, converter: Converter, topic: str, data: bytes | None) -> t
 
 @dataclass(frozen=True)
 class ErrorPolicy:
-    """`errors.*` of a connector."""
+    """The `errors.*` properties of a connector."""
 
     tolerates: bool = False
     logs: bool = False
@@ -154,7 +156,7 @@ class ErrorPolicy:
         )
 
     def describe(self, connector: str, failure: StageFailed, row: Row | Record) -> str:
-        """What the log says of a tolerated failure."""
+        """Return the log message for a tolerated failure."""
         where = f"{row.topic}-{row.partition}@{row.offset}" if row.offset is not None else row.topic
         said = (
             f"connector {connector}: a record of {where} failed at {failure.stage} "
@@ -166,7 +168,7 @@ class ErrorPolicy:
 def context_headers(
     connector: str, task: int, failure: StageFailed, row: Row
 ) -> Iterable[tuple[str, bytes]]:
-    """Kafka's headers of a dead letter."""
+    """Return the headers that Kafka adds to a dead letter."""
     error = failure.error
     told = {
         "topic": row.topic,

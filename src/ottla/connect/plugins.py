@@ -1,12 +1,14 @@
-"""Which class a name means.
+"""Lookup of plugin classes by name.
 
-Java's full names, their short forms (`FileStreamSource`, `JsonConverter`, `InsertField$Value`) and
-our own are one; a connector's may end in Connector or not. `package.module.Class` and
-`package.module:Class` are a user's own class, or the function of a transform; packages offer
-connectors by short names as entry points of the group `ottla.connectors`.
+Java's full class names, their short forms (`FileStreamSource`, `JsonConverter`,
+`InsertField$Value`) and Ottla's own names are equivalent; the suffix `Connector` is optional.
+`package.module.Class` and `package.module:Class` name a user's class, or a function to use as a
+transform. Packages can offer connectors under short names as entry points in the group
+`ottla.connectors`.
 
-A plugin whose packages are not installed is known by name, but not listed among those that can run:
-`missing_connectors` has it, with what to install."""
+A plugin whose packages are not installed is known by name, but not listed with those that can run.
+`missing_connectors` lists it with the command that installs the package.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ JAVA_CONNECTORS = {
     "io.confluent.connect.jdbc.JdbcSourceConnector": "JdbcSource",
     "io.confluent.connect.jdbc.JdbcSinkConnector": "JdbcSink",
 }
-"""Those whose own name is not ours."""
+"""Java connectors whose class name differs from ours."""
 CONVERTERS = {
     "JsonConverter": "json_converter:JsonConverter",
     "AvroConverter": "avro_converter:AvroConverter",
@@ -99,7 +101,7 @@ PACKAGES = {
     "postgres": ("psycopg",),
     "spark": ("pyspark", "pandas", "pyarrow", "numba"),
 }
-"""Modules that plugins import, by the extra of Ottla that brings them."""
+"""Modules that plugins import, by the extra of Ottla that installs them."""
 EXTRAS = {
     "AvroConverter": "avro",
     "JdbcSink": "jdbc",
@@ -115,7 +117,7 @@ EXTRAS = {
 
 
 class UnknownPlugin(ValueError):
-    """A name that means no class, as one sentence."""
+    """A name that does not refer to a plugin class. The message is one sentence."""
 
 
 class MissingPackage(UnknownPlugin):
@@ -152,7 +154,7 @@ def converter_class(name: str) -> type[Converter]:
 
 
 def transform_class(name: str) -> tuple[type[Transform], str]:
-    """The class, and the part it works on."""
+    """Return the class, and the part of the record that it transforms."""
     plain, dollar, part = name.strip().partition("$")
     found = _find("transform", plain, _own(TRANSFORMS), Transform, or_function=True)
     if not isinstance(found, type):
@@ -218,7 +220,7 @@ def version_of(plugin: type[Connector]) -> str:
 
 
 def short_name(kind: str, name: str) -> str:
-    """A name without Java's package, as our tables have it."""
+    """Return a plugin's name without Java's package, as in the tables above."""
     name = JAVA_CONNECTORS.get(name, name)
     for package in JAVA_PACKAGES:
         name = name.removeprefix(package)
@@ -252,14 +254,14 @@ def _find(
     try:
         found = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
-        # The class may exist and import something that does not.
+        # The class may exist but import a module that does not.
         if error.name is not None and not f"{module}.".startswith(f"{error.name}."):
             raise MissingPackage(
                 f"The {kind} {name} needs the package {error.name}, which is not installed."
             ) from None
         raise UnknownPlugin(_unknown(kind, name, short, table)) from None
     except ImportError as error:
-        # A package that is there and does not load, as psycopg without libpq.
+        # An installed package that fails to load, such as psycopg without libpq.
         said = str(error).partition("\n")[0].rstrip(".")
         raise UnknownPlugin(f"The {kind} {name} cannot be imported: {said}.") from None
     except (AttributeError, ValueError):

@@ -1,4 +1,4 @@
-"""What converters with a schema registry have in common: which schema goes with which bytes."""
+"""Base class of converters that use a schema registry."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ottla.connect.schema_registry import (
 
 
 class RegistryConverter(Converter):
-    """A value without a schema is given the one that it has by itself."""
+    """Converter that stores schemas in a registry; it infers the schema of a value without one."""
 
     definition = REGISTRY
     kind: ClassVar[str]
-    """The registry's name for the schemas: AVRO, JSON."""
+    """Schema type in the registry: AVRO or JSON."""
 
     def __init__(self, settings: Settings, *, is_key: bool = False) -> None:
         super().__init__(settings, is_key=is_key)
@@ -63,11 +63,11 @@ class RegistryConverter(Converter):
 
     @abstractmethod
     def text_of(self, schema: Schema) -> str:
-        """The schema, in the registry's language."""
+        """Return the schema in the registry's schema language."""
 
     @abstractmethod
     def name_of(self, schema: Schema) -> str | None:
-        """By which RecordNameStrategy knows it."""
+        """Return the name of the schema for RecordNameStrategy."""
 
     @abstractmethod
     def write(self, text: str, schema: Schema, value: Any) -> bytes: ...

@@ -1,7 +1,7 @@
-"""One question over HTTP that is answered in time, or not at all.
+"""HTTP requests to a schema registry, with limits on time and size.
 
-An answer also has a size that it must not exceed, and none sends us on, with our credentials, to
-another host."""
+Redirects to another host are not followed, because they would carry our credentials.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 
 class NoAnswer(Exception):
-    """None in time, or none that can be read; the reason, as half a sentence."""
+    """No response in time, or none that can be read. The message completes a sentence."""
 
 
 class Answered(NamedTuple):
@@ -26,7 +26,7 @@ class Answered(NamedTuple):
 
 
 def ask(request: urllib.request.Request, timeout_s: float) -> Answered:
-    """Raises NoAnswer."""
+    """Send a request and return the response; raise NoAnswer on failure."""
     clock = Clock(timeout_s)
     try:
         answered = _ask(request, clock, timeout_s)
@@ -40,7 +40,7 @@ def ask(request: urllib.request.Request, timeout_s: float) -> Answered:
     finally:
         clock.stop()
     if clock.is_over:
-        # The end of an answer without a length looks as if it had been shut.
+        # A response without a length ends the same way when the clock shuts its connection down.
         raise NoAnswer(late(timeout_s))
     if len(answered.body) > MAX_ANSWER_BYTES:
         raise NoAnswer(f"its answer has more than {MAX_ANSWER_BYTES} bytes")

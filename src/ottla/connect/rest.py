@@ -1,4 +1,4 @@
-"""Kafka Connect's REST contract: (method, path, query, body) to a status and JSON.
+"""Kafka Connect's REST API: maps method, path, query and body to a status and JSON.
 
 | path | methods |
 |---|---|
@@ -16,8 +16,9 @@
 | /admin/loggers | GET |
 | /admin/loggers/NAME | GET, PUT (`scope=worker`, `scope=cluster`) |
 
-Errors are {"error_code": …, "message": …} with Kafka's codes. Knows no sockets: see `rest_server`.
-In a group of workers the herder passes on what is its leader's to do."""
+Errors are {"error_code": …, "message": …} with Kafka's codes. This module does no network I/O of
+its own: `rest_server` has the sockets, and `rest_forward` passes requests to the group's leader.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ class Request:
     query: Mapping[str, list[str]] = field(default_factory=dict)
     body: bytes = b""
     target: str = ""
-    """Path and query as they came, to be passed on."""
+    """Original path and query, for forwarding."""
     is_forwarded: bool = False
 
     def flag(self, name: str, default: str = "false") -> bool:
@@ -65,7 +66,7 @@ class Request:
 
     @property
     def scope(self) -> str:
-        """Of a logger's level."""
+        """Scope of a change to a logger's level."""
         return self.query.get("scope", [WORKER_SCOPE])[-1].lower()
 
     def json(self) -> dict[str, Any]:
@@ -86,7 +87,7 @@ _STATUSES: list[tuple[type[Exception], int]] = [
 
 
 def answer(request: Request, method: str, path: str) -> Answer:
-    """Never raises."""
+    """Handle a request. Every exception becomes an error response."""
     try:
         return _answer(request, method, path)
     except RestError as error:
@@ -120,7 +121,7 @@ def _answer(request: Request, method: str, path: str) -> Answer:
 
 
 def _pass_on(request: Request, method: str, path: str) -> Answer | None:
-    """The answer of the worker whose to do it is; None: this one."""
+    """Return the response of the worker that must handle the request, or None if this one must."""
     is_level_of_all = path.startswith("/admin/loggers/") and request.scope == CLUSTER_SCOPE
     if method == "GET" or not (path.startswith("/connectors") or is_level_of_all):
         return None

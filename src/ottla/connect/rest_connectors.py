@@ -1,4 +1,4 @@
-"""Connectors by REST: made, shown, changed, paused, restarted."""
+"""REST endpoints of connectors, their tasks and their offsets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _initial_state(told: Mapping[str, Any]) -> State:
 
 
 def texts(config: Mapping[str, Any]) -> dict[str, str]:
-    """A configuration in JSON as properties; null is none."""
+    """Return a JSON configuration as string properties, without nulls."""
     for name, value in config.items():
         if isinstance(value, dict | list):
             raise RestError(400, f"The value of {name} must be a text")

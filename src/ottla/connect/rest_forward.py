@@ -1,8 +1,9 @@
-"""Passing a request on to the worker whose to do it is, over plain HTTP.
+"""Forwarding of REST requests to the responsible worker, over plain HTTP.
 
-A worker that is just dying, or has just lost its place, is waited out: the group soon finds
-another, and the caller gets that one's answer. Creating a connector is the one request that may
-then be told of its own success as a conflict."""
+If that worker is failing or has just lost its role, the request is retried until the group has
+elected another, whose response the caller receives. A retried creation of a connector may report a
+conflict although the first attempt succeeded; no other request is affected.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +16,33 @@ from urllib.parse import urlsplit
 
 FORWARDED = "X-Connect-Forwarded"
 TRY_S = 6.0
-"""How long one worker may take to answer."""
+"""Time that one worker may take to respond, in seconds."""
 PATIENCE_S = 25.0
 PAUSE_S = 0.3
 
 
 class NotForwarded(Exception):
-    """Nobody could be asked, in all that time; one sentence."""
+    """No worker could handle the request in time. The message is one sentence."""
 
 
 def forward(
     place: Callable[[], str | None], method: str, target: str, body: bytes
 ) -> tuple[int, Any, str | None] | None:
-    """Status, JSON and location of the answer. `place`: the worker's URL now; None: here, and so is
-    this answer."""
+    """Forward a request and return status, JSON body and location of the response.
+
+    Args:
+        place: Function that returns the current URL of the responsible worker, '' if it is unknown,
+            or None if it is this one.
+        method: HTTP method.
+        target: Path and query.
+        body: Body of the request.
+
+    Returns:
+        The response, or None if this worker must handle the request.
+
+    Raises:
+        NotForwarded: No worker could handle the request in time.
+    """
     until = time.monotonic() + PATIENCE_S
     reason = "no worker leads the group"
     while time.monotonic() < until:

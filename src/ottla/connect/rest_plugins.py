@@ -1,7 +1,9 @@
-"""Plugins and their properties, as `/connector-plugins` shows them.
+"""Plugins and their properties, as `/connector-plugins` returns them.
 
-The list has what can run here, as Kafka's clients expect. `?includeMissing=true` appends the
-others: `{"class": …, "missing": …}`, with the missing package and how to install it."""
+The list contains the plugins that can run in this worker, as Kafka's clients expect.
+`?includeMissing=true` appends the others as `{"class": …, "missing": …}`, with the missing package
+and the command that installs it.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def plugins(*, connectors_only: bool, include_missing: bool = False) -> list[dic
 
 
 def plugin_config(name: str) -> list[dict[str, Any]]:
-    """Raises ValueError for a name that means no plugin."""
+    """Return the properties of a plugin; raise ValueError if the name is unknown."""
     definition = _definition(name)
     return [
         _key(each, "Common", order, each.name in definition.required)
@@ -78,7 +80,7 @@ def _definition(name: str) -> Definition:
 
 
 def validated(given: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, Any]:
-    """The answer of `PUT /connector-plugins/…/config/validate`."""
+    """Return the response of `PUT /connector-plugins/…/config/validate`."""
     found = validate(given, worker)
     return {
         "name": given.get("connector.class", ""),
@@ -98,7 +100,7 @@ def _configs(found: Validation) -> list[dict[str, Any]]:
                 "definition": _key(each, group, order, each.name in definition.required),
                 "value": _value(each.name, found, format_value(each.default)),
             })  # fmt: skip
-    # Errors of what has no definition, as the type of an unknown transform.
+    # Errors of properties without a definition, such as the type of an unknown transform.
     told += [
         {"definition": None, "value": _value(name, found, None)}
         for name in found.errors

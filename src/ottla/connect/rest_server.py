@@ -1,4 +1,4 @@
-"""The sockets of REST: Python's own HTTP server, a thread for each connection."""
+"""HTTP server of the REST API, with a thread for each connection."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class RestServer:
         return [int(each.server_address[1]) for each in self._servers]
 
     def start(self) -> None:
-        """Raises UserError for an address that cannot be had."""
+        """Listen on all configured addresses; raise UserError if one is unavailable."""
         handler = type("Handler", (_Handler,), {"herder": self._herder})
         for host, port in self._herder.config.listeners:
             try:

@@ -1,4 +1,4 @@
-"""The worker itself by REST: what it is, whether it is well, how loud it is."""
+"""REST endpoints of the worker itself: version, health and log levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What may pass by itself is tried again, for `errors.retry.timeout`; the status says why it is."""
+"""Retries of operations that fail with RetriableError, for `errors.retry.timeout`.
+
+The task's status shows the error while the operation is retried.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Rows of a source into its producer: many at once as columns, few one by one.
+"""Sending of a source's rows to its producer: large uniform batches as columns, others singly.
 
-Columns are encoded several times as fast. They are for rows like each other: of one topic, without
-headers, partitions or times of their own, none so large that a broker might refuse it."""
+Columns are encoded several times faster. They require rows of one topic without headers, explicit
+partitions or timestamps, and none so large that a broker might reject it.
+"""
 
 from __future__ import annotations
 

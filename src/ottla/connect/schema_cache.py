@@ -1,4 +1,4 @@
-"""What was made of a schema, so that it is not made again for each record: `schemas.cache.size`."""
+"""Cache of objects derived from schemas, bounded by `schemas.cache.size`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ V = TypeVar("V")
 
 
 class SchemaCache(Generic[K, V]):
-    """Those that were not asked for longest go first. Texts and numbers are known by what they
-    are, schemas by their identity: a task makes one and gives it to all its records."""
+    """LRU cache. Strings, integers and tuples are compared by value, schemas by identity.
+
+    Identity suffices because a task uses one schema object for all its records.
+    """
 
     def __init__(self, size: int, make: Callable[[K], V]) -> None:
         self._size = size
         self._make = make
         self._made: OrderedDict[Hashable, tuple[K, V]] = OrderedDict()
-        """With the schema itself, so that its identity is nobody else's."""
+        """Cached values with their keys. Holding the schema keeps its `id` from being reused."""
 
     def __len__(self) -> int:
         return len(self._made)
@@ -30,7 +32,7 @@ class SchemaCache(Generic[K, V]):
             try:
                 self._made.move_to_end(known)
             except KeyError:
-                # Another task of the connector has just pushed it out.
+                # Another task of the connector has just evicted it.
                 pass
             return found[1]
         made = self._make(key)

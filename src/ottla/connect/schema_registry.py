@@ -1,14 +1,16 @@
-"""A client of Confluent's schema registry, and the frame around data that names its schema.
+"""Client of Confluent's schema registry, and the wire format that refers to its schemas.
 
     byte 0   0
-    1 - 4    the schema's id, big endian
-    5 …      the data
+    1 - 4    schema ID, big endian
+    5 …      data
 
-A schema is registered under a subject, by default TOPIC-key or TOPIC-value. What is known of ids
-and schemas never changes, so it is asked once. A registry that is away, answers with an error of
-its own or with what no registry says, is asked again a few times, then RetriableError: no record is
-to blame, so none is tolerated away. What it refuses is a DataError with its own words. One question
-takes at most `request.timeout.ms` for each try and each address, with the pauses in between."""
+A schema is registered under a subject, by default TOPIC-key or TOPIC-value. IDs and their schemas
+never change, so the client requests each of them once. If the registry is unavailable, fails, or
+returns an unexpected response, the client retries a few times and then raises RetriableError:
+the record is not at fault, so `errors.tolerance` must not drop it. If the registry rejects a
+request, the client raises a DataError with the registry's message. A request takes at most
+`request.timeout.ms` for each attempt and address, plus the pauses between attempts.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,11 @@ from ottla.connect.registry_http import Answered, NoAnswer, ask
 
 MAGIC = 0
 MAX_SAID = 200
-"""Characters that are told of what a registry says."""
+"""Maximum length of a registry's message in our errors."""
 MAX_ID = 2**31 - 1
 T = TypeVar("T")
 MAX_KNOWN = 10_000
-"""Ids and schemas that are remembered; then all are asked for anew."""
+"""Maximum number of cached IDs and schemas; the cache is cleared when it is full."""
 STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
 _JAVA_STRATEGIES = "io.confluent.kafka.serializers.subject."
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -112,18 +114,18 @@ class SchemaRegistry:
         self._texts: dict[int, tuple[str, str]] = {}
 
     def register(self, subject: str, text: str, kind: str) -> int:
-        """The schema's id; it is registered if it is new."""
+        """Return the schema's ID, after registering the schema if it is new."""
         return self._id("register", subject, text, kind)
 
     def lookup(self, subject: str, text: str, kind: str) -> int:
-        """The schema's id under the subject."""
+        """Return the ID under which the subject has the schema."""
         return self._id("lookup", subject, text, kind)
 
     def latest(self, subject: str) -> Registered:
         return self._ask("GET", f"/subjects/{_quoted(subject)}/versions/latest", _registered)
 
     def by_id(self, schema_id: int) -> tuple[str, str]:
-        """(AVRO or JSON, the schema)."""
+        """Return the type (AVRO or JSON) and the text of a schema."""
         if schema_id not in self._texts:
             found = self._ask("GET", f"/schemas/ids/{schema_id}", _schema)
             if found.has_references:
@@ -150,8 +152,12 @@ class SchemaRegistry:
     # ------------------------------------------------------------------------------------ HTTP
 
     def _ask(self, method: str, path: str, read: Callable[[Any], T], body: Any = None) -> T:
-        """What `read` makes of the answer. Raises DataError for what was refused, RetriableError if
-        nobody answers."""
+        """Send a request to the first registry that responds and parse the response with `read`.
+
+        Raises:
+            DataError: The registry rejected the request.
+            RetriableError: No registry gave a usable response, or it denied access.
+        """
         reason = ""
         for attempt in range(self._retries + 1):
             if attempt:
@@ -182,18 +188,18 @@ class SchemaRegistry:
 def _refusal(answered: Answered, address: Address, path: str) -> Exception:
     said = f"{answered.status} {_message(answered.body)}".strip()
     if answered.status in (401, 403):
-        # Not for the record's sake: every other one would be refused as well.
+        # The credentials are wrong, not the record: every other record would fail as well.
         return RetriableError(f"the schema registry {address.url} says {said}")
     if answered.status < 400 or answered.status == 429 or answered.status >= 500:
         return NoAnswer(said)
     return DataError(f"the schema registry says {said}, asked for {path}")
 
 
-# ------------------------------------------------------------------------------------- answers
+# ----------------------------------------------------------------------------------- responses
 
 
 class _NotARegistrys(Exception):
-    """JSON, but not what was asked for."""
+    """A JSON response that is not the expected one."""
 
 
 class _Schema(NamedTuple):
@@ -230,7 +236,7 @@ def _message(told: bytes) -> str:
 
 
 def _in_a_line(said: str) -> str:
-    """As all that a status says."""
+    """Collapse a message to one line of limited length, as statuses require."""
     return " ".join(said.split())[:MAX_SAID]
 
 

@@ -1,7 +1,7 @@
-"""The worker's Spark session: one for all connectors that need it, made when the first one does.
+"""Spark session of the worker, shared by its connectors and created on first use.
 
-A connector whose work is a table's or a DataFrame's takes it from here; the others never start a
-Java."""
+Connectors that work with tables or DataFrames use it; a worker without them never starts a JVM.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.connect.failures import reason_of
 
 SETTINGS = {
     "spark.sql.streaming.stopTimeout": "30s",
-    # A busy machine takes its time to start a Python.
+    # Starting a Python worker takes long on a busy machine.
     "spark.python.authenticate.socketTimeout": "60s",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
@@ -25,14 +25,14 @@ _session: Any = None
 
 
 def configure(settings: Mapping[str, str]) -> None:
-    """The worker's `spark.*`, before anybody asks for the session."""
+    """Set the worker's `spark.*` properties. Must be called before the session is created."""
     with _lock:
         _given.clear()
         _given.update(settings)
 
 
 def spark_session() -> Any:
-    """Raises UserError where PySpark is not installed, or Spark does not start."""
+    """Return the session; raise UserError if PySpark is not installed or Spark does not start."""
     global _session
     with _lock:
         if _session is None:
@@ -45,15 +45,15 @@ def spark_session() -> Any:
             except UserError:
                 raise
             except Exception as error:
-                # PySpark's own, Py4J's: there is no common class below Exception.
+                # PySpark and Py4J raise exceptions with no common base class below Exception.
                 raise UserError(not_started(str(error), _given)) from error
-            # What goes wrong is in a task's status, and in our own log.
+            # Errors appear in the task's status and in the worker's own log.
             _session.sparkContext.setLogLevel("OFF")
         return _session
 
 
 def not_started(text: str, given: Mapping[str, str]) -> str:
-    """Why there is no Spark, in a sentence."""
+    """Return a sentence that explains why Spark does not start."""
     packages = given.get("spark.jars.packages")
     if "JAVA_GATEWAY_EXITED" not in text:
         return f"Spark does not start: {reason_of(text)}"

@@ -1,7 +1,8 @@
-"""What a sink's task has polled: records one by one, or as Arrow's tables when there are many.
+"""Batches that a sink task has polled: single records, or Arrow tables when there are many.
 
-Both say where they begin, and come in the order of topics, partitions and offsets: a batch that
-comes again must be the same."""
+Both kinds are ordered by topic, partition and offset, so that a redelivered batch is identical,
+and both know their first offsets.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from ottla.base.types import TopicPartition
 from ottla.connect.pipeline import Row
 
 PUT_RECORDS = 5_000
-"""The most that `put` is handed at once."""
+"""Maximum number of records in one call of `put`."""
 WAIT_RECORDS = 500
-"""A batch of so many is worth waiting a moment for more."""
+"""Number of records from which it pays to wait briefly for more."""
 DONE_POLL_S = 0.02
-"""If nothing more has come by then, the last batch is noted as done."""
+"""Time to wait for more records before the last batch is recorded as done."""
 MAX_BATCH_BYTES = 32 * 1024 * 1024
-"""About: a batch is not added to when it is larger."""
+"""Approximate maximum size of a batch; polling stops once it is exceeded."""
 TABLE_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 
@@ -32,29 +33,29 @@ class SinkBatch(ABC):
 
     @abstractmethod
     def before(self, ends: Mapping[TopicPartition, int]) -> SinkBatch:
-        """Those that are."""
+        """Return the records before these offsets."""
 
     @abstractmethod
     def parts(self) -> Iterator[Part]:
-        """In order."""
+        """Yield the parts of the batch, in order."""
 
 
 class Part(ABC):
-    """Of one batch, and in columns of one topic."""
+    """Part of a batch; in columns, all records are of one topic."""
 
     @abstractmethod
     def rows(self) -> list[Row]: ...
 
     def columns(self) -> tuple[str, Any] | None:
-        """The topic, and Arrow's columns, if that is what they came as."""
+        """Return the topic and the Arrow columns, or None if the part holds single records."""
         return None
 
 
-# ------------------------------------------------------------------------------------- one by one
+# --------------------------------------------------------------------------------- single records
 
 
 class Records(SinkBatch):
-    """Of `Consumer.poll`."""
+    """Batch of records from `Consumer.poll`."""
 
     def __init__(self, records: Sequence[Any]) -> None:
         self._records = sorted(records, key=lambda each: (each.topic, each.partition, each.offset))
@@ -98,10 +99,10 @@ class RowsPart(Part):
 
 
 class Tables(SinkBatch):
-    """Of `Consumer.poll_table`, with TABLE_COLUMNS."""
+    """Batch of tables from `Consumer.poll_table`, with TABLE_COLUMNS."""
 
     def __init__(self, tables: Sequence[Any]) -> None:
-        """Each chunk of a table is of one partition."""
+        """Order the chunks. Each chunk of a table belongs to one partition."""
         chunks = [each for table in tables for each in table.to_batches() if each.num_rows]
         self._chunks = sorted(chunks, key=lambda each: (*_partition(each), _first(each)))
 

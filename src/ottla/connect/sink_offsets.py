@@ -1,4 +1,4 @@
-"""A sink's offsets: those of its group `connect-NAME`, so Kafka's tools show and reset them too."""
+"""Offsets of a sink: those of the group `connect-NAME`, so that Kafka's tools work with them."""
 
 from __future__ import annotations
 

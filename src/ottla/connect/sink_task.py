@@ -1,12 +1,13 @@
-"""A sink's task at work: numbered batches of records, each known to the cluster before it begins.
+"""Running sink tasks: numbered batches of records, each recorded in the cluster before it begins.
 
-    poll ─► ledger: batch n, from where to where ─► task: begin(n), put …, end ─► … ─► ledger: done
+    poll ─► offset storage: batch n, start and end ─► begin(n), put …, end ─► … ─► done
 
-A run that finds a batch begun and not done gives the same records to the task, under the same
-number, before anything else. The entry for a batch also says that the one before is done; only when
-nothing more comes is that written by itself. The group `connect-NAME` has the offsets, so that
-Kafka's tools show the lag; its members are nobody: partitions are shared out among the connector's
-tasks by their numbers, and zombies fail at the transactional id that the next run has taken."""
+A run that finds an unfinished batch first redelivers the same records to the task under the same
+number. The entry of a batch implies that the previous one is done; a separate entry is written only
+when no more records arrive. Offsets are committed for the group `connect-NAME`, so that Kafka's
+tools show the lag. The group has no members: the tasks divide the partitions by task number, and
+zombies are fenced because the next run initializes the same transactional ID.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +47,9 @@ from ottla.connect.topics import make_topics
 logger = logging.getLogger(__name__)
 
 MAX_BATCH_RECORDS = 10_000
-"""Unless consumer.override.max.poll.records says otherwise."""
+"""Default of consumer.override.max.poll.records."""
 IDLE_POLL_S = 0.2
-"""A stop waits so long."""
+"""Time to wait for records when idle. Stopping the task may take as long."""
 LOOK_FOR_TOPICS_S = 5.0
 NOTE_DRIFT_S = 0.5
 CONSUMER_DEFAULTS = {
@@ -64,7 +65,7 @@ def group_id(config: ConnectorConfig) -> str:
 
 
 class SinkRun:
-    """From one start to the next failure or stop."""
+    """One run of a sink task, until it stops or fails."""
 
     def __init__(self, context: TaskContext) -> None:
         self._context = context
@@ -72,18 +73,18 @@ class SinkRun:
         self._letters = DeadLetters(context)
         self._position = SinkPosition()
         self._next: Positions = {}
-        """The group's offsets, as soon as the batch under way is done."""
+        """Offsets to commit for the group once the current batch is done."""
         self._is_done = True
         self._assigned: set[TopicPartition] | None = None
-        """None: what the consumer reads is no matter, as for a batch that came again."""
+        """Assigned partitions. None forces an assignment, at the start and after a redelivery."""
         self._look_at = self._drift_at = 0.0
         self._given: dict[int, tuple[Record, Row]] = {}
-        """What the task may report, by the record's identity: all of the batch under way."""
+        """Records of the current batch that the task may report, by the record's `id`."""
         self._is_ending = False
         self._in_columns = False
 
     def run(self, stopping: threading.Event, started: Callable[[], None]) -> None:
-        """Until it is told to stop; raises what it cannot go on from."""
+        """Run until `stopping` is set; raise on errors that end the run."""
         from ottla.client.consumer.consumer import Consumer
         from ottla.client.producer.blocking import Producer
 
@@ -120,7 +121,7 @@ class SinkRun:
         task.reporter = self._report
         task.is_takeover = bool(before.worker) and before.worker != context.worker_name
         if task.is_takeover:
-            # Whoever takes over next shall know of this epoch, if this run does not get further.
+            # Store the epoch now, so that the next owner sees it even if this run gets no further.
             self._note(producer, {})
         try:
             context.directory.mkdir(parents=True, exist_ok=True)
@@ -166,7 +167,7 @@ class SinkRun:
         self._in_columns = task.takes_columns and has_columns() and len(polled) >= MANY_RECORDS
 
     def _polled(self, consumer: Any) -> SinkBatch:
-        """What is there, up to `max.poll.records`: one fetch is not all that waits."""
+        """Poll what is available, up to `max.poll.records`; a single fetch may return less."""
         wait_s = IDLE_POLL_S if self._is_done else DONE_POLL_S
         poll = poll_tables if self._in_columns else poll_records
         return poll(consumer, wait_s, consumer.config.max_poll_records)
@@ -174,7 +175,7 @@ class SinkRun:
     def _again(
         self, producer: Any, consumer: Any, task: SinkTask, stopping: threading.Event
     ) -> None:
-        """The batch that was interrupted."""
+        """Redeliver the interrupted batch."""
         logger.info("task %s: batch %d comes again", self._context.id, self._position.batch)
         self._note(producer, dict(self._position.start))
         wanted = dict(self._position.end)
@@ -206,7 +207,7 @@ class SinkRun:
         self._given = {}
 
     def _put_columns(self, task: SinkTask, part: Part, stopping: threading.Event) -> bool:
-        """Whether they could go so."""
+        """Pass a part to the task in columns; return False if it must go record by record."""
         told = part.columns()
         if told is None:
             return False
@@ -245,14 +246,14 @@ class SinkRun:
             return None
 
     def _report(self, record: Record, error: Exception) -> None:
-        """A record that the task could not place."""
+        """Handle a record that the task rejects."""
         name = type(self._config.connector).__name__
         _, row = self._given.get(id(record), (None, None))
         if row is None and self._config.policy.tolerates:
             raise TypeError(f"a task of {name} reported a record that it was not given")
         self._failed(StageFailed("TASK_PUT", name, error), row or record)
         if self._is_ending:
-            # The task may take the batch for done once it has reported: it must be there by then.
+            # The task may regard the batch as done after reporting, so the letter must be written.
             self._letters.flush()
 
     def _failed(self, failure: StageFailed, row: Row | Record) -> None:
@@ -265,11 +266,13 @@ class SinkRun:
         if policy.queue and isinstance(row, Row):
             self._letters.send(failure, row)
 
-    # -------------------------------------------------------------------------------- ledger
+    # ------------------------------------------------------------------------ offset storage
 
     def _note_rest(self, producer: Any, consumer: Any) -> None:
-        """Nothing more has come: the last batch is done, and so are markers of transactions, which
-        would look like a lag of one."""
+        """Record the last batch as done, because no more records have arrived.
+
+        This includes offsets of transaction markers, which would otherwise show as a lag of one.
+        """
         moved = {tp: consumer.position(tp) for tp in self._next}
         if moved != self._next and time.monotonic() >= self._drift_at:
             self._drift_at = time.monotonic() + NOTE_DRIFT_S
@@ -292,7 +295,7 @@ class SinkRun:
     # ---------------------------------------------------------------------------- partitions
 
     def _assign(self, consumer: Any) -> None:
-        """Read all that is this task's now; topics and partitions may have come or gone."""
+        """Assign this task's partitions, as topics and partitions may have changed."""
         self._look_at = time.monotonic() + LOOK_FOR_TOPICS_S
         wanted = set(self._partitions(consumer))
         if wanted == self._assigned:

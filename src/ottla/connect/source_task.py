@@ -1,10 +1,11 @@
-"""A source's task at work: poll, transform, convert, and write records and offsets as one.
+"""Running source tasks: poll, transform, convert, and write records with their source offsets.
 
     task.poll ─► transforms ─► converters ─► one transaction: records + offsets ─► task.commit
 
-The ledger's offsets are the truth. Whatever goes wrong ends the run; the next one begins where the
-ledger says (see `task_thread` for when). A zombie's transactions fail, as the next run takes over
-its transactional id before it reads where it is."""
+The offset storage is authoritative. Any error ends the run, and the next one resumes from the
+stored offsets (`task_thread` decides when). A zombie's transactions fail, because the next run
+initializes the same transactional ID before it reads the offsets.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +30,16 @@ from ottla.connect.topics import make_topics
 logger = logging.getLogger(__name__)
 
 WAIT_S = 0.1
-"""The most that a task may wait in `poll`; a stop waits so long, too."""
+"""Maximum time that a task may wait in `poll`. Stopping the task may take as long."""
 WRITES = 3
-"""So often is a transaction tried that must be aborted, as when leaders move."""
+"""Number of attempts at a transaction that is aborted, for example when leaders move."""
 
 
 Part = list[Row] | TopicTable
 
 
 class SourceRun:
-    """From one start to the next failure or stop."""
+    """One run of a source task, until it stops or fails."""
 
     def __init__(self, context: TaskContext) -> None:
         self._context = context
@@ -46,7 +47,7 @@ class SourceRun:
         self._topics: set[str] = set()
 
     def run(self, stopping: threading.Event, started: Callable[[], None]) -> None:
-        """Until it is told to stop; raises what it cannot go on from."""
+        """Run until `stopping` is set; raise on errors that end the run."""
         from ottla.client.producer.blocking import Producer
 
         context = self._context
@@ -84,7 +85,7 @@ class SourceRun:
         try:
             task.commit(polled.offsets)
         except RetriableError as error:
-            # What is in topics is there; the next commit tells of more.
+            # The records are stored; the next commit includes these offsets.
             logger.warning("task %s could not commit: %s", self._context.id, error)
 
     def _write(self, producer: Any, parts: Sequence[Part], offsets: Offsets) -> None:
@@ -116,7 +117,7 @@ class SourceRun:
             self._context.on_topic(topic)
 
     def _converted(self, polled: Polled) -> list[Part]:
-        """In the order in which they were polled."""
+        """Transform and convert, in the order of the poll."""
         parts: list[Part] = [self._rows(polled.records)] if polled.records else []
         for batch in polled.columns:
             try:

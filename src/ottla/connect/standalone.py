@@ -1,6 +1,7 @@
-"""Standalone: the connectors of one process, from property files and REST.
+"""Standalone worker: runs connectors in one process, from property files and REST.
 
-What REST changes is not written anywhere: a worker begins with its files again. Offsets last."""
+Changes through REST are not persisted: a restarted worker reads its files again. Offsets are.
+"""
 
 from __future__ import annotations
 
@@ -58,17 +59,17 @@ class StandaloneHerder(Herder):
         self._connectors: dict[str, _Connector] = {}
         self._stopping = threading.Event()
 
-    # ------------------------------------------------------------------------------ its life
+    # ----------------------------------------------------------------------------- lifecycle
 
     def start(self) -> None:
-        """Raises UserError if it cannot be a worker."""
+        """Open the offset store; raise UserError if it cannot be used."""
         for notice in self.config.notices():
             logger.warning("%s", notice)
         self.store.open()
         self.is_ready = True
 
     def run(self) -> None:
-        """Until `request_stop`."""
+        """Run until `request_stop` is called."""
         interval_s = self.config.settings["offset.flush.interval.ms"] / 1000
         flush_at = time.monotonic() + interval_s
         while not self._stopping.wait(LOOK_EVERY_S):
@@ -84,7 +85,7 @@ class StandaloneHerder(Herder):
         try:
             self.store.flush()
         except UserError as error:
-            # The ledger is what counts; the next flush may do.
+            # The offset storage in the cluster is authoritative; the next flush may succeed.
             logger.error("%s", error)
 
     def request_stop(self) -> None:
@@ -95,7 +96,7 @@ class StandaloneHerder(Herder):
             self.worker.close()
             self.store.close()
 
-    # -------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------- queries
 
     def names(self) -> list[str]:
         with self._lock:
@@ -139,7 +140,7 @@ class StandaloneHerder(Herder):
         with self._lock:
             self._found(name).topics.clear()
 
-    # ------------------------------------------------------------------------------ changing
+    # ------------------------------------------------------------------------------- changes
 
     def put(
         self, given: Mapping[str, str], state: State | None = None, *, is_new: bool = False
@@ -154,7 +155,7 @@ class StandaloneHerder(Herder):
             if old is not None:
                 self._end(config.name)
                 state = old.state if old.state in AT_REST else state
-            topics = set() if old is None else old.topics  # a new configuration forgets none
+            topics = set() if old is None else old.topics  # kept across configurations
             self._connectors[config.name] = _Connector(config, topics=topics)
             self.bring(config.name, state or State.RUNNING)
             return old is None
@@ -201,7 +202,7 @@ class StandaloneHerder(Herder):
                 return
             self.worker.start_task(self._contexts(found)[task])
 
-    # ----------------------------------------------------------------------- starting, ending
+    # ------------------------------------------------------------------------- start and stop
 
     def _start(self, name: str) -> None:
         found = self._found(name)
@@ -210,7 +211,7 @@ class StandaloneHerder(Herder):
         try:
             contexts = self._contexts(found)
         except Exception as error:
-            # A connector of somebody's own may raise anything; the others go on.
+            # A custom connector may raise anything; the other connectors continue.
             self._failed(name, sentence(error))
             return
         found.task_count = len(contexts)
@@ -225,7 +226,7 @@ class StandaloneHerder(Herder):
         try:
             found.task_count = len(task_settings(found.config))
         except Exception as error:
-            # It is told when the connector runs.
+            # The error is reported when the connector is resumed.
             logger.warning("connector %s: %s", found.config.name, sentence(error))
 
     def _failed(self, name: str, reason: str) -> None:
@@ -247,7 +248,7 @@ class StandaloneHerder(Herder):
         )
 
     def _contexts(self, found: _Connector) -> list[TaskContext]:
-        """Of all tasks."""
+        """Return the contexts of all tasks."""
         config, settings = found.config, task_settings(found.config)
         name, entry = config.name, self.store.entry(config.name)
         return [
@@ -288,7 +289,7 @@ class StandaloneHerder(Herder):
                 alter_group_offsets(self._admin(config), group_id(config), offsets)
                 return ALTERED
             changed = merged(self.store.entry(name).offsets, offsets)
-            # Null for an offset: from the beginning.
+            # A null offset means from the beginning.
             gone = {canonical(partition) for partition, offset in offsets if not offset}
             kept = [each for each in changed if canonical(each[0]) not in gone]
             self.store.replace(name, kept)

@@ -1,8 +1,9 @@
-"""States of connectors and tasks, and what is told of them. Values only.
+"""States of connectors and tasks, and the status objects that report them.
 
 UNASSIGNED ─► RUNNING ──fails──► FAILED ──after a pause──► RUNNING …
                  │  ▲
-                 ▼  │  asked for: PAUSED, STOPPED (no tasks at all)"""
+                 ▼  │  on request: PAUSED, STOPPED (no tasks at all)
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class State(Enum):
 
 
 AT_REST = (State.PAUSED, State.STOPPED)
-"""Because somebody asked for it."""
+"""States that only a request can enter or leave."""
 
 
 class TaskId(NamedTuple):
@@ -33,8 +34,10 @@ class TaskId(NamedTuple):
 
 @dataclass(frozen=True)
 class Status:
-    """Of a connector or of one of its tasks. `trace`: why it failed; of one that is RUNNING, what
-    it tries again just now."""
+    """Status of a connector or a task.
+
+    `trace` is the reason of a failure or, while RUNNING, the error that is being retried.
+    """
 
     state: State
     worker_id: str
@@ -43,7 +46,10 @@ class Status:
 
 @dataclass(frozen=True)
 class ConnectorStatus:
-    """A failure of the connector itself (its tasks could not be made) is its own."""
+    """Status of a connector and its tasks.
+
+    The connector itself fails if its task configurations cannot be computed.
+    """
 
     connector: Status
     tasks: dict[int, Status] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Records as columns and back: Connect's schemas and Arrow's.
+"""Conversion between records and Arrow tables, and between their schemas.
 
 | Connect | Arrow | | Connect | Arrow |
 |---|---|---|---|---|
@@ -7,7 +7,8 @@
 | boolean, string, bytes | bool, utf8, binary | | Time | time32[ms] |
 | array, map, struct | list, map, struct | | Timestamp | timestamp[ms, UTC]; read: any unit |
 
-Values without a schema are given one: that of all of them together (`inferred`)."""
+`inferred` derives a common schema for values that have none.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ DECIMAL_DIGITS = 38
 
 
 def arrow_schema(schema: Schema) -> Any:
-    """Of a struct's fields."""
+    """Return the Arrow schema with the fields of a struct as columns."""
     import pyarrow as pa
 
     return pa.schema([_arrow_field(each) for each in schema.fields])
@@ -62,7 +63,7 @@ def arrow_type(schema: Schema) -> Any:
 
 
 def table_of(schema: Schema, values: Sequence[Mapping[str, Any]]) -> Any:
-    """A table of structs. Raises DataError if one of them is not what the schema says."""
+    """Return a table of structs; raise DataError if one of them does not match the schema."""
     import pyarrow as pa
 
     wanted = arrow_schema(schema)
@@ -79,7 +80,7 @@ def table_of(schema: Schema, values: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def check_row(schema: Schema, value: Any) -> None:
-    """Raises DataError for one that `table_of` would not take."""
+    """Raise DataError if `table_of` would reject the value."""
     check(schema, value)
     table_of(schema, [value])
 
@@ -90,7 +91,7 @@ def _get(value: Mapping[str, Any], field: Field) -> Any:
 
 
 def for_arrow(schema: Schema, value: Any) -> Any:
-    """As Arrow's builders take it: maps as pairs, times with a zone."""
+    """Return a value as Arrow's builders expect it: maps as pairs, timestamps as milliseconds."""
     if value is None:
         return None
     if schema.type is Type.MAP and schema.value_schema is not None:
@@ -105,13 +106,17 @@ def for_arrow(schema: Schema, value: Any) -> Any:
     return value
 
 
-# --------------------------------------------------------------------------------- without schemas
+# ------------------------------------------------------------------------- values without a schema
 
 
 def inferred(values: Sequence[Mapping[str, Any]]) -> Any:
-    """A table of values without schemas. A field that is nowhere set is left out, unless all are.
-    Raises DataError where one field has values that have no type in common, or where there is no
-    field at all."""
+    """Return a table of values without a schema.
+
+    Fields that are null in all values are omitted; if every field is, all become null strings.
+
+    Raises:
+        DataError: The values of a field have no common type, or a value has no fields.
+    """
     import pyarrow as pa
 
     names = dict.fromkeys(name for value in values for name in value)
@@ -131,7 +136,7 @@ def inferred(values: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def is_empty(kind: Any) -> bool:
-    """Whether no file could keep it: nothing but null is known of it."""
+    """Return whether a type holds nothing but nulls, so that no file format could store it."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
@@ -145,7 +150,7 @@ def is_empty(kind: Any) -> bool:
 
 
 def connect_schema(schema: Any) -> Schema:
-    """Of a struct with a schema's columns."""
+    """Return a struct schema for the columns of an Arrow schema."""
     return Schema(Type.STRUCT, fields=tuple(_field(each) for each in schema))
 
 
@@ -184,7 +189,7 @@ def _connect_type(kind: Any, name: str) -> Schema:
 
 
 def plain_values(batch: Any, schema: Schema) -> list[dict[str, Any]]:
-    """A batch's rows as values of the schema: maps as dicts, times with a zone."""
+    """Return a batch's rows as values of the schema: maps as dicts, timestamps with a time zone."""
     columns = [
         [from_arrow(field.schema, value) for value in column.to_pylist()]
         for field, column in zip(schema.fields, batch.columns, strict=True)
@@ -194,7 +199,7 @@ def plain_values(batch: Any, schema: Schema) -> list[dict[str, Any]]:
 
 
 def from_arrow(schema: Schema, value: Any) -> Any:
-    """A value of Arrow's as records have it."""
+    """Convert a Python value from Arrow to the form that records use."""
     if value is None:
         return None
     if schema.type is Type.MAP and schema.value_schema is not None:

@@ -1,4 +1,4 @@
-"""What a task's run needs to know of the worker it runs in."""
+"""Everything that a run of a task needs from its worker."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ PRODUCER_DEFAULTS = {
     "linger.ms": "0",
     "acks": "all",
 }
-"""Brokers that are away for longer fail the task, and its status says so; it is started again.
-(Kafka's Connect waits for ever, and nobody learns why nothing moves.)"""
+"""Producer defaults. A task fails visibly if the brokers are unavailable for longer.
+
+Its status shows the error and the worker restarts it, whereas Kafka Connect blocks without one.
+"""
 ADMIN_TIMEOUT_MS = "15000"
 
 
@@ -35,44 +37,44 @@ class TaskContext:
     id: TaskId
     config: ConnectorConfig
     settings: Settings
-    """The task's own."""
+    """Settings of this task."""
     worker: WorkerConfig
     ledger: Ledger
     namespace: str
-    """Of the connector's records in the ledger."""
+    """Namespace of the connector in the offset storage."""
     transactional_id: str
     directory: Path
     worker_name: str = ""
-    """Of this process, if there are others that may take over from it or it from them."""
+    """Name of this worker process, if several workers can run the task."""
     task_count: int = 1
     first_offsets: Offsets = field(default_factory=list)
-    """Where a source begins that the ledger does not know."""
+    """Source offsets to start from if the offset storage has none."""
     on_offsets: Callable[[Offsets], None] = _nothing
-    """A source has delivered what is before these."""
+    """Called with the source offsets up to which records are stored."""
     on_topic: Callable[[str], None] = _nothing
-    """Records came from this topic, or went to it; told for each batch."""
+    """Called for each batch with every topic it was read from or written to."""
     on_trouble: Callable[[str | None], None] = _nothing
-    """Something does not work just now and is tried again; None: it works."""
+    """Called with an error that is being retried, and with None when it has passed."""
 
     def client(self, kind: str) -> dict[str, str]:
-        """Properties of a client: the worker's, then the connector's."""
+        """Return the properties of a client; the connector's override the worker's."""
         found = self.worker.client(kind) | self.config.client(kind)
         if kind == "admin":
             found.setdefault("default.api.timeout.ms", ADMIN_TIMEOUT_MS)
         return found
 
     def ledger_client(self) -> dict[str, str]:
-        """Of the cluster that the records are in: a transaction is of one cluster."""
+        """Return properties for the records' cluster, as a transaction cannot span clusters."""
         kind = "producer" if self.config.is_source else "consumer"
         return in_common(self.client(kind))
 
     def producer(self) -> dict[str, str]:
-        """Of the producer that writes the ledger and a source's records."""
+        """Return the properties of the producer that writes offsets and a source's records."""
         given = self.client("producer") if self.config.is_source else self.ledger_client()
         return PRODUCER_DEFAULTS | given | {"transactional.id": self.transactional_id}
 
 
 def in_common(properties: Mapping[str, str]) -> dict[str, str]:
-    """Those that clients of every kind have: where brokers are, and how they are reached."""
+    """Return the properties common to all kinds of clients: brokers and how to connect."""
     common = table_of(CommonConfig)
     return {name: value for name, value in properties.items() if name in common}

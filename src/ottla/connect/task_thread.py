@@ -1,8 +1,9 @@
-"""A task in its thread: its state, and its way back after a failure.
+"""Threads of tasks, with their state and restarts after failures.
 
-Kafka never starts failed tasks again by itself; here they are, `task.restart.*` says how often. The
-pause doubles with each failure in a row, and one that ran for a minute has a clean slate. A task
-is RUNNING when it moves records: one that fails at each start is FAILED all the time."""
+Unlike Kafka, the worker restarts failed tasks automatically; `task.restart.*` controls how often.
+The delay doubles with each consecutive failure, and a run of more than a minute resets it. A task
+is RUNNING only once it processes records: one that fails at every start remains FAILED.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +29,19 @@ class Run(Protocol):
     """One attempt at a task's work."""
 
     def run(self, stopping: threading.Event, started: Callable[[], None]) -> None:
-        """`started` is called when it has got so far that it moves records."""
+        """Run the task. Calls `started` as soon as it is ready to process records."""
 
 
 class TaskThread:
-    """`make_run` is called for each start. `may_start`: whether this worker is still the one whose
-    task it is, as far as it knows; it waits until that is so."""
+    """Thread that runs a task and restarts it after failures.
+
+    Args:
+        id: ID of the task.
+        worker: Configuration of the worker.
+        make_run: Called for each start.
+        may_start: Whether the task is still assigned to this worker. The thread waits until it is.
+        on_state: Called when the state or the trace changes.
+    """
 
     def __init__(
         self,
@@ -53,7 +61,7 @@ class TaskThread:
         self._on_state = on_state
         self._stopping = threading.Event()
         self._restart = threading.Event()
-        """Now, whatever the pause says."""
+        """Set to restart immediately instead of after the delay."""
         self._failures = 0
         self._thread = threading.Thread(target=self._live, name=f"task-{id}", daemon=True)
 
@@ -67,7 +75,10 @@ class TaskThread:
         self._restart.set()
 
     def join(self, timeout_s: float) -> bool:
-        """Whether it has ended. One that has not is locked out of topics by the next."""
+        """Stop and wait for the thread; return whether it has ended.
+
+        A thread that has not is fenced from topics when the task next starts.
+        """
         self.request_stop()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
@@ -80,7 +91,7 @@ class TaskThread:
         self._failures = 0
         self._restart.set()
 
-    # ---------------------------------------------------------------------------- its life
+    # --------------------------------------------------------------------------- lifecycle
 
     def _live(self) -> None:
         while not self._stopping.is_set():
@@ -91,7 +102,7 @@ class TaskThread:
             try:
                 self._make_run().run(self._stopping, lambda: self._enter(State.RUNNING))
             except Exception as error:
-                # A task must not end the worker, whatever it does.
+                # No failure of a task may end the worker.
                 if self._stopping.is_set():
                     logger.info("task %s ended: %s", self.id, sentence(error))
                     break
@@ -126,7 +137,7 @@ class TaskThread:
             self._restart.wait(pause_s)
 
     def tell_trouble(self, reason: str | None) -> None:
-        """From its own thread: it goes on trying, and whoever asks how it is learns why."""
+        """Report an error that is being retried, from the task's own thread; None clears it."""
         if reason is not None or self.state is State.RUNNING:
             self._enter(self.state, reason)
 
@@ -138,7 +149,7 @@ class TaskThread:
 
 
 def sentence(error: BaseException) -> str:
-    """For a status."""
+    """Return an exception as text for a status."""
     text = str(error)
     if isinstance(error, UserError | KafkaError) or (text and isinstance(error, RetriableError)):
         return text

@@ -1,19 +1,20 @@
-"""Which settings a source's new topics get: `topic.creation.*` (KIP-158).
+"""Settings of the topics that the worker creates for sources: `topic.creation.*` (KIP-158).
 
-    topic.creation.enable                        the worker's; false: it makes no topics for sources
-    topic.creation.groups                        names of groups, in their order
-    topic.creation.GROUP.include, .exclude       patterns for the whole names of its topics
-    topic.creation.GROUP.replication.factor, .partitions     -1: as the brokers have it
-    topic.creation.GROUP.ANYTHING                a config of the topics
+    topic.creation.enable                        worker property; false: create no topics
+    topic.creation.groups                        names of groups, in order of precedence
+    topic.creation.GROUP.include, .exclude       patterns that match whole topic names
+    topic.creation.GROUP.replication.factor, .partitions     -1: the broker's default
+    topic.creation.GROUP.ANYTHING                a topic config
 
-The first group that includes a topic, and does not exclude it, has it; `default` has the rest. That
-group is always there and must have both numbers, which those of other groups fall back on; patterns
-of its own are not heeded. A topic that is there already is left as it is.
+A topic belongs to the first group that includes and does not exclude it, otherwise to `default`.
+That group always exists and must set both numbers, which the other groups inherit; its own patterns
+are ignored. An existing topic is not changed.
 
-`PUT …/config/validate` tells of everything that is wrong here; Kafka tells of `topic.creation.groups`
-alone, and of the rest when the connector is started. A connector without any of these properties
-gets topics as the brokers make them by default; in Kafka, only if `auto.create.topics.enable` says
-so."""  # noqa: E501
+Deviations from Kafka: `PUT …/config/validate` reports all errors in these properties, whereas Kafka
+validates only `topic.creation.groups` and reports the rest when the connector starts. A connector
+without any of these properties gets topics with the broker's defaults; Kafka does so only with
+`auto.create.topics.enable`.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ _SAID = {
     "brokers in the Kafka cluster, or -1 to use the broker's default",
     "partitions": "Number of partitions must be positive, or -1 to use the broker's default",
 }
-"""Kafka's words for a number that cannot be."""
+"""Kafka's messages for invalid numbers."""
 _LOW = Importance.LOW
 
 GROUPS_KEY = key(
@@ -53,14 +54,14 @@ GROUPS_KEY = key(
 
 @dataclass(frozen=True)
 class TopicGroup:
-    """Settings of the topics that are in it."""
+    """Settings of the topics in a group."""
 
     name: str
     partitions: int = BROKERS_DEFAULT
     replication_factor: int = BROKERS_DEFAULT
     configs: Mapping[str, str] = field(default_factory=dict)
     include: re.Pattern[str] | None = None
-    """None: all topics."""
+    """Pattern of the topics in the group; None matches all."""
     exclude: re.Pattern[str] | None = None
 
     def takes(self, topic: str) -> bool:
@@ -72,10 +73,10 @@ class TopicGroup:
 @dataclass(frozen=True)
 class TopicCreation:
     groups: tuple[TopicGroup, ...] = (TopicGroup(DEFAULT),)
-    """The last takes whatever the others do not. None at all: brokers are to make topics."""
+    """Groups in order of precedence; the last one matches all topics. Empty: create no topics."""
 
     def shares(self, topics: Iterable[str]) -> list[tuple[TopicGroup, list[str]]]:
-        """Topics by the group that has them; nothing if none are to be made here."""
+        """Return the topics of each group; empty if the worker creates no topics."""
         shared: dict[str, list[str]] = {}
         for topic in topics if self.groups else ():
             found = next(each for each in self.groups if each.takes(topic))
@@ -84,7 +85,7 @@ class TopicCreation:
 
 
 def is_enabled(worker: Mapping[str, str]) -> bool:
-    """`worker`: its properties, as they were given and found to be right."""
+    """Return whether the worker creates topics; its properties must be valid."""
     return worker.get(ENABLE, "true").strip().lower() != "false"
 
 
@@ -93,7 +94,7 @@ def is_used(given: Mapping[str, str]) -> bool:
 
 
 def definitions(given: Mapping[str, str]) -> list[tuple[str, str, Definition]]:
-    """(group, prefix, its properties) of each group of a connector, `default` first."""
+    """Return (group, prefix, properties) for each group of a connector, `default` first."""
     numbers = _default_numbers(given)
     found = [(DEFAULT, f"{PREFIX}{DEFAULT}.", _definition((), numbers, required=_NUMBERS))]
     return found + [
@@ -102,7 +103,7 @@ def definitions(given: Mapping[str, str]) -> list[tuple[str, str, Definition]]:
 
 
 def problems(given: Mapping[str, str]) -> dict[str, str]:
-    """Property -> what is wrong with it that its definition does not tell, in Kafka's words."""
+    """Return the errors that the definitions do not detect, by property, in Kafka's words."""
     found = {}
     listed = [each.strip() for each in given.get(GROUPS, "").split(",")]
     if len(listed) > len(set(listed)):
@@ -123,7 +124,7 @@ def problems(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def topic_creation(given: Mapping[str, str], worker: Mapping[str, str]) -> TopicCreation:
-    """Of a connector whose properties are right."""
+    """Return the topic settings of a connector whose properties are valid."""
     if not is_enabled(worker):
         return TopicCreation(())
     if not is_used(given):
@@ -166,12 +167,12 @@ def _definition(
         key("partitions", ConfigType.INT, count, "Of new topics; -1: the brokers'.", None, _LOW),
     ]  # fmt: skip
     wanted = (*patterns, *_NUMBERS)
-    # Whatever else a group has is a config of its topics.
+    # The empty prefix allows any other property: it is a config of the group's topics.
     return Definition([each for each in keys if each.name in wanted], required, prefixes=[""])
 
 
 def _default_numbers(given: Mapping[str, str]) -> dict[str, Value]:
-    """What other groups fall back on."""
+    """Return the numbers of the default group, which other groups inherit."""
     plain = _definition((), dict.fromkeys(_NUMBERS))
     return {
         part: _number(plain.table[part], given.get(f"{PREFIX}{DEFAULT}.{part}"))
@@ -180,7 +181,7 @@ def _default_numbers(given: Mapping[str, str]) -> dict[str, Value]:
 
 
 def _number(defined: ConfigKey, text: str | None) -> int | None:
-    """None: not given, or no number."""
+    """Return the parsed number, or None if it is missing or invalid."""
     try:
         found = None if text is None else defined.parse(text)
     except ConfigError:
@@ -190,7 +191,7 @@ def _number(defined: ConfigKey, text: str | None) -> int | None:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """Nothing matches nothing: no topic has an empty name."""
+    """Compile a list of patterns. An empty list matches no topic, as none has an empty name."""
     return re.compile("|".join(split_list(text)))
 
 

@@ -1,4 +1,4 @@
-"""Topics that Connect needs and that are not there yet."""
+"""Creation of the topics that Connect needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def make_topics(
     replication: int = BROKERS_DEFAULT,
     configs: Mapping[str, str] | None = None,
 ) -> None:
-    """Raises UserError for one that cannot be made."""
+    """Create the topics that do not exist; raise UserError if one cannot be created."""
     from ottla.client.admin import Admin, NewTopic
 
     with Admin(profile=dict(client)) as admin:

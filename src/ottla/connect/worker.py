@@ -1,7 +1,8 @@
-"""A worker: tasks of connectors in one process, whoever decides which.
+"""Worker: runs the tasks that a herder assigns to this process.
 
-Nothing that a task does ends the worker: it fails, says why, and is started again. The herders
-(`standalone`, `distributed.herder`) say what is to run here."""
+No failure of a task ends the worker: the task reports the error and is restarted. The herders
+(`standalone`, `distributed.herder`) decide which tasks run here.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ MAX_TASKS = 64
 
 
 def task_settings(config: ConnectorConfig) -> list[Settings]:
-    """One for each task of a connector. A source may ask the system that it reads from."""
+    """Return the settings of each task. A source may query the system that it reads from."""
     connector, limit = config.connector, min(config.settings["tasks.max"], MAX_TASKS)
     if isinstance(connector, SourceConnector):
         return connector.task_settings(limit)[:limit]
@@ -51,7 +52,7 @@ class Worker:
         may_start: Callable[[], bool] = lambda: True,
         on_state: Callable[[TaskId, State, str | None], None] = lambda *_: None,
     ) -> None:
-        """In a thread of its own; if it runs already, that one is stopped first."""
+        """Run a task in a thread of its own, after stopping a previous instance."""
         self.stop_tasks([context.id])
         make_run = SourceRun if context.config.is_source else SinkRun
         thread = TaskThread(
@@ -67,7 +68,7 @@ class Worker:
         thread.start()
 
     def stop_tasks(self, ids: Iterable[TaskId]) -> None:
-        """All of them at once; those that do not end in time are left alone."""
+        """Stop tasks in parallel. Threads that do not end in time are abandoned."""
         with self._lock:
             ending = [self._threads.pop(each) for each in ids if each in self._threads]
         for thread in ending:

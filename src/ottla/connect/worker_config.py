@@ -1,8 +1,10 @@
-"""The properties of a worker, by Kafka's names; those of its session on Spark are ours.
+"""Properties of a worker, with Kafka's names; those of the Spark session are Ottla's own.
 
-`spark.*` goes to Spark's session, `producer.*`, `consumer.*` and `admin.*` to clients, and whatever
-every client knows (security above all) to all. A value that is wrong is an error, all of them at
-once; a name that nobody knows is a warning that names the nearest, as files are shared."""
+`spark.*` properties go to the Spark session; `producer.*`, `consumer.*` and `admin.*` to those
+clients; properties common to all clients, such as security settings, to every client. Invalid
+values raise one error that lists them all. Unknown names only cause a warning with the most
+similar name, because property files are shared with other tools.
+"""
 
 from __future__ import annotations
 
@@ -95,17 +97,17 @@ _LISTENER = re.compile(r"http://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d{1,5})/?"
 class WorkerConfig:
     settings: Mapping[str, Any]
     given: Mapping[str, str]
-    """As it was written."""
+    """Properties as they were given."""
     definition: Definition = STANDALONE
 
     @classmethod
     def of(cls, given: Mapping[str, str], definition: Definition = STANDALONE) -> WorkerConfig:
-        """Raises UserError with all that is wrong."""
+        """Parse the properties; raise UserError that lists all invalid ones."""
         problems = definition.problems(given)
         if problems:
             raise UserError("\n".join(problems.values()))
         made = cls(definition.settings(given), dict(given), definition)
-        made.listeners  # noqa: B018 - raises for those that cannot be
+        made.listeners  # noqa: B018 - raises if one is invalid
         if definition is DISTRIBUTED:
             heartbeat, session = "heartbeat.interval.ms", "session.timeout.ms"
             if made.settings[heartbeat] >= made.settings[session]:
@@ -113,7 +115,7 @@ class WorkerConfig:
         return made
 
     def notices(self) -> list[str]:
-        """Properties that have no effect, each in a sentence."""
+        """Return a sentence for each property that has no effect."""
         found = []
         common = table_of(CommonConfig)
         for name in self.given:
@@ -127,7 +129,7 @@ class WorkerConfig:
 
     @property
     def listeners(self) -> list[tuple[str, int]]:
-        """Hosts and ports; empty: no REST."""
+        """Hosts and ports of the REST API; empty disables it."""
         found = []
         for each in self.settings["listeners"]:
             match = _LISTENER.fullmatch(each.strip())
@@ -138,7 +140,7 @@ class WorkerConfig:
 
     @property
     def worker_id(self) -> str:
-        """host:port, as states name a worker."""
+        """Worker ID in statuses: `host:port`."""
         listeners = self.listeners
         host, port = listeners[0] if listeners else ("", 0)
         host = self.settings["rest.advertised.host.name"] or host
@@ -147,7 +149,7 @@ class WorkerConfig:
         return f"{host}:{self.settings['rest.advertised.port'] or port}"
 
     def client(self, kind: str) -> dict[str, str]:
-        """Properties of the worker's clients; `kind`: producer, consumer or admin."""
+        """Return the properties of a client; `kind` is producer, consumer or admin."""
         common = table_of(CommonConfig)
         shared = {name: value for name, value in self.given.items() if name in common}
         shared["bootstrap.servers"] = ",".join(self.settings["bootstrap.servers"])

@@ -1,1 +1,1 @@
-"""The connectors that come with Ottla, one module per system."""
+"""Connectors that come with Ottla."""

@@ -1,19 +1,20 @@
-"""Made-up records, for tests and demonstrations (exactly once).
+"""Source of generated records, for tests and demonstrations (exactly once).
 
-Record n of a task is a pure function of the seed, the task and n, so the offset of `{"task": k}` is
-`{"count": n}` and a restart makes no other records. `quickstart` names a set of fields, `fields`
-makes one's own, as `name:kind` pairs:
+Record n of a task is a pure function of the seed, the task and n. The source offset of
+`{"task": k}` is therefore `{"count": n}`, and a restarted task continues the same sequence.
+`quickstart` selects a predefined set of fields; `fields` defines custom ones as `name:kind` pairs:
 
 | kind | value |
 |---|---|
-| sequence, sequence(100) | n, from there on |
-| int(1..6), double(0..1) | a number of that range |
-| boolean, uuid, string(12) | by chance |
-| choice(a\\|b\\|c) | one of them |
-| time, time(1700000000000) | a Timestamp: a second later with each record, from there on |
+| sequence, sequence(100) | n, counted from the given number |
+| int(1..6), double(0..1) | random number in the range |
+| boolean, uuid, string(12) | random value |
+| choice(a\\|b\\|c) | one of the choices |
+| time, time(1700000000000) | Timestamp that advances by a second per record |
 
-`max.interval` is the longest pause between two records, in milliseconds; `rate` so many a second
-instead; `iterations` ends it."""
+`max.interval` is the longest pause between two records, in milliseconds; `rate` sets records per
+second instead; `iterations` limits their number.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from ottla.connect.data import Record, Schema, from_ms, struct_schema
 from ottla.connect.definition import Definition, Settings, key
 
 MAX_RECORDS = 5_000
-"""At once."""
+"""Maximum number of records that one `poll` returns."""
 EPOCH_MS = 1_700_000_000_000
 QUICKSTARTS = {
     "users": ("userid", "userid:choice(User_1|User_2|User_3|User_4|User_5|User_6|User_7|User_8),"
@@ -131,7 +132,7 @@ class MadeUp(SourceTask):
         return Polled(records, [({"task": self._task}, {"count": self._next})])
 
     def _count(self) -> int:
-        """How many are due now; the time of the next one is noted."""
+        """Return the number of records that are due, and set the time of the next one."""
         left = self._end - self._next if self._end >= 0 else MAX_RECORDS
         now = time.monotonic()
         if self._rate:
@@ -156,7 +157,7 @@ class MadeUp(SourceTask):
 
 
 def columns_of(settings: Settings) -> list[Column]:
-    """Raises ValueError, a sentence."""
+    """Parse the fields; raise ValueError with a one-sentence message if they are invalid."""
     told = settings["fields"] or QUICKSTARTS[settings["quickstart"]][1]
     found = []
     for each in _FIELDS.split(told):

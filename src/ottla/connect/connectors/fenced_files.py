@@ -1,13 +1,15 @@
-"""Files that a sink appends to, and that another worker may take over while the first only sleeps.
+"""Fencing for files that a sink appends to.
 
-`FencedState` is a task's small state, in a file of its directory for each epoch:
+Another worker may take over a task while the previous owner is only suspended. `FencedState` keeps
+a task's small state in a file for each epoch, so that a late writer overwrites no newer state:
 
-    file-sink.json, file-sink.2.json, file-sink.3.json …     the highest counts
+    file-sink.json, file-sink.2.json, file-sink.3.json …     the highest epoch is current
 
-so that whoever comes late writes over nobody's. A takeover is: write the own epoch's state, then
-continue in copies of the files, under their names (`continue_in_copy`). A sleeper that has a file
-open writes to one without a name; one that opens a file after that finds the higher epoch in
-`check`, which it calls after it opens and before it writes."""
+To take over, a worker writes the state of its own epoch, then replaces the data files by copies
+(`continue_in_copy`). A previous owner with a file open now writes to an unlinked inode. One that
+opens a file later sees the higher epoch in `check`, which it must call after opening and before
+writing.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class FencedState:
         self._epoch = epoch
 
     def load(self) -> dict[str, Any]:
-        """Of the highest epoch; empty if there is none."""
+        """Return the state of the highest epoch, or an empty dict."""
         epochs = self._epochs()
         if not epochs:
             return {}
@@ -42,7 +44,7 @@ class FencedState:
         replace_file(self._path(self._epoch), json.dumps(told).encode())
 
     def check(self, path: str) -> None:
-        """Raises UserError if somebody has taken over."""
+        """Raise UserError if another worker has taken over."""
         if max(self._epochs(), default=0) > self._epoch:
             raise UserError(f"Another worker writes {path} by now.")
 
@@ -62,7 +64,7 @@ class FencedState:
 
 
 def continue_in_copy(path: str) -> list[int]:
-    """The inodes of the file until now and from now on; none if there is no file."""
+    """Replace a file by a copy and return its old and new inode; empty if it does not exist."""
     copy = f"{path}.taken"
     try:
         old = os.stat(path).st_ino

@@ -1,13 +1,14 @@
-"""Lines of a file into a topic, and a topic's values as lines of a file: Kafka's FileStream.
+"""Kafka's FileStream connectors: lines of a file to a topic, and values of a topic to lines.
 
-**Source** (exactly once). A line is taken when its newline is there; \\r before it does not count.
-`tailed_file` has the offset of `{"filename": …}`, and how a file is known again that was cut or
-renamed.
+**Source** (exactly once). A line is read once its newline has been written; a \\r before it is
+dropped. `tailed_file` defines the source offset of `{"filename": …}` and how truncated and renamed
+files are recognized.
 
-**Sink** (exactly once). Before a batch the file's length is recorded; a batch that comes again
-cuts the file back to it. Whoever renames the file between these two moments gets lines twice.
+**Sink** (exactly once). The task records the file's length before each batch, and truncates the
+file to it when a batch is redelivered. Renaming the file in between duplicates lines.
 
-Unlike Kafka's, neither reads standard input nor writes standard output: `file` is required."""
+Unlike Kafka's connectors, they do not support standard input and output: `file` is required.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ class FileStreamSource(SourceConnector):
 
 
 class FileLines(SourceTask):
-    """The file of a source: which lines are next."""
+    """Task of the file source."""
 
     def __init__(self, path: str, topic: str, batch_size: int) -> None:
         self._path = path
@@ -110,7 +111,7 @@ class FileLines(SourceTask):
         return [Record(self._topic, self._text(line), STRING) for line in lines]
 
     def _columns(self, lines: Sequence[bytes]) -> Columns | None:
-        """None if some of them are not UTF-8."""
+        """Return the lines as columns, or None if some are not valid UTF-8."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -151,12 +152,13 @@ class FileStreamSink(SinkConnector):
 
 
 class LinesToFile(SinkTask):
-    """Appends to the file, and remembers its length before the batch under way:
+    """Task of the file sink: appends lines and stores the file's length before the batch.
 
-        {"batch": 7, "inodes": [which file it is], "length": 1234}
+        {"batch": 7, "inodes": [inodes of the file], "length": 1234}
 
-    A worker that takes over from another continues in a copy of the file (`fenced_files`), which
-    is the same file under another inode."""
+    A worker that takes over continues in a copy of the file (`fenced_files`), which has another
+    inode.
+    """
 
     takes_columns = True
 
@@ -232,7 +234,7 @@ class LinesToFile(SinkTask):
         logger.info("%s is taken over from another worker", self._path)
 
     def _reopen(self) -> BinaryIO:
-        """The file of that name now: it may have been renamed since."""
+        """Return the open file, reopened if the path now refers to another one."""
         if self._file is not None:
             try:
                 there = os.stat(self._path)

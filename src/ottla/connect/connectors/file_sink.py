@@ -1,14 +1,15 @@
-"""A topic's records as lines, CSV or JSON in files (exactly once).
+"""Sink that writes a topic's records as lines, CSV or JSON to files (exactly once).
 
-`file` takes all records, `directory` has files of its own for each topic: TOPIC-00000.jsonl, and
-with `file.max.bytes` the next one when the last has grown so long; a batch is never split. Before a
-file is written in a batch, its length is recorded:
+`file` receives all records; `directory` has separate files for each topic, TOPIC-00000.jsonl and so
+on. With `file.max.bytes` a new file begins once the last one has reached that size; a batch is
+never split. Before a batch writes to a file, the task records the file's length:
 
-    {"batch": 7, "files": {path: {"inodes": […], "length": 1234}}}    (null: it was not there)
+    {"batch": 7, "files": {path: {"inodes": […], "length": 1234}}}    (null: did not exist)
 
-A batch that comes again cuts each file back to that, and goes on. Whoever renames a file between
-these two moments gets lines twice. A worker that takes over from another continues in copies of the
-files of the batch under way (`fenced_files`)."""
+When a batch is redelivered, the task first truncates each file to that length. Renaming a file in
+between duplicates lines. A worker that takes over continues in copies of the files of the current
+batch (`fenced_files`).
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ class FileSink(SinkConnector):
 
 
 class OpenFile:
-    """A file that is written in the batch under way."""
+    """File that the current batch writes to."""
 
     def __init__(self, path: str, writer: RowWriter) -> None:
         self._writer = writer
@@ -77,7 +78,7 @@ class OpenFile:
             writer.resume(head.partition(b"\n")[0])
 
     def row(self, record: Record) -> bytes:
-        """Raises DataError, and nothing is changed."""
+        """Return the encoded row; raise DataError without side effects if that fails."""
         if not self._is_empty:
             return self._writer.row(record)
         header = self._writer.header(record)
@@ -100,12 +101,12 @@ class RowsToFiles(SinkTask):
         self._settings = settings
         self._state = FencedState(Path(), STATE, 0)
         self._told: dict[str, Any] = {}
-        """Of the batch that was recorded last."""
+        """State of the last recorded batch."""
         self._batch = -1
         self._before: dict[str, Any] = {}
-        """Files of the batch under way, as they were before it."""
+        """Files of the current batch, with their state before it."""
         self._open: dict[str, OpenFile] = {}
-        """By topic, or "" for all."""
+        """Open files by topic, or under "" for a single file."""
 
     def start(self, directory: Path) -> None:
         self._state = FencedState(directory, STATE, self.epoch)
@@ -200,7 +201,7 @@ def _status(path: str) -> dict[str, Any] | None:
 
 def _cut_back(path: str, before: dict[str, Any] | None) -> None:
     if before is None:
-        # Cut, not removed: whoever follows the file keeps it.
+        # Truncated instead of removed, so that programs following the file keep it.
         if os.path.exists(path):
             os.truncate(path, 0)
         return

@@ -1,15 +1,16 @@
-"""Files and folders of lines, CSV or JSON into a topic (exactly once).
+"""Source that reads files and directories of lines, CSV or JSON into a topic (exactly once).
 
-`file` is one file that grows, as FileStreamSource reads it (`tailed_file`), `directory` all files
-of a folder that match `file.pattern`; names that begin with . or _ are none, nor are folders in it.
-New files are read when they appear, old ones when they grow, a little of each in turn. The offset
-of `{"directory": …}` has all files that are there:
+`file` is a single file that grows, as in FileStreamSource (`tailed_file`). `directory` reads all
+files in it that match `file.pattern`, except subdirectories and names that begin with . or _. New
+files are read when they appear and known ones when they grow, a part of each in turn. The source
+offset of `{"directory": …}` covers all files that exist:
 
-    {"files": {name: {"position": …, "inode": …, "head": …, "fields": of a CSV's header}}}
+    {"files": {name: {"position": …, "inode": …, "head": …, "fields": header of a CSV file}}}
 
-A file that is renamed inside the folder goes on under its new name; one that is gone is forgotten.
-A last record without its newline is taken once its file has not changed for
-`unterminated.after.ms`."""
+A file that is renamed within the directory continues under its new name; a deleted one is dropped
+from the offset. A last record without a newline is read once its file has not changed for
+`unterminated.after.ms`.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +35,9 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.02
 LIST_EVERY_S = 0.5
-"""How often a folder is looked through for new files and grown ones."""
+"""Interval between scans of the directory for new and grown files."""
 MAX_FILES = 20_000
-"""In a folder: where they all are, is one offset."""
+"""Maximum number of files in a directory, because the offset lists all of them."""
 _STRING, _HIGH = ConfigType.STRING, Importance.HIGH
 
 
@@ -78,7 +79,7 @@ class FileSource(SourceConnector):
 
 
 class Rows:
-    """The rows of one file, from an offset on."""
+    """Rows of one file, from an offset on."""
 
     def __init__(
         self, path: str, settings: Settings, offset: Mapping[str, Any], *, in_folder: bool
@@ -100,10 +101,10 @@ class Rows:
         self._file.start(offset)
 
     def take(self) -> tuple[list[Record], dict[str, Any]] | None:
-        """Records, and the offset after them. None: there is nothing new."""
+        """Return records and the source offset after them, or None if there are none."""
         lines = self._file.take()
         if self._file.beginnings > self._beginnings:
-            # Another file, or one that was cut: with a header of its own.
+            # The file was replaced or truncated, so it has a new header.
             self._beginnings = self._file.beginnings
             self._reader = reader_of(self._settings)
         if not lines:
@@ -126,7 +127,7 @@ class Rows:
 
 
 class FileRows(SourceTask):
-    """One file."""
+    """Task that reads one file."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -155,22 +156,22 @@ class FileRows(SourceTask):
 
 @dataclass
 class Known:
-    """A file of the folder."""
+    """State of a file in the directory."""
 
     offset: dict[str, Any] = field(default_factory=dict)
     seen: tuple[int, int, int] = (-1, -1, -1)
-    """inode, size and time of its last change, when nothing more was in it."""
+    """Inode, size and modification time when the file was last found to have no more records."""
 
 
 class FolderRows(SourceTask):
-    """All files of a folder, each opened only while there is something in it."""
+    """Task that reads a directory. A file is open only while it is read."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._folder = settings["directory"]
         self._known: dict[str, Known] = {}
         self._turn: list[str] = []
-        """Files that may have something new, in the order of their turns."""
+        """Files that may have new records, in round-robin order."""
         self._rows: Rows | None = None
         self._list_at = 0.0
 
@@ -231,7 +232,7 @@ class FolderRows(SourceTask):
                 known.seen = before
             return None
         if known.offset.get("inode", taken[1]["inode"]) != taken[1]["inode"]:
-            # Renamed since the folder was listed, and another has its name: who is who?
+            # Another file took this name since the directory was listed: list it again.
             self._turn, self._list_at = [], 0.0
             return None
         return taken
@@ -241,7 +242,7 @@ class FolderRows(SourceTask):
         return bool(late_ms >= 0) and time.time() - seen[2] / 1e9 < late_ms / 1000 + 1
 
     def _grown(self) -> list[str]:
-        """Names of files that changed since nothing more was in them."""
+        """Return the names of files that have changed since they had no more records."""
         there: dict[str, tuple[int, int, int]] = {}
         try:
             entries = list(os.scandir(self._folder))
@@ -270,7 +271,7 @@ class FolderRows(SourceTask):
         return [name for name, seen in sorted(there.items()) if self._known[name].seen != seen]
 
     def _note(self, there: Mapping[str, tuple[int, int, int]]) -> None:
-        """New names, and those that are gone; a new name may be an old file."""
+        """Update the known files, and match new names with renamed files by inode."""
         gone = {
             known.offset.get("inode"): known
             for name, known in self._known.items()

@@ -1,18 +1,20 @@
-"""Records as HTTP requests (at least once).
+"""Sink that sends records as HTTP requests (at least once).
 
-Values go out as their text, structs and maps as JSON; with `batching.enabled` many in one request,
-as a JSON array. What an answer means:
+Values are sent in their text form, structs and maps as JSON. With `batching.enabled` a request
+holds many records, as a JSON array. Depending on the status of the response, the task
 
-| answer | what is done |
-|---|---|
-| 2xx | the records are where they belong |
-| 408, 425, 429, 5xx, no answer | the same request again, `max.retries` times, with pauses that double or as Retry-After says; then the task fails, and `errors.retry.timeout` goes on |
-| 400, 409, 413, 422 | the request is cut in half and each half tried, until single records remain: those are refused, and dead letters if the connector keeps them |
-| any other | the task fails: it is not for a record's sake |
+- accepts it: 2xx;
+- repeats the request: 408, 425, 429, 5xx or no response. It tries `max.retries` times, with
+  pauses that double or follow Retry-After. Then the worker retries for `errors.retry.timeout`,
+  and the task fails;
+- splits the request in halves and sends each: 400, 409, 413, 422. A single record that is still
+  rejected is reported, and goes to the dead letter queue if the connector has one;
+- fails: any other status, because no record is the cause.
 
-A batch that comes again after a crash is sent again, as the same requests: each has an
-`Idempotency-Key` made of the records' topics, partitions and offsets, by which a server may know it.
-"""  # noqa: E501
+A batch that is redelivered after a crash is sent as the same requests. Each has an
+`Idempotency-Key` derived from the records' topics, partitions and offsets, by which a server can
+recognize duplicates.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,7 @@ class Requests(SinkTask):
         return
 
     def _groups(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
-        """Those that go into one request; all of one topic, if the address has it."""
+        """Yield the records of each request, all of one topic if the URL contains the topic."""
         limit = self._settings["batch.max.size"] if self._settings["batching.enabled"] else 1
         by_topic = "${topic}" in self._settings["http.url"]
         group: list[Record] = []
@@ -167,7 +169,12 @@ class Requests(SinkTask):
     # ----------------------------------------------------------------------------------- HTTP
 
     def _send(self, records: Sequence[Record], body: bytes) -> str | None:
-        """None, or why the server does not take these. Raises for all else."""
+        """Send a request; return None, or the reason if the server rejects the records.
+
+        Raises:
+            RetriableError: The server is unavailable.
+            UserError: The server rejects the request for another reason than its records.
+        """
         url = self._settings["http.url"].replace(
             "${topic}", urllib.parse.quote(records[0].topic, safe="")
         )
@@ -196,7 +203,7 @@ class Requests(SinkTask):
         raise RetriableError(f"{_plain(url)} does not take records: {reason}")
 
     def _ask(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, str, float]:
-        """(status, beginning of the answer, seconds to wait)."""
+        """Return the status, the beginning of the response, and the seconds of Retry-After."""
         parts = urllib.parse.urlsplit(url)
         connection = self._connection(parts)
         target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
@@ -260,6 +267,6 @@ def _identity(records: Sequence[Record]) -> str:
 
 
 def _plain(url: str) -> str:
-    """Without what must not be in logs."""
+    """Return a URL without credentials and query, for the log."""
     parts = urllib.parse.urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

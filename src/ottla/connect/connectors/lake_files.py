@@ -1,6 +1,7 @@
-"""Records on their way into a Parquet file: staged as a stream of Arrow, then made one file.
+"""Staging of records as Arrow streams, and their conversion to Parquet files.
 
-A staged stream has no end mark: it is as long as the state says, and more may be appended."""
+A staged stream has no end marker: the state stores its valid length, and more can be appended.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ ROWS_PER_GROUP = 128 * 1024
 
 
 class StagedWriter:
-    """Appends tables of one schema to a new file."""
+    """Writer that appends tables of one schema to a new file."""
 
     def __init__(self, path: Path, schema: Any) -> None:
         import pyarrow as pa
@@ -28,7 +29,7 @@ class StagedWriter:
         return bool(table.schema.equals(self._schema))
 
     def write(self, table: Any) -> int:
-        """The length of the file after it."""
+        """Append a table and return the new length of the file."""
         for batch in table.combine_chunks().to_batches():
             self._stream.write_batch(batch)
         self._is_synced = False
@@ -40,13 +41,13 @@ class StagedWriter:
             self._is_synced = True
 
     def close(self) -> None:
-        # Not the stream: that would write an end mark behind the length that the state has.
+        # The stream is not closed: it would write an end marker after the length in the state.
         self._file.close()
 
 
 @contextmanager
 def staged_stream(path: Path, length: int) -> Iterator[Any]:
-    """What is staged, up to the length that counts."""
+    """Open a staged stream, up to its valid length."""
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as source:
@@ -54,7 +55,10 @@ def staged_stream(path: Path, length: int) -> Iterator[Any]:
 
 
 def make_parquet(staged: Sequence[tuple[Path, int]], folder: Path, codec: str) -> list[Path]:
-    """Files, synced, of all that is staged: one, unless schemas have no common one."""
+    """Write staged streams to Parquet files and sync them.
+
+    The result is one file, or one for each stream if their schemas cannot be unified.
+    """
     import pyarrow as pa
 
     schemas = [_schema(*each) for each in staged]

@@ -1,12 +1,14 @@
-"""Where a record belongs in a lake: Hive's folders, by field or by time. Pure.
+"""Directory layout of a data lake: Hive-style partitions by field or by time.
 
     PATH/TOPIC/                                     DefaultPartitioner
-    PATH/TOPIC/country=CZ/city=Brno/                FieldPartitioner, partition.field.name=country,city
+    PATH/TOPIC/country=CZ/city=Brno/                FieldPartitioner, partition.field.name=…
     PATH/TOPIC/year=2024/month=02/day=03/hour=12/   TimeBasedPartitioner, path.format=…
     PATH/TOPIC/year=2024/month=02/day=03/           DailyPartitioner; with hour= HourlyPartitioner
 
-The names are Confluent's, and Java's class names are understood. A field that is in the folder's
-name is not in the files, as Hive and Spark have it; null is __HIVE_DEFAULT_PARTITION__."""  # noqa: E501
+The names are Confluent's; Java's class names are accepted as well. Fields in the directory name are
+not stored in the files, as is usual in Hive and Spark. Null is __HIVE_DEFAULT_PARTITION__. The
+functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -51,17 +53,21 @@ LAYOUT_KEYS = [
 
 
 class Layout:
-    """Raises ValueError, a sentence, for settings that cannot be."""
+    """Layout of a lake.
+
+    Raises:
+        ValueError: The settings are invalid.
+    """
 
     def __init__(self, settings: Settings, now_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._now_ms = now_ms
         kind = settings["partitioner.class"].removeprefix(_JAVA)
         self._topics: dict[str, str] = {}
-        """Their folders."""
+        """Directories by topic."""
         self._is_plain = kind == "DefaultPartitioner"
         self.fields: tuple[str, ...] = ()
-        """Those that are in folders' names, and not in files."""
+        """Fields that are part of directory names instead of the files."""
         self._pattern: JavaDatePattern | None = None
         if kind == FIELD:
             self.fields = tuple(settings["partition.field.name"])
@@ -76,8 +82,12 @@ class Layout:
             raise ValueError(f"there is no timezone {settings['timezone']}") from None
 
     def folders(self, columns: Columns) -> list[str]:
-        """Those of a batch, record by record; only one if it is the same for all. Raises DataError
-        or NotInColumns."""
+        """Return the directory of each record of a batch, or a single one if all are the same.
+
+        Raises:
+            DataError: A record lacks the field or time that names its directory.
+            NotInColumns: The batch must be processed record by record.
+        """
         whole = columns.record
         needed = {name: self._column(whole, name) for name in self._named()}
         times: Any = whole.timestamp_ms
@@ -94,7 +104,7 @@ class Layout:
         return [found[row] for row in rows]
 
     def _named(self) -> list[str]:
-        """The fields that name folders, or have the time that does."""
+        """Return the fields that determine the directory."""
         if self._pattern is not None and self._settings["timestamp.extractor"] == "RecordField":
             return [self._settings["timestamp.field"]]
         return list(self.fields)
@@ -106,7 +116,11 @@ class Layout:
         return found.values()
 
     def folder(self, record: Record, value: Mapping[str, Any]) -> str:
-        """Below the lake's path. Raises DataError for a record that has not what it takes."""
+        """Return the directory of a record, relative to the lake's path.
+
+        Raises:
+            DataError: The record lacks the field or time that names its directory.
+        """
         topic = self._topics.get(record.topic)
         if topic is None:
             topic = self._topics[record.topic] = escaped(record.topic)
@@ -161,13 +175,13 @@ class Layout:
 
 
 def escaped(text: str) -> str:
-    """As Hive and Spark escape what folders cannot be named."""
+    """Escape characters that are invalid in directory names, as Hive and Spark do."""
     made = _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", text)
     return f"%2E{made[1:]}" if made in (".", "..") else made
 
 
 def _joda(pattern: str) -> str:
-    """Confluent's YYYY is a year, where Java's is that of a week."""
+    """Convert Confluent's Joda pattern to Java's: YYYY is the year, not the week-based year."""
     parts = pattern.split("'")
     parts[::2] = [each.replace("Y", "y") for each in parts[::2]]
     return "'".join(parts)

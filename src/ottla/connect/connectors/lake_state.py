@@ -1,23 +1,24 @@
-"""What a lake's sink knows of its batches and of what it has not given out yet.
+"""State of a lake sink: its last batch, and the records that are not yet in published files.
 
-    PATH/_ottla/NAME.EPOCH/state.json     replaced as a whole; the truth
-                           00000007.arrow records of a file to be, appended batch by batch
-                           part-….parquet made, and about to be moved to its folder
+    PATH/_ottla/NAME.EPOCH/state.json     replaced atomically; authoritative
+                           00000007.arrow staged records of a future file, appended by batch
+                           part-….parquet completed, about to be moved to its directory
 
-    {"version": 1, "sink": whose batches are numbered, "batch": the last one that is in it,
+    {"version": 1, "sink": ID of the sink that numbers the batches, "batch": last included batch,
      "next": number of the next file,
      "open": [{"folder": …, "kind": …, "records": …, "bytes": …, "since_ms": …,
                "staged": [{"name": …, "length": …}]}],
-     "ready": [{"name": …, "to": folder and name}]}
+     "ready": [{"name": …, "to": directory and name}]}
 
-A batch is done when the state says so: what is staged beyond the lengths in it, and files that it
-does not name, are of a batch that was interrupted, and go. What is `ready` is moved after that, by
-rename: a reader sees a file whole or not at all, and none ever disappears. `which_to_roll` decides,
-pure, which open files are given out.
+A batch is done once the state includes it. Data beyond the recorded lengths, and files that the
+state does not list, belong to an interrupted batch and are deleted. Files in `ready` are then moved
+by a rename: a reader sees a file completely or not at all, and no file ever disappears.
+`which_to_roll` selects the open files to publish; it does no I/O.
 
-A task that starts gives the folder the name of its epoch. One that had it before, and was only
-asleep, finds nothing under the name that it knows: neither the state nor a file that it could move.
-What it appends to a file that it holds open is behind the length that counts."""
+A starting task renames the directory to its own epoch, which fences the previous owner: it finds
+neither the state nor a file to move under the name it knows. What it still appends to an open file
+lies beyond the recorded length.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class Staged:
 
 @dataclass
 class OpenFile:
-    """A Parquet file to be. `kind` tells records apart that cannot be in one file."""
+    """Future Parquet file. `kind` separates records that cannot be in the same file."""
 
     folder: str
     kind: str
@@ -79,7 +80,7 @@ class Limits:
 
 
 def which_to_roll(files: Sequence[OpenFile], limits: Limits, now_ms: int) -> list[OpenFile]:
-    """Those that are large or old enough; and the oldest of too many."""
+    """Return the files that are large or old enough, and the oldest ones if there are too many."""
     due = [
         each
         for each in files
@@ -92,7 +93,7 @@ def which_to_roll(files: Sequence[OpenFile], limits: Limits, now_ms: int) -> lis
 
 
 class StateFolder:
-    """The folder of one sink in its lake."""
+    """State directory of one sink in its lake."""
 
     def __init__(self, path: str, name: str) -> None:
         self._lake = Path(path)
@@ -101,7 +102,11 @@ class StateFolder:
         self.state = State()
 
     def open(self, sink: str, epoch: int) -> None:
-        """Raises UserError if it cannot be had, or if a later epoch has it."""
+        """Claim the directory for an epoch.
+
+        Raises:
+            UserError: The directory cannot be used, or a later epoch has claimed it.
+        """
         above = self._lake / FOLDER
         self.folder = above / f"{self._name}.{epoch}"
         try:
@@ -119,11 +124,11 @@ class StateFolder:
         self.reload()
 
     def reload(self) -> None:
-        """What was not written did not happen."""
+        """Load the state from disk and discard everything that it does not include."""
         sink = self.state.sink
         self.state = self._load()
         if self.state.sink != sink:
-            # Offsets were reset: batches are numbered anew, what was staged stays.
+            # The offsets were reset: batch numbers start over, but staged records are kept.
             self.state.sink, self.state.batch = sink, -1
         self.move_ready()
         self.forget_interrupted()
@@ -135,7 +140,7 @@ class StateFolder:
 
     @property
     def is_lost(self) -> bool:
-        """Somebody has taken over."""
+        """Whether another task has claimed the directory."""
         return not self.folder.exists()
 
     def write(self) -> None:
@@ -143,7 +148,7 @@ class StateFolder:
         replace_file(self.folder / "state.json", json.dumps(told).encode())
 
     def move_ready(self) -> None:
-        """What is gone from here has arrived."""
+        """Move completed files to their directories; one that no longer exists was moved before."""
         for each in self.state.ready:
             made = self.folder / each.name
             if made.exists():

@@ -1,12 +1,15 @@
-"""MirrorCheckpoint: where groups of the source would be in the target; and MirrorHeartbeat.
+"""MirrorCheckpoint and MirrorHeartbeat, like MirrorMaker's connectors.
 
-Every `emit.checkpoints.interval.seconds` the groups' offsets are translated by the syncs that
-MirrorSource leaves (see `mirror_records`), and those that moved are written to ALIAS.checkpoints.internal
-in MirrorMaker's form, which its `RemoteClusterUtils` reads. With `sync.group.offsets.enabled` they
-are committed in the target too, for groups that nobody is a member of there, and never backwards: a
-consumer that moves to the target goes on where it was.
+Every `emit.checkpoints.interval.seconds` MirrorCheckpoint translates the committed offsets of the
+source's groups, using the offset syncs that MirrorSource writes (`mirror_records`). It writes those
+that changed to ALIAS.checkpoints.internal in MirrorMaker's format, which `RemoteClusterUtils`
+reads. With `sync.group.offsets.enabled` it also commits them in the target, for groups without
+members there and never backwards, so that a consumer that moves to the target continues where it
+was.
 
-MirrorHeartbeat writes the time to the target's topic `heartbeats`: that a mirror is alive."""  # noqa: E501
+MirrorHeartbeat writes the time to the topic `heartbeats` in the target, to show that the mirror is
+alive.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ from ottla.connect.definition import Definition, Settings, key
 logger = logging.getLogger(__name__)
 
 FREE = ("Empty", "Dead", "")
-"""States of groups that offsets may be committed for."""
+"""States of groups whose offsets may be committed."""
 READ_S = 0.2
 PATIENCE_S = 60.0
 _LIST, _INT, _BOOLEAN = ConfigType.LIST, ConfigType.INT, ConfigType.BOOLEAN
@@ -77,7 +80,7 @@ class CheckpointTask(SourceTask):
         self._groups = Patterns("groups", settings["groups"], settings["groups.exclude"])
         self._syncs: dict[TopicPartition, Syncs] = {}
         self._told: dict[tuple[str, str, int], int] = {}
-        """The downstream offset of each group's partition that was written last."""
+        """Last written downstream offset of each group and partition."""
         self._consumer: Any = None
         self._due = 0.0
 
@@ -128,7 +131,7 @@ class CheckpointTask(SourceTask):
         )
 
     def _read_syncs(self) -> None:
-        """To the end of the topic, as it is now."""
+        """Read the topic up to its current end."""
         (tp,) = self._consumer.assignment()
         end = self._consumer.end_offsets(tp)[tp]
         until = time.monotonic() + PATIENCE_S
@@ -145,7 +148,7 @@ class CheckpointTask(SourceTask):
                 known.add(sync.upstream, sync.downstream)
 
     def _checkpoints(self) -> list[Checkpoint]:
-        """Of all groups, as far as their offsets can be translated."""
+        """Return the checkpoints of all groups whose offsets can be translated."""
         from ottla.client.admin import Admin
 
         with Admin(profile=client_of(self._settings, "source")) as admin:

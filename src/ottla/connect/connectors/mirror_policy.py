@@ -1,8 +1,10 @@
-"""What a mirror copies, and what it is called there: MirrorMaker's names and properties. Pure.
+"""Topics that a mirror copies, and their names in the target, with MirrorMaker's properties.
 
-`us-west` mirrored with DefaultReplicationPolicy: the topic `orders` is `us-west.orders` in the
-target; what came from the target itself (`eu.orders` on its way to `eu`) is not sent back. With
-IdentityReplicationPolicy names stay, and nothing protects two mirrors from going in circles."""
+With DefaultReplicationPolicy, the topic `orders` of the source `us-west` is `us-west.orders` in the
+target, and topics that came from the target (`eu.orders`, mirrored to `eu`) are not copied back.
+With IdentityReplicationPolicy names are unchanged, and two mirrors in opposite directions would
+copy records in circles. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ CLUSTER_PREFIXES = ("source.cluster.", "target.cluster.")
 
 
 class Patterns:
-    """Names or regular expressions for the whole of one. Raises ValueError, a sentence."""
+    """Included and excluded names, as regular expressions that match the whole name.
+
+    Raises:
+        ValueError: A pattern is not a valid regular expression.
+    """
 
     def __init__(self, name: str, included: Sequence[str], excluded: Sequence[str]) -> None:
         try:
@@ -65,11 +71,11 @@ class Naming:
             raise ValueError("source.cluster.alias and target.cluster.alias must be two names")
 
     def remote(self, topic: str) -> str:
-        """What a topic of the source is called in the target."""
+        """Return the name of a source topic in the target."""
         return topic if self._is_identity else f"{self.source}{self._separator}{topic}"
 
     def goes_back(self, topic: str) -> bool:
-        """Whether it came from the target."""
+        """Return whether a topic was copied from the target."""
         return not self._is_identity and topic.startswith(f"{self.target}{self._separator}")
 
     @property
@@ -83,7 +89,7 @@ class Naming:
 
 
 def client_of(settings: Settings, which: str) -> dict[str, str]:
-    """Properties of clients of the source or of the target."""
+    """Return the client properties of the source or the target cluster."""
     found = with_prefix({k: str(v) for k, v in settings.items()}, f"{which}.cluster.")
     found.pop("alias", None)
     return found

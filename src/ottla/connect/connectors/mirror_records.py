@@ -1,15 +1,17 @@
-"""The records of MirrorMaker's internal topics, in its own form. Bytes to values and back, pure.
+"""Records of MirrorMaker's internal topics, in its binary format.
 
 | topic | key | value |
 |---|---|---|
 | mm2-offset-syncs.ALIAS.internal | topic, partition | upstream offset, downstream offset |
 | ALIAS.checkpoints.internal | group, topic, partition | 0, upstream, downstream, metadata |
-| heartbeats | source's and target's names | 0, time in ms |
+| heartbeats | aliases of source and target | 0, time in ms |
 
-A sync says: what the source has from its upstream offset on is in the target from the downstream
-offset on, and nothing before. So a group's offset becomes the downstream offset of the last sync
-that is not beyond it: exactly, if it is there; else some records come twice, and none is skipped.
-(MirrorMaker adds one in the second case, which skips a record after a gap in the source.)"""
+A sync states that the source's records from the upstream offset on, and none before it, are in the
+target from the downstream offset on. A group's offset is therefore translated to the downstream
+offset of the last sync at or before it. The result is exact if the sync matches; otherwise the
+group reads some records twice, and skips none. (MirrorMaker adds one in that case, which skips a
+record after a gap in the source.) The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 
 VERSION = 0
 MAX_SYNCS = 2_048
-"""Remembered for each partition. When there are more, every other one of the older half goes."""
+"""Maximum number of syncs per partition. Beyond it, every second of the older half is dropped."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class OffsetSync:
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> OffsetSync:
-        """Raises ValueError."""
+        """Parse a record; raise ValueError if it is malformed."""
         topic, at = _read_text(key, 0)
         (partition,) = _unpack(">i", key, at)
         upstream, downstream = _unpack(">qq", value, 0)
@@ -58,7 +60,7 @@ class Checkpoint:
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Checkpoint:
-        """Raises ValueError."""
+        """Parse a record; raise ValueError if it is malformed."""
         group, at = _read_text(key, 0)
         topic, at = _read_text(key, at)
         (partition,) = _unpack(">i", key, at)
@@ -80,7 +82,7 @@ class Heartbeat:
 
 
 class Syncs:
-    """Of one partition, in the order of offsets."""
+    """Offset syncs of one partition, ordered by offset."""
 
     def __init__(self) -> None:
         self._upstream: list[int] = []
@@ -89,9 +91,9 @@ class Syncs:
     def add(self, upstream: int, downstream: int) -> None:
         at = bisect.bisect_left(self._upstream, upstream)
         if at < len(self._upstream) and self._downstream[at] > downstream:
-            # The target was emptied, or begun anew: what was known of it is wrong.
+            # The target was truncated or recreated, so earlier syncs are invalid.
             self._upstream, self._downstream, at = [], [], 0
-        # From here on nothing is known that was before: the source, too, may have begun anew.
+        # Drop later syncs, because the source may have been recreated as well.
         self._upstream[at:] = [upstream]
         self._downstream[at:] = [downstream]
         if len(self._upstream) > MAX_SYNCS:
@@ -100,7 +102,7 @@ class Syncs:
             self._downstream[:half] = self._downstream[:half:2]
 
     def translate(self, offset: int) -> int | None:
-        """None: it is older than all that is known."""
+        """Return the downstream offset, or None if the offset precedes all known syncs."""
         at = bisect.bisect_right(self._upstream, offset)
         return self._downstream[at - 1] if at else None
 

@@ -1,13 +1,14 @@
-"""MirrorSource: topics of another cluster, record by record (exactly once), as MirrorMaker does.
+"""MirrorSource: copies topics of another cluster, like MirrorMaker (exactly once).
 
-Copies have the partitions, keys, values, headers and times of the originals. Their topics are made
-with as many partitions as the source's and those of its configs that are not excluded; both follow
-it. The offset of `{"cluster": …, "topic": …, "partition": …}` is `{"offset": last one copied}`.
-Only what is committed in the source is copied, unless `source.cluster.isolation.level` says
-otherwise.
+Copies have the same partitions, keys, values, headers and timestamps as the originals. Their topics
+are created with the number of partitions of the source topic and with those of its configs that are
+not excluded; later changes to either are applied as well. The source offset of
+`{"cluster": …, "topic": …, "partition": …}` is `{"offset": last copied offset}`. Only committed
+records are copied, unless `source.cluster.isolation.level` is set otherwise.
 
-After each batch that is in the target for good, a sync says which offsets belong together: see
-`mirror_records`; MirrorCheckpoint makes offsets of groups of them."""
+After each batch is committed in the target, the task writes an offset sync that relates the offsets
+of both clusters (`mirror_records`). MirrorCheckpoint uses it to translate the offsets of groups.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +79,10 @@ class MirrorSource(SourceConnector):
         Patterns("config.properties.exclude", [], settings["config.properties.exclude"])
 
     def task_settings(self, max_tasks: int) -> list[Settings]:
-        """Partitions are shared out by their numbers, so that nobody need be asked."""
+        """Return the settings of each task.
+
+        Tasks divide the partitions by number, so that no cluster has to be queried.
+        """
         return [{**self.settings, "task": task, "tasks": max_tasks} for task in range(max_tasks)]
 
     def make_task(self, settings: Settings) -> SourceTask:
@@ -166,7 +170,7 @@ class MirrorTask(SourceTask):
     # --------------------------------------------------------------------------------- topics
 
     def _refresh(self) -> None:
-        """New topics and partitions, here and there."""
+        """Find new topics and partitions in the source, and create them in the target."""
         from ottla.client.admin import Admin
 
         with Admin(profile=client_of(self._settings, "source")) as admin:
@@ -232,7 +236,7 @@ class MirrorTask(SourceTask):
                         resource = ConfigResource(ResourceType.TOPIC, name)
                         admin.alter_configs({resource: dict(wanted)})
                 except KafkaError as error:
-                    # Another task may have made it in the meantime.
+                    # Another task may have created it in the meantime.
                     if error.code not in (
                         ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS,
                     ):  # fmt: skip
@@ -243,7 +247,7 @@ class MirrorTask(SourceTask):
 
 
 class SyncWriter:
-    """Which offsets belong together, into MirrorMaker's topic."""
+    """Writer of offset syncs to MirrorMaker's topic."""
 
     def __init__(self, settings: Settings, naming: Naming) -> None:
         from ottla.client.consumer.consumer import Consumer
@@ -255,7 +259,7 @@ class SyncWriter:
         client = client_of(settings, location)
         factor = settings["offset-syncs.topic.replication.factor"]
         make_compacted(client, self._topic, factor)
-        # Ends of logs, not of what is committed: the next record goes behind an open transaction.
+        # The high watermark, not the last stable offset: the next record follows open transactions.
         target = client_of(settings, "target") | {"isolation.level": "read_uncommitted"}
         self._target = Consumer(profile=target)
         try:
@@ -265,7 +269,7 @@ class SyncWriter:
             raise
 
     def write(self, upstream: Mapping[TopicPartition, int]) -> None:
-        """Everything before these is in the target, and nothing after."""
+        """Write offset syncs; the target has exactly the records before these source offsets."""
         remote = {
             TopicPartition(self._naming.remote(tp.topic), tp.partition): (tp, offset)
             for tp, offset in upstream.items()

@@ -1,13 +1,14 @@
-"""A topic as a lake of Parquet files (exactly once), in Hive's folders.
+"""Sink that writes a topic as Parquet files in Hive-style directories (exactly once).
 
-A file grows over many batches and is given out, whole and by rename, when it has `flush.size`
-records, `file.size.bytes` bytes or is `rotate.interval.ms` old; also when the sink is stopped.
-`lake_state` says what makes that exact, `lake_layout` where files go. Records of different schemas
-are in different files; values without a schema get one for all of their file, and what cannot be in
-one file is in several.
+A file grows over many batches. It is published as a whole, by a rename, when it has `flush.size`
+records or `file.size.bytes` bytes, when it is `rotate.interval.ms` old, or when the sink stops.
+`lake_state` describes how this is exactly once, and `lake_layout` the directories. Records with
+different schemas go to different files. Values without a schema get a common schema for their file;
+if they have none, they go to several files.
 
-`path` is a folder of this machine, or one that is mounted: a rename must be atomic. For object
-stores and tables there is SparkSink."""
+`path` is a local or mounted directory in which renames are atomic. For object stores and table
+formats use SparkSink.
+"""
 
 from __future__ import annotations
 
@@ -100,16 +101,16 @@ class Lake(SinkTask):
             1000, partial(_kind, self._layout.fields)
         )
         self._tables: dict[tuple[str, str], list[Any]] = {}
-        """Of the batch under way, by folder and kind."""
+        """Tables of the current batch, by directory and kind."""
         self._writers: dict[tuple[str, str], StagedWriter] = {}
         self._batch: int | None = None
         self._is_done = False
-        """The batch under way was done before: it comes again."""
+        """Whether the current batch is a redelivery of one that was committed."""
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._clock: threading.Thread | None = None
 
-    # ------------------------------------------------------------------------------- its life
+    # ------------------------------------------------------------------------------ lifecycle
 
     def start(self, directory: Path) -> None:
         self._folder.open(lasting_id(directory / MARK), self.epoch)
@@ -118,7 +119,7 @@ class Lake(SinkTask):
             self._clock.start()
 
     def stop(self) -> None:
-        """What is staged is given out, unless a batch was interrupted."""
+        """Publish staged records, unless a batch was interrupted."""
         self._stopping.set()
         if self._clock is not None:
             self._clock.join()
@@ -128,7 +129,7 @@ class Lake(SinkTask):
             self._close_writers(list(self._writers))
 
     def _watch_age(self) -> None:
-        """Files grow old without batches, too."""
+        """Publish files that reach their maximum age while no batches arrive."""
         while not self._stopping.wait(min(LOOK_EVERY_S, max(self._limits.age_ms, 10) / 1000)):
             with self._lock:
                 if self._folder.is_lost:
@@ -138,7 +139,7 @@ class Lake(SinkTask):
                     try:
                         self._roll(due)
                     except OSError as error:
-                        # The next batch tells it, if it lasts.
+                        # The next batch raises the error if it persists.
                         logger.warning("%s: %s", self._folder.folder, error)
 
     # -------------------------------------------------------------------------------- batches
@@ -199,7 +200,7 @@ class Lake(SinkTask):
     def _place(
         self, record: Record
     ) -> tuple[tuple[str, str], Mapping[str, Any], Schema | None] | None:
-        """(folder and kind, fields, schema)."""
+        """Return directory and kind, fields and schema of a record, or None to skip it."""
         value, schema = record.value, record.value_schema
         if value is None:
             if self._settings["behavior.on.null.values"] == "fail":
@@ -218,7 +219,7 @@ class Lake(SinkTask):
     def _made(
         self, rows: Sequence[tuple[Record, Mapping[str, Any], Schema | None]]
     ) -> Iterable[Any]:
-        """Tables; one, unless a value is not what it should be."""
+        """Return the rows as one table, or as several if values do not fit together."""
         schema = rows[0][2]
         values = [value for _, value, _ in rows]
         try:
@@ -229,7 +230,7 @@ class Lake(SinkTask):
         for record, value, _ in rows:
             try:
                 if schema is None:
-                    # Fields without a type in common: each row by itself, and files apart.
+                    # The fields have no common type: one table per row, and separate files.
                     apart.append(inferred([value]))
                 else:
                     check_row(schema, value)
@@ -269,7 +270,7 @@ class Lake(SinkTask):
         file.bytes += table.nbytes
 
     def _roll(self, files: Sequence[OpenFile]) -> None:
-        """Make Parquet of these, and write the state either way."""
+        """Convert files to Parquet and publish them; write the state even if there are none."""
         state = self._folder.state
         done = list(files)
         for file in done:
@@ -295,7 +296,7 @@ class Lake(SinkTask):
 
 
 def _kind(gone: Sequence[str], schema: Schema) -> tuple[Schema, str]:
-    """The schema of what is in files, and by what it is told from others."""
+    """Return the schema of the stored fields, and a key that is the same for equal schemas."""
     if schema.type is not Type.STRUCT:
         schema = Schema(Type.STRUCT, fields=(Field("value", schema),))
     fields = tuple(each for each in schema.fields if each.name not in gone)

@@ -1,12 +1,14 @@
-"""What lines of files say: texts, CSV, JSON. Bytes to values and back, pure.
+"""Row formats of files: lines, CSV and JSON.
 
 | format | a record ends with | value read | value written |
 |---|---|---|---|
 | lines | newline | the text | its text |
-| csv | newline outside of quotes | a struct of texts, by the header | a row of its fields |
-| json | newline | what the JSON says, without a schema | JSON on one line |
+| csv | newline outside quotes | a struct of strings, by the header | a row of its fields |
+| json | newline | the parsed JSON, without a schema | JSON on one line |
 
-Lines that are empty are no rows of CSV or JSON. What cannot be read is a DataError."""
+Empty lines are skipped in CSV and JSON. Data that cannot be read raises DataError. The functions do
+no I/O.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ FORMAT_KEYS = [
 
 
 def check_format(settings: Settings) -> None:
-    """Raises ValueError, a sentence."""
+    """Raise ValueError with a one-sentence message if the settings are invalid."""
     for name in ("csv.delimiter", "csv.quote"):
         if len(_character(settings[name])) != 1:
             raise ValueError(f"{name} must be one character")
@@ -56,16 +58,20 @@ Read = tuple[Schema | None, Any]
 
 
 class RowReader(ABC):
-    """Of one file."""
+    """Reader of the rows of one file."""
 
     split: Split = staticmethod(split_lines)
 
     @abstractmethod
     def read(self, line: bytes) -> Read | None:
-        """None: no row. Raises DataError."""
+        """Return schema and value of a row, or None for a line that is not a row.
+
+        Raises:
+            DataError: The line cannot be read.
+        """
 
     def state(self) -> dict[str, Any]:
-        """What must be known to go on in the middle of the file."""
+        """Return the state that is needed to resume in the middle of the file."""
         return {}
 
     def resume(self, state: Mapping[str, Any]) -> None:
@@ -152,7 +158,7 @@ def _dialect(settings: Settings) -> dict[str, Any]:
 
 
 def split_rows(quote: bytes) -> Split:
-    """Rows end with newlines that are not between quotes."""
+    """Return a function that splits rows at newlines outside quotes."""
 
     def split(data: bytes, limit: int) -> tuple[list[bytes], bytes]:
         if quote not in data:
@@ -179,18 +185,18 @@ def split_rows(quote: bytes) -> Split:
 
 
 class RowWriter(ABC):
-    """Of one file."""
+    """Writer of the rows of one file."""
 
     @abstractmethod
     def row(self, record: Record) -> bytes:
-        """With its newline. Raises DataError."""
+        """Return the encoded row with its newline; raise DataError if it cannot be written."""
 
     def header(self, record: Record) -> bytes:
-        """What an empty file begins with, if this is its first record."""
+        """Return the header of an empty file, given its first record."""
         return b""
 
     def resume(self, head: bytes) -> None:
-        """The first line of a file that is not empty."""
+        """Continue a file that has content, given its first line."""
         return
 
 
@@ -217,7 +223,7 @@ class JsonWriter(RowWriter):
 
 
 class CsvWriter(RowWriter):
-    """The columns are those of the file's header; in a new file those of its first record."""
+    """CSV writer with the columns of the file's header, or of the first record in a new file."""
 
     def __init__(self, settings: Settings) -> None:
         self._dialect = _dialect(settings)

@@ -1,5 +1,4 @@
-"""What Spark says of formats that it does not have, or whose package is made for another Spark, in
-a sentence that helps. Pure but for Spark's version."""
+"""Helpful messages for Spark's errors about formats that are missing or built for another Spark."""
 
 from __future__ import annotations
 
@@ -21,32 +20,32 @@ _PACKAGES = {
     "delta": "io.delta:delta-spark_{line}_2.13:VERSION",
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{line}_2.13:VERSION",
 }
-"""`line`: Spark's version without its last number, for which these are made one by one."""
+"""Packages by format; `line` is Spark's minor version, for which each package is built."""
 _UNLIKE = re.compile(
     r"\b(NoSuchMethodError|NoSuchFieldError|IncompatibleClassChangeError|AbstractMethodError|"
     r"NoClassDefFoundError|IllegalAccessError|VerifyError|UnsupportedClassVersionError)\b"
 )
-"""What Java says when a class does not fit those that it was compiled against."""
+"""Java errors that occur when a class is incompatible with those it was compiled against."""
 _NOT_FOUND = (
     "DATA_SOURCE_NOT_FOUND", "Failed to find data source", "Failed to find the data source",
 )  # fmt: skip
 
 
 def options_of(settings: Settings) -> dict[str, str]:
-    """What begins with `option.`, for Spark."""
+    """Return the properties that begin with `option.`, for Spark."""
     given = {name: value for name, value in settings.items() if name.startswith(OPTION)}
     return with_prefix(given, OPTION)
 
 
 @contextlib.contextmanager
 def told_plainly(format_: str) -> Iterator[None]:
-    """Spark's errors as UserError."""
+    """Convert Spark's errors to UserError."""
     try:
         yield
     except (UserError, RetriableError):
         raise
     except Exception as error:
-        # Py4J's and Spark's own: there is no common class below Exception.
+        # Py4J and Spark raise exceptions with no common base class below Exception.
         raise UserError(sentence(format_, error)) from error
 
 
@@ -74,7 +73,7 @@ def sentence(format_: str, error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> str:
-    """Java's own words, which Spark's errors for Python carry beside what they say."""
+    """Return the Java stack traces, which Spark's Python exceptions carry as their causes."""
     found: list[str] = []
     cause = getattr(error, "_cause", None)
     while cause is not None and len(found) < MAX_CAUSES:

@@ -1,4 +1,4 @@
-"""Functions by their names, for connectors that are nothing more."""
+"""Lookup of the functions that function connectors call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def function_of(name: str) -> Callable[..., Any]:
-    """Raises ValueError, a sentence."""
+    """Return a function by name; raise ValueError if it does not exist."""
     module, colon, attribute = name.partition(":")
     if not colon:
         module, _, attribute = name.rpartition(".")

@@ -1,15 +1,15 @@
-"""SparkSink: a topic into any format of Spark's; SparkFunctionSink: into any function.
+"""SparkSink, which writes a topic to any Spark format, and SparkFunctionSink.
 
-| target | guarantee | how |
-|---|---|---|
-| files (parquet, orc, csv, json, text, avro) in a folder of this machine or mounted | exactly once | written aside, moved by rename once the batch is noted: `lake_state` |
-| delta | exactly once | `txnAppId` and `txnVersion`: Delta refuses a batch that it has |
-| anything else, files in object stores too | at least once | appended |
+- Files (parquet, orc, csv, json, text, avro) in a local or mounted directory: exactly once. They
+  are written to a staging directory and renamed once the batch is recorded (`lake_state`).
+- Delta: exactly once. With `txnAppId` and `txnVersion`, Delta ignores a batch that it already has.
+- Any other target, including files in object stores: at least once, by appending.
 
-The fields of values are the columns; what is no struct is one column, `value`. Each batch is a write
-of its own: for large files there is ParquetSink. A function is given a DataFrame with a record's
-parts as columns (topic, partition, offset, timestamp, key, value), the batch's number and the
-options; a batch that comes again has the same number and the same rows."""  # noqa: E501
+The fields of values are the columns; a value that is not a struct becomes the column `value`. Each
+batch is a separate write; for large files use ParquetSink. A function receives a DataFrame with the
+parts of a record as columns (topic, partition, offset, timestamp, key, value), the batch number and
+the options. A redelivered batch has the same number and the same rows.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from ottla.connect.tables import check_row, inferred, table_of
 
 MARK = "spark-sink"
 MAX_KINDS = 1000
-"""Schemas whose text is remembered."""
+"""Maximum number of schemas whose text form is cached."""
 _STRING, _HIGH = ConfigType.STRING, Importance.HIGH
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]+:")
 
@@ -87,12 +87,12 @@ class SparkSink(SinkConnector):
 
 
 class RowsTask(SinkTask):
-    """Gathers a batch, and makes tables of those that have their columns in common."""
+    """Base task that collects a batch and groups its records into tables with common columns."""
 
     def __init__(self) -> None:
         self._records: list[Record] = []
         self._tables: list[Any] = []
-        """Of records that came as columns."""
+        """Tables of records that arrived as columns."""
         self._kinds: SchemaCache[Schema, str] = SchemaCache(MAX_KINDS, repr)
 
     def begin(self, batch: int) -> None:
@@ -129,7 +129,7 @@ class RowsTask(SinkTask):
         ]
 
     def row(self, record: Record) -> tuple[Schema | None, Mapping[str, Any]]:
-        """The columns of a record."""
+        """Return a record as a row: its schema and values."""
         schema, value = record.value_schema, record.value
         if schema is None:
             return None, value if isinstance(value, Mapping) else {"value": value}
@@ -161,7 +161,7 @@ class RowsTask(SinkTask):
 
 
 class FilesTask(RowsTask):
-    """Files, exactly once."""
+    """Task that writes files, exactly once."""
 
     takes_columns = True
 
@@ -203,8 +203,11 @@ class FilesTask(RowsTask):
 
 
 class TableTask(RowsTask):
-    """Whatever Spark can append to. Delta knows the tables of a batch by their numbers, so that
-    they must be the same ones when it comes again: records come one by one."""
+    """Task that appends to any Spark target.
+
+    Delta identifies the tables of a batch by number, so a redelivered batch must yield the same
+    tables. The task therefore accepts records only one by one.
+    """
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()

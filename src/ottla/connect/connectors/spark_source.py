@@ -1,11 +1,13 @@
-"""SparkSource: any format of Spark's as a source (exactly once); SparkFunctionSource: any function.
+"""SparkSource, which reads any Spark format (exactly once), and SparkFunctionSource.
 
-`format` and `path` (or a table's name), with `option.NAME` for Spark's options. Files of a folder
-are read when they appear, as Spark's streams do; `schema` says what is in them, or the first that
-are there do. A function is given the session and the options, and returns a streaming DataFrame:
+`format` and `path` (or a table name) select the source, and `option.NAME` sets Spark's options.
+Files in a directory are read as they appear, as in Spark's streams; `schema` describes them, or it
+is inferred from the first files. A function receives the session and the options, and returns a
+streaming DataFrame:
 
     def orders(spark, options):
-        return spark.readStream.format("rate").load().selectExpr("value AS id")"""
+        return spark.readStream.format("rate").load().selectExpr("value AS id")
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from ottla.connect.definition import Definition, Settings, key
 from ottla.connect.frames import FRAME, FrameSource
 
 MAX_FILES = "100"
-"""For each of Spark's batches, unless option.maxFilesPerTrigger says otherwise."""
+"""Default of option.maxFilesPerTrigger: number of files in each Spark batch."""
 _STRING, _HIGH = ConfigType.STRING, Importance.HIGH
 
 
@@ -67,7 +69,7 @@ class SparkSource(FrameSource):
         return sentence(self.settings["format"], error)
 
     def _inferred(self, spark: Any) -> Any:
-        """Of the files that are there."""
+        """Infer the schema from the files that exist."""
         settings = self.settings
         try:
             found = (
@@ -77,7 +79,7 @@ class SparkSource(FrameSource):
                 .schema
             )
         except Exception as error:
-            # Spark's AnalysisException; its class is not importable without Spark.
+            # Spark's AnalysisException, a class that cannot be imported without Spark.
             text = str(error)
             if "UNABLE_TO_INFER_SCHEMA" in text or "PATH_NOT_FOUND" in text:
                 raise RetriableError(

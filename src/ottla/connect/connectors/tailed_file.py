@@ -1,13 +1,14 @@
-"""A file that grows: the records at its end, and where one is in it.
+"""Tailing of a growing file, with positions that survive truncation and renaming.
 
-A record is taken when what ends it is there. An offset is
+A record is read once its terminator has been written. The source offset is
 
-    {"position": bytes taken, "inode": of which file, "head": checksum of its first bytes,
-     "unterminated": if the last one was taken without what ends it}
+    {"position": bytes read, "inode": inode of the file, "head": checksum of its first bytes,
+     "unterminated": whether the last record was read without its terminator}
 
-so that a file is known again: one that was cut short, or cut and filled anew, is read from its
-beginning; one that was renamed is read to its end, if it is still open or in the same folder, and
-then the new one. Each is said in the log. Offsets that a person sets need only `position`."""
+It identifies the file: one that was truncated, or truncated and refilled, is read from its
+beginning. A renamed file that is still open, or in the same directory, is read to its end before
+the new one. Each of these cases is logged. Offsets set by an administrator need only `position`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 HEAD_BYTES = 1024
 
 Split = Callable[[bytes, int], tuple[list[bytes], bytes]]
-"""So many records at most from the front of bytes, without the newline that ends each; the rest."""
+"""Function that splits at most a number of records off the front of data.
+
+It returns the records without their newlines, and the remaining data.
+"""
 
 
 def split_lines(data: bytes, limit: int) -> tuple[list[bytes], bytes]:
@@ -36,9 +40,17 @@ def split_lines(data: bytes, limit: int) -> tuple[list[bytes], bytes]:
 
 
 class TailedFile:
-    """`follows_names`: a renamed file is read to its end under its new name. In a folder that is
-    read whole it is not: the new name is one of the files there. `unterminated_after_s`: a last
-    record without its end is taken when the file has not changed for so long."""
+    """Reader of a growing file.
+
+    Args:
+        path: Path of the file.
+        batch_size: Maximum number of records to return at once.
+        split: Function that splits data into records.
+        follows_names: Whether a renamed file is read to its end under its new name. Not used if the
+            whole directory is read, as the new name is then one of its files.
+        unterminated_after_s: Time after which a last record without a terminator is read, if the
+            file has not changed.
+    """
 
     def __init__(
         self,
@@ -55,19 +67,19 @@ class TailedFile:
         self._follows_names = follows_names
         self._unterminated_after_s = unterminated_after_s
         self._is_open_ended = False
-        """The last record was taken without its newline, which may come yet."""
+        """Whether the last record was read without its newline, which may still be appended."""
         self._file: BinaryIO | None = None
         self._position = 0
         self._rest = b""
-        """Read after the position, without an end so far."""
+        """Data after the position that has no terminator yet."""
         self._late = 0
         self.beginnings = 0
-        """How often a file was read from its beginning."""
+        """Number of times that a file was read from its beginning."""
         self._known: dict[str, Any] = {}
         self._said: set[str] = set()
 
     def start(self, offset: Mapping[str, Any]) -> None:
-        """Empty: from the beginning."""
+        """Start at a source offset; an empty one means the beginning."""
         self._known = dict(offset)
         self._is_open_ended = bool(offset.get("unterminated"))
         if self._known:
@@ -76,7 +88,7 @@ class TailedFile:
     # ------------------------------------------------------------------------------- reading
 
     def take(self) -> list[bytes]:
-        """The next records, without what ends them; none if there is none that is whole."""
+        """Return the next complete records, without their terminators."""
         if self._file is None and not self._open():
             return []
         assert self._file is not None
@@ -120,7 +132,7 @@ class TailedFile:
         return [taken]
 
     def _at_the_end(self) -> None:
-        """No whole record is there: is it still the file of that name?"""
+        """Switch to the new file at the path if the current one was replaced and fully read."""
         assert self._file is not None
         try:
             there = os.stat(self._path)
@@ -148,7 +160,7 @@ class TailedFile:
         size = os.fstat(self._file.fileno()).st_size
         if size < self._position + len(self._rest):
             return True
-        # Cut and filled beyond where we were: only its beginning tells.
+        # Truncated and refilled beyond the position: only the checksum reveals it.
         return bool(self._known) and self._known.get("head") not in (None, self._head())
 
     def _open(self) -> bool:
@@ -196,18 +208,18 @@ class TailedFile:
         status = os.fstat(file.fileno())
         inode, head = self._known.get("inode"), self._known.get("head")
         same = status.st_size >= position and head in (None, self._head())
-        # Without a head to compare (a person set the position) the inode tells.
+        # Without a checksum (an administrator set the position), the inode decides.
         if head is None and inode is not None:
             same = same and inode == status.st_ino
         elif path == self._path and inode not in (None, status.st_ino):
-            # Another file with the same beginning: only if the old one is nowhere else.
+            # Another file with the same beginning counts only if the old one no longer exists.
             same = same and not any(True for _ in self._renamed())
         if not same:
             self.close()
         return same
 
     def _renamed(self) -> list[str]:
-        """Files of the same folder that are the one we read before."""
+        """Return files in the same directory that have the inode of the file read before."""
         if not self._follows_names:
             return []
         inode = self._known.get("inode")
@@ -227,7 +239,7 @@ class TailedFile:
         return f"{len(data)}-{zlib.crc32(data):08x}"
 
     def _head_size(self) -> int:
-        """As much as the known checksum is of, if there is one."""
+        """Return the number of bytes that the known checksum covers, if there is one."""
         known = str(self._known.get("head", "")).partition("-")[0]
         return int(known) if known.isdecimal() else self._position
 
@@ -235,7 +247,7 @@ class TailedFile:
         assert self._file is not None
         inode = os.fstat(self._file.fileno()).st_ino
         if self._known.get("inode") != inode or self._head_size() < HEAD_BYTES:
-            # The checksum is of more, now that there is more.
+            # Extend the checksum, now that the file is longer.
             self._known = {}
         head = self._head()
         self._known = {"position": self._position, "inode": inode, "head": head}

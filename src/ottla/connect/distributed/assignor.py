@@ -1,14 +1,17 @@
-"""Which worker runs what. Pure: who is there, what there is and what time it is, in; shares, out.
+"""Incremental cooperative assignment of connectors and tasks to workers.
 
-One round is one rebalance of the group. Nobody is asked to stop what he keeps:
+A pure function of the members, the configured units and the time. Each call is one rebalance of the
+group. Workers do not stop what they keep:
 
-1. What a worker has stays with it, unless it is configured no more, or another has it too.
-2. What nobody has goes to whoever has least. But what a worker had that is gone waits for
-   `scheduled.rebalance.max.delay.ms`, as it may come back; a newcomer gets it at once.
-3. Then whoever has more than his share gives some of it back. He stops it, joins again, and in that
-   round it is given to others.
+1. A unit stays with its worker, unless it is no longer configured or another worker also has it.
+2. An unassigned unit goes to the worker with the fewest. Units of a departed worker wait for
+   `scheduled.rebalance.max.delay.ms`, as the worker may return; if a new worker has joined, they
+   are assigned at once.
+3. Units are revoked from workers that have more than their share. The worker stops them and
+   rejoins, and the next rebalance assigns them to others.
 
-Connectors (task -1) and tasks are shared out apart, so that each is even."""
+Connectors (task -1) and tasks are balanced separately, so that each kind is spread evenly.
+"""
 
 from __future__ import annotations
 
@@ -23,23 +26,25 @@ Units = frozenset[TaskId]
 
 @dataclass(frozen=True)
 class Memory:
-    """What the leader remembers from one round to the next. A new leader remembers nothing, and
-    waits for nobody."""
+    """State that the leader keeps between rebalances.
+
+    A new leader has none, and does not wait for departed workers.
+    """
 
     placed: Mapping[TaskId, str] = field(default_factory=dict)
-    """Unit -> member."""
+    """Member that each unit is assigned to."""
     members: frozenset[str] = frozenset()
     due_ms: int | None = None
-    """When the wait for a worker that is gone is over."""
+    """Time at which the wait for a departed worker ends."""
 
 
 @dataclass(frozen=True)
 class Shares:
     given: Mapping[str, Units]
-    """What is new for each member."""
+    """Newly assigned units of each member."""
     revoked: Mapping[str, Units]
     delay_ms: int
-    """When all shall join again; 0: no need."""
+    """Delay after which all members rejoin; 0 if they need not."""
     memory: Memory
 
 
@@ -93,7 +98,7 @@ def _due_ms(
 
 
 def _load(units: set[TaskId], like: TaskId) -> tuple[int, int]:
-    """So many of the same kind, so many in all."""
+    """Return the number of units of the same kind, and of all units."""
     return sum(_kind(each) == _kind(like) for each in units), len(units)
 
 
@@ -104,7 +109,7 @@ def _kind(unit: TaskId) -> bool:
 def _surplus(
     kept: Mapping[str, set[TaskId]], given: Mapping[str, set[TaskId]]
 ) -> dict[str, set[TaskId]]:
-    """What those with more than their share give back, until nobody has two more than another."""
+    """Return the units to revoke so that no two workers differ by more than one."""
     surplus: dict[str, set[TaskId]] = {member: set() for member in kept}
     for kind in (True, False):
         own = {

@@ -1,8 +1,9 @@
-"""Changes that the leader makes for all: configurations, target states, offsets.
+"""Changes that the leader makes for the group: configurations, target states, offsets.
 
-Each writes to the config topic, and returns when this worker has read it back; the others follow.
-`share_into_tasks` is done by the leader as well, where Kafka asks the worker that has the
-connector: what a connector's tasks are is told by its configuration."""
+Each change is written to the config topic and returns once this worker has read it back; the other
+workers follow. The leader also computes the task configurations (`share_into_tasks`), whereas
+Kafka asks the worker that runs the connector: here they follow from the configuration alone.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class Changes(Herder):
         )
         self._writer = ConfigWriter(client, settings["config.storage.topic"], settings["group.id"])
         self._troubles: dict[str, tuple[int, float, str]] = {}
-        """Connectors whose tasks could not be made: how often, when again, why."""
+        """Connectors whose tasks could not be computed: failures, next attempt, reason."""
 
     @abstractmethod
     def entry(self, name: str) -> ConnectorEntry: ...
@@ -63,7 +64,7 @@ class Changes(Herder):
     def forget_states(self, name: str, tasks: int) -> None: ...
 
     def changes_open(self) -> None:
-        """On leading: whoever led before changes nothing more."""
+        """Fence the previous leader, when this worker becomes the leader."""
         self._writer.open()
 
     def changes_close(self) -> None:
@@ -95,13 +96,13 @@ class Changes(Herder):
         return not was_there
 
     def _tasks(self, config: ConnectorConfig, target: State) -> list[Entry]:
-        """None if they cannot be told now: the leader's next turns try again."""
+        """Return the task entries; empty if they cannot be computed now, and the leader retries."""
         if target is State.STOPPED:
             return task_entries(config.name, [])
         try:
             count = len(task_settings(config))
         except Exception as error:
-            # A connector of somebody's own may raise anything, as when its system is away.
+            # A custom connector may raise anything, for example if its system is unavailable.
             self._trouble(config.name, sentence(error))
             return []
         self._troubles.pop(config.name, None)
@@ -117,7 +118,7 @@ class Changes(Herder):
         self._troubles[name] = times, time.monotonic() + pause_ms / 1000, reason
 
     def share_into_tasks(self, name: str) -> None:
-        """If it is time to try."""
+        """Compute and write a connector's task configurations, unless a retry is not due yet."""
         _, again_at, _ = self._troubles.get(name, (0, 0.0, ""))
         if time.monotonic() < again_at:
             return
@@ -131,7 +132,7 @@ class Changes(Herder):
             self._write(*entries)
 
     def trouble_of(self, name: str) -> Status | None:
-        """Why it has no tasks."""
+        """Return the status of a connector whose tasks could not be computed."""
         trouble = self._troubles.get(name)
         return trouble and Status(State.FAILED, self.config.worker_id, trouble[2])
 
@@ -189,7 +190,7 @@ class Changes(Herder):
             self._write_offsets(config, [(partition, None) for partition, _ in known])
             return RESET
         reset_group_offsets(self._admin(config), group_id(config))
-        # Numbers of batches go on: a task may remember the last one.
+        # Batch numbers continue, because a task may have stored the last one.
         positions = self.ledger.sink_positions(self._cluster_of(config), name)
         self._write_offsets(config, [
             ({SINK_TASK: task}, SinkPosition(each.batch, each.epoch, each.worker).to_json())
@@ -207,7 +208,7 @@ class Changes(Herder):
         return f"{self.config.settings['group.id']}-{name}-{task}"
 
     def _fence(self, config: ConnectorConfig) -> None:
-        """Tasks that some worker has not stopped yet write no more."""
+        """Fence tasks that a worker may not have stopped yet."""
         from ottla.client.admin import Admin
 
         ids = [self._transactional_id(config.name, task) for task in range(MAX_TASKS)]

@@ -1,17 +1,19 @@
-"""What `config.storage.topic` says: connectors, their tasks, and what is asked of them. Kafka's
-form, JSON without schemas:
+"""State in `config.storage.topic`: connectors, their tasks, and requests to them.
+
+The format is Kafka's, as JSON without schemas:
 
 | key | value |
 |---|---|
-| connector-NAME | {"properties": {…}}; none: deleted |
+| connector-NAME | {"properties": {…}}; a tombstone deletes the connector |
 | task-NAME-0 | {"properties": {…}} |
-| commit-NAME | {"tasks": 1}: the task records before it are whole, and count |
+| commit-NAME | {"tasks": 1}: the preceding task records are complete and take effect |
 | target-state-NAME | {"state": "STARTED" or "PAUSED", "state.v2": also "STOPPED"} |
 | restart-connector-NAME | {"include-tasks": …, "only-failed": …} |
-| logger-cluster-NAME | {"level": …}: of that logger, in every worker that runs |
+| logger-cluster-NAME | {"level": …}: level of the logger in every running worker |
 
-The leader alone writes, each change as one transaction. Keys of other kinds (`session-key`,
-`tasks-fencing-…`), as Java's workers write them, are passed over."""
+Only the leader writes, each change in one transaction. Other keys that Java's workers write
+(`session-key`, `tasks-fencing-…`) are ignored.
+"""
 
 from __future__ import annotations
 
@@ -48,15 +50,15 @@ class LevelRequest:
 class ConnectorEntry:
     properties: dict[str, str]
     version: int
-    """The offset of the record that made it so, or let it run again."""
+    """Offset of the record that last configured the connector or let it run again."""
     tasks: list[dict[str, str]] = field(default_factory=list)
     tasks_version: int = -1
-    """Of the commit; older than `version`: the tasks are of a configuration before."""
+    """Offset of the commit record; if below `version`, the tasks have an older configuration."""
 
 
 @dataclass
 class ConfigState:
-    """Changed by `apply` alone."""
+    """Materialized state of the config topic; only `apply` changes it."""
 
     connectors: dict[str, ConnectorEntry] = field(default_factory=dict)
     targets: dict[str, State] = field(default_factory=dict)
@@ -65,7 +67,7 @@ class ConfigState:
     def apply(
         self, key: bytes | None, value: bytes | None, offset: int
     ) -> RestartRequest | LevelRequest | None:
-        """One record; what it asks for besides. What does not parse counts as not there."""
+        """Apply a record and return the request in it, if any. Malformed records are ignored."""
         kind, name = _split((key or b"").decode("utf-8", "replace"))
         try:
             told = json.loads(value) if value else None
@@ -123,23 +125,23 @@ class ConfigState:
         before, entry = self.target(name), self.connectors.get(name)
         self.targets[name] = _TARGETS[str(told.get("state.v2") or told["state"])]
         if before is State.STOPPED and self.target(name) is not before and entry is not None:
-            # It had no tasks; those that it has now come after this.
+            # A stopped connector has no tasks, so tasks committed earlier are outdated.
             entry.version = offset
 
-    # -------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------- queries
 
     def target(self, name: str) -> State:
         return self.targets.get(name, State.RUNNING)
 
     def units(self) -> frozenset[TaskId]:
-        """All that is to be shared out among workers."""
+        """Return all connectors and tasks to assign to workers."""
         found = set()
         for name, entry in self.connectors.items():
             found |= {TaskId(name, task) for task in range(CONNECTOR, len(entry.tasks))}
         return frozenset(found)
 
     def lacks_tasks(self, name: str) -> bool:
-        """Whether its tasks are not those of its configuration and state."""
+        """Return whether the tasks do not match the connector's configuration and state."""
         entry = self.connectors[name]
         if self.target(name) is State.STOPPED:
             return bool(entry.tasks)
@@ -157,7 +159,7 @@ def _split(key: str) -> tuple[str, str]:
     return "", key
 
 
-# ------------------------------------------------------------------------------- what is written
+# ------------------------------------------------------------------------------ records to write
 
 Entry = tuple[str, dict[str, Any] | None]
 

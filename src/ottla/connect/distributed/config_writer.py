@@ -1,7 +1,8 @@
-"""Changing configurations: the leader's alone to do.
+"""Writer of the config topic, which only the leader uses.
 
-Each change is one transaction under an id that all workers of the group share, so a leader that was
-deposed while it was asleep cannot write what it decided before: its producer is fenced."""
+Each change is one transaction with a transactional ID that all workers of the group share. A former
+leader that was suspended cannot write its outdated decisions: its producer is fenced.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class ConfigWriter:
         self._producer: Any = None
 
     def open(self) -> None:
-        """Fences whoever wrote before."""
+        """Initialize the producer, which fences the previous writer."""
         from ottla.client.producer.blocking import Producer
 
         with self._lock:
@@ -34,7 +35,7 @@ class ConfigWriter:
                 self._producer = Producer(profile=self._client)
 
     def write(self, entries: Iterable[Entry]) -> None:
-        """All of them, or none. Raises Conflict if another worker leads by now."""
+        """Write all entries in one transaction; raise Conflict if another worker leads by now."""
         self.open()
         with self._lock:
             try:
@@ -49,7 +50,7 @@ class ConfigWriter:
                 raise
 
     def close(self) -> None:
-        """When another leads, or the worker ends."""
+        """Close the producer, when this worker loses leadership or stops."""
         with self._lock:
             self._drop()
 

@@ -1,14 +1,16 @@
-"""A worker of a group: what it does with what it is assigned, and with what REST asks.
+"""Distributed worker: runs the units that the group assigns to it and handles REST requests.
 
     config topic ──► ConfigState ─┐
-    group ─────────► assignment ──┼─► what shall run here ─► Worker ─► status topic
+    group ─────────► assignment ──┼─► units to run here ─► Worker ─► status topic
     REST ─► leader ─► config topic┘
 
-One thread (`run`) compares what shall run with what does, and starts and stops tasks; the member's
-threads only hand over assignments. A task runs here if it is assigned, its connector is to run, and
-with the configuration of that moment; whatever changes one of these is seen in the next turn. Tasks
-start only while the group counts on this worker (`Member.is_alive`): one that was asleep does not
-fence those who took over."""
+A single thread (`run`) compares the units that should run with those that do, and starts and stops
+tasks; the member's threads only pass assignments on. A task runs here if it is assigned to this
+worker and its connector's target state is RUNNING, with the latest configuration. The next
+iteration of the loop picks up any change to these. Tasks start only while this worker is a live
+member of the group (`Member.is_alive`): one that was suspended must not fence the workers that took
+over.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ from ottla.connect.worker_config import WorkerConfig
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.2
-"""Unless something happens before."""
+"""Interval between iterations of the main loop without an event."""
 
 
 class DistributedHerder(Changes, Membership):
@@ -83,18 +85,18 @@ class DistributedHerder(Changes, Membership):
         self._leader_url = ""
         self._memory = Memory()
         self._shared_units: frozenset[TaskId] = frozenset()
-        """As the leader: what was shared out in the last round."""
+        """Units that the leader assigned in the last rebalance."""
         self._versions: dict[TaskId, int] = {}
-        """Of the configurations that tasks were started with."""
+        """Configuration versions that tasks were started with."""
         self._told: dict[TaskId, Status] = {}
         self._told_troubles: dict[str, Status] = {}
         self._told_topics: set[tuple[str, str]] = set()
         self._stopping, self._something = threading.Event(), threading.Event()
 
-    # ------------------------------------------------------------------------------ its life
+    # ----------------------------------------------------------------------------- lifecycle
 
     def start(self) -> None:
-        """Raises UserError or KafkaError if it cannot be a worker."""
+        """Start the worker; raise UserError if it cannot join the group or read its topics."""
         for notice in self.config.notices():
             logger.warning("%s", notice)
         try:
@@ -108,7 +110,7 @@ class DistributedHerder(Changes, Membership):
             raise UserError(f"The worker cannot start: {error}") from error
 
     def run(self) -> None:
-        """Until `request_stop`."""
+        """Run until `request_stop` is called."""
         logger.info("Kafka Connect distributed worker started: %s", self.config.worker_id)
         while not self._stopping.is_set():
             self._something.wait(LOOK_EVERY_S)
@@ -116,7 +118,7 @@ class DistributedHerder(Changes, Membership):
             try:
                 self._turn()
             except Exception as error:
-                # What one connector does must not end the worker; the next turn tries again.
+                # An error of one connector must not end the worker; the next iteration retries.
                 logger.error("a turn failed: %s", sentence(error), exc_info=error)
 
     def request_stop(self) -> None:
@@ -124,7 +126,7 @@ class DistributedHerder(Changes, Membership):
         self._something.set()
 
     def close(self) -> None:
-        """First stop all, then leave: whoever takes over finds everything done."""
+        """Stop all tasks, then leave the group, so that new owners find everything committed."""
         self._stopping.set()
         self.worker.close()
         self._member.close()
@@ -133,7 +135,7 @@ class DistributedHerder(Changes, Membership):
         self._config_log.close()
         self._status_log.close()
 
-    # ---------------------------------------------------------------------- as a member
+    # ----------------------------------------------------------------------- membership
 
     def metadata(self) -> WorkerMetadata:
         with self._lock:
@@ -189,7 +191,7 @@ class DistributedHerder(Changes, Membership):
             self._told.clear()
         self._something.set()
 
-    # ---------------------------------------------------------------------------- turns
+    # ------------------------------------------------------------------------ main loop
 
     def _on_config(self, record: Any) -> None:
         with self._lock:
@@ -197,7 +199,7 @@ class DistributedHerder(Changes, Membership):
             if isinstance(asked, RestartRequest) and self._generation >= 0:
                 self._restarts.append(asked)
         if isinstance(asked, LevelRequest) and self._has_read_configs:
-            # Those from before this worker began are history, as in Kafka.
+            # Requests from before this worker started are ignored, as in Kafka.
             set_level(asked.logger, asked.level)
         self._something.set()
 
@@ -222,7 +224,7 @@ class DistributedHerder(Changes, Membership):
             self.changes_close()
 
     def _wanted(self) -> dict[TaskId, int]:
-        """What shall run here, with which version of its configuration."""
+        """Return the tasks that should run here, with the versions of their configurations."""
         with self._lock:
             found = {}
             for id in self._owned:
@@ -243,7 +245,7 @@ class DistributedHerder(Changes, Membership):
         try:
             context = self._context(id, given)
         except Exception as error:
-            # Of a connector's own making, or a class that this worker does not have.
+            # The connector raised an error, or this worker lacks its class.
             logger.error("task %s cannot be started here: %s", id, sentence(error))
             self._tell(id, Status(State.FAILED, self.config.worker_id, sentence(error)))
             return
@@ -287,7 +289,7 @@ class DistributedHerder(Changes, Membership):
                 if each.include_tasks:
                     self.worker.stop_tasks([id])
 
-    # ------------------------------------------------------------------------- as the leader
+    # ---------------------------------------------------------------------------- leadership
 
     def _lead(self) -> None:
         with self._lock:
@@ -306,7 +308,7 @@ class DistributedHerder(Changes, Membership):
     # -------------------------------------------------------------------------------- states
 
     def _tell_states(self) -> None:
-        """Those that have changed, of what is assigned here."""
+        """Write the changed statuses of units that are assigned to this worker."""
         if not self._member.is_alive:
             return
         with self._lock:
@@ -326,7 +328,7 @@ class DistributedHerder(Changes, Membership):
         if target in AT_REST:
             return Status(target, self.config.worker_id)
         if id.task == CONNECTOR:
-            # The leader tells of one that has no tasks yet.
+            # The leader reports on a connector without tasks.
             is_whole = not self.configs.lacks_tasks(id.connector)
             return Status(State.RUNNING, self.config.worker_id) if is_whole else None
         thread = self.worker.task(id)
@@ -356,7 +358,7 @@ class DistributedHerder(Changes, Membership):
             self._told_topics.discard((topic, name))
             self._status_writer.forget_topic(topic, name)
 
-    # -------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------- queries
 
     @property
     def url(self) -> str:
@@ -370,7 +372,7 @@ class DistributedHerder(Changes, Membership):
         return "" if self._leader_url == self.url else self._leader_url
 
     def place_of(self, method: str, path: str) -> str | None:
-        """A task is restarted where it runs; all else is the leader's to change."""
+        """Return the URL of the responsible worker: the task's for a restart, else the leader's."""
         parts = path.strip("/").split("/")
         if len(parts) == 5 and parts[2] == "tasks" and parts[4] == "restart":
             return self._place_of_task(parts[1], parts[3])
@@ -412,7 +414,7 @@ class DistributedHerder(Changes, Membership):
             count, target = len(self.entry(name).tasks), self.configs.target(name)
         own = self.states.of(TaskId(name, CONNECTOR))
         if target in AT_REST:
-            # As asked for; whoever runs it may not have told yet.
+            # The target state, as the assigned worker may not have written its status yet.
             own = Status(target, own.worker_id)
         tasks = {task: self.states.of(TaskId(name, task)) for task in range(count)}
         return ConnectorStatus(own, tasks)
@@ -422,7 +424,7 @@ class DistributedHerder(Changes, Membership):
         return sorted(self.states.topics.get(name, ()))
 
     def restart_task(self, name: str, task: int) -> None:
-        """Here; the next turn starts it again."""
+        """Stop the task here; the next iteration of the main loop starts it again."""
         self.given(name)
         self.worker.stop_tasks([TaskId(name, task)])
         self._something.set()

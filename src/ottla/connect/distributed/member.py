@@ -1,13 +1,14 @@
-"""A worker as a member of its group: joins, syncs, keeps itself alive, leaves.
+"""Membership of a worker in its group: join, sync, heartbeat and leave.
 
-The group is a classic one of the protocol type `connect`; consumers cannot be in it. All of this is
-done on an event loop in a thread of its own, whatever tasks do. Rounds:
+The group uses the classic protocol with the protocol type `connect`, so consumers cannot join it.
+An event loop in a thread of its own maintains the membership, independently of tasks:
 
-    JoinGroup (what I have) ─► leader: shares out ─► SyncGroup ─► assignment ─► heartbeats …
-                 ▲                                                                  │
-                 └── the group rebalances, or this worker wants to: `request_rejoin`┘
+    JoinGroup (owned units) ─► leader assigns ─► SyncGroup ─► assignment ─► heartbeats …
+        ▲                                                                       │
+        └── the group rebalances, or this worker requests it: `request_rejoin` ─┘
 
-If the group does not know this member any more, all it had is lost: others run it by now."""
+If the group no longer knows this member, its whole assignment is lost: other workers run it by now.
+"""
 
 from __future__ import annotations
 
@@ -47,17 +48,17 @@ _GONE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FE
 
 
 class Membership(ABC):
-    """What the member asks of the worker, and tells it. Called on the member's own threads."""
+    """Callbacks from the member to the worker, called on the member's own threads."""
 
     @abstractmethod
     def metadata(self) -> WorkerMetadata:
-        """What this worker has, and how much of the configurations it has read."""
+        """Return the units that this worker owns, and the config offset that it has read up to."""
 
     @abstractmethod
     def share_out(
         self, leader: str, members: Mapping[str, WorkerMetadata]
     ) -> Mapping[str, Assignment]:
-        """As the leader."""
+        """Compute the assignment of all members, as the leader."""
 
     @abstractmethod
     def assigned(self, assignment: Assignment, *, generation: int, is_leader: bool) -> None: ...
@@ -85,13 +86,13 @@ class Member:
         self._member_id = ""
         self._generation = -1
         self._heard_at = float("-inf")
-        """When the group last acknowledged us."""
+        """Time of the last successful response from the coordinator."""
         self._task: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------ from other threads
 
     def start(self) -> None:
-        """Raises KafkaError if brokers cannot be reached."""
+        """Join the group in the background; raise KafkaError if no broker can be reached."""
         self._thread.run(self._start())
 
     def request_rejoin(self) -> None:
@@ -99,7 +100,7 @@ class Member:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the group counts on this worker, as far as it can know."""
+        """Whether this worker is a live member of the group, to its own knowledge."""
         return self._generation >= 0 and time.monotonic() - self._heard_at < self._session_ms / 1000
 
     def close(self) -> None:
@@ -144,12 +145,12 @@ class Member:
                 log("group %s: %s", self._group_id, error)
                 await asyncio.sleep(backoff.next_s())
             except Exception:
-                # A bug of ours must not end the membership in silence.
+                # A bug must not end the membership silently.
                 logger.exception("group %s", self._group_id)
                 await asyncio.sleep(backoff.next_s())
 
     async def _round(self) -> int:
-        """Join and sync; the delay that the leader asks for."""
+        """Join and sync; return the delay that the leader requests."""
         self._rejoin.clear()
         joined = await self._join()
         assignments = []
@@ -206,7 +207,7 @@ class Member:
             return answer
 
     async def _stay(self, delay_ms: int) -> None:
-        """Returns when it is time to join again."""
+        """Send heartbeats until it is time to rejoin."""
         loop = asyncio.get_running_loop()
         rejoin_at = loop.time() + delay_ms / 1000 if delay_ms else None
         while not self._rejoin.is_set():
@@ -222,7 +223,7 @@ class Member:
                 return
 
     async def _heartbeat(self) -> bool:
-        """False: the group rebalances."""
+        """Send a heartbeat; return False if the group is rebalancing."""
         try:
             answer = await self._group.heartbeat(
                 self._member_id, self._generation, timeout_ms=self._session_ms

@@ -1,4 +1,4 @@
-"""What workers tell each other through their group: Connect's protocol, incremental (KIP-415).
+"""Connect's group protocol, with incremental cooperative rebalancing (KIP-415).
 
     metadata     Version int16 │ Url string │ ConfigOffset int64 │ Allocation nullable bytes
     assignment   Version int16 │ Error int16 │ Leader string │ LeaderUrl string │ ConfigOffset int64
@@ -6,9 +6,10 @@
     Connector    Name string │ Tasks [int32]; -1 is the connector itself
 
 Strings have an int16 length, arrays and bytes an int32 one; -1 is null. The allocation is the
-assignment that the worker has. An assignment holds what is new for the worker and what it must give
-back; the rest stays. The names of the protocol are `sessioned` and `compatible`; the bytes of both
-are the same but for the version (2 and 1). Eager workers (`default`) are not understood."""
+worker's current assignment. An assignment contains only newly assigned and revoked units; the rest
+is unchanged. The protocol names are `sessioned` and `compatible`, whose bytes differ only in the
+version (2 and 1). The eager protocol (`default`) is not supported.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ from ottla.connect.states import TaskId
 
 PROTOCOL_TYPE = "connect"
 VERSIONS = {"sessioned": 2, "compatible": 1}
-"""By the names of protocols, the most wanted first."""
+"""Versions by protocol name, in order of preference."""
 CONNECTOR = -1
-"""The task that is the connector itself."""
+"""Task number that stands for the connector itself."""
 MAX_ENTRIES = 1_000_000
 
 
@@ -55,7 +56,7 @@ def encode_metadata(told: WorkerMetadata, version: int) -> bytes:
 
 
 def decode_metadata(data: bytes) -> WorkerMetadata:
-    """Raises ValueError for what is none."""
+    """Decode a worker's metadata; raise ValueError if it is malformed."""
     reader = _Reader(data)
     reader.version()
     url, offset = reader.string(), reader.int64()
@@ -77,7 +78,7 @@ def encode_assignment(told: Assignment, version: int) -> bytes:
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Raises ValueError for what is none."""
+    """Decode an assignment; raise ValueError if it is malformed."""
     reader = _Reader(data)
     reader.version()
     error = reader.int16()

@@ -1,13 +1,15 @@
-"""What `status.storage.topic` says: states of connectors and tasks, topics in use. Kafka's form,
-JSON without schemas:
+"""State in `status.storage.topic`: states of connectors and tasks, and the topics they use.
+
+The format is Kafka's, as JSON without schemas:
 
 | key | value |
 |---|---|
 | status-connector-NAME, status-task-NAME-0 | {"state", "trace", "worker_id", "generation"} |
 | status-topic-TOPIC:connector-NAME | {"topic": {"name", "connector", "task", …}} |
 
-Whoever runs something writes its states, as long as it knows itself to be a member of the group;
-the leader removes those of connectors that are deleted."""
+A worker writes the states of the units it runs while it is a live member of the group. The leader
+removes those of deleted connectors.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,13 @@ TOPIC_SEPARATOR = ":connector-"
 
 @dataclass
 class StatusState:
-    """Changed by `apply` alone."""
+    """Materialized state of the status topic; only `apply` changes it."""
 
     states: dict[TaskId, Status] = field(default_factory=dict)
     topics: dict[str, set[str]] = field(default_factory=dict)
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """One record; what does not parse counts as not there."""
+        """Apply a record. Malformed records are ignored."""
         name = (key or b"").decode("utf-8", "replace")
         try:
             told = json.loads(value) if value else None

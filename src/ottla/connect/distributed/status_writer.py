@@ -1,4 +1,4 @@
-"""States of what this worker runs, told to all: written behind, so nobody waits for brokers."""
+"""Asynchronous writer of statuses to the status topic; no caller waits for brokers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StatusWriter:
         self._producer: Any = None
 
     def status(self, id: TaskId, status: Status | None, generation: int) -> None:
-        """None: it is no more."""
+        """Write a status; None deletes it."""
         value = None if status is None else status_value(status, generation)
         self._send(status_key(id), value)
 
@@ -47,7 +47,7 @@ class StatusWriter:
                     self._producer = Producer(profile=self._client)
                 self._producer.send(self._topic, value, key=key)
         except KafkaError as error:
-            # A state that is not told is no reason to stop; the next change is.
+            # A lost status is not fatal; the next change is sent as usual.
             logger.warning("a state was not written: %s", error)
 
     def close(self) -> None:

@@ -1,7 +1,9 @@
-"""A compacted topic that is read to its end and then followed, in a thread of its own.
+"""Compacted topic that is read to its end and then followed, in a thread of its own.
 
-What is in it is told record by record, in that thread. `read_to_end` waits until all that is in
-the topic now has been told. Brokers that are away are waited for: what was told stays true."""
+That thread passes each record to a callback. `read_to_end` waits until all records that are now in
+the topic were processed. If the brokers are unavailable, the thread retries, and the state built so
+far stays valid.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,15 @@ START_TIMEOUT_S = 60.0
 
 
 class TopicLog:
-    """`client`: properties of its clients."""
+    """Follower of a topic.
+
+    Args:
+        client: Properties of the clients.
+        topic: Name of the topic, which is created if it does not exist.
+        on_record: Called with each record.
+        partitions: Number of partitions of a new topic.
+        replication: Replication factor of a new topic.
+    """
 
     def __init__(
         self,
@@ -44,7 +54,7 @@ class TopicLog:
         self._thread = threading.Thread(target=self._follow, name=f"log-{topic}", daemon=True)
 
     def start(self) -> None:
-        """Returns when all that is there has been told. Raises UserError or KafkaError."""
+        """Create the topic and read it to its end; raise UserError or KafkaError on failure."""
         configs = {"cleanup.policy": "compact"}
         make_topics(self._client, [self.topic], *self._shape, configs)
         self._thread.start()
@@ -52,7 +62,7 @@ class TopicLog:
 
     @property
     def offset(self) -> int:
-        """Of the next record of the first partition; only topics with one have such a thing."""
+        """Offset of the next record; only meaningful for a topic with one partition."""
         with self._moved:
             return max(self._positions.values(), default=0)
 

@@ -1,11 +1,13 @@
-"""Kafka's single message transforms, under Kafka's names and with its options.
+"""Kafka's single message transforms, with Kafka's names and options.
 
-contract     what a transform and a predicate are; the part ($Key, $Value) that one works on
+contract     base classes of transforms and predicates; the part ($Key, $Value) that they change
 fields       InsertField, ReplaceField, MaskField, HoistField, ExtractField, ValueToKey
 shape        Flatten, Cast, SetSchemaMetadata
 timestamps   TimestampConverter
 routing      RegexRouter, TimestampRouter, Filter
 headers      HeaderFrom, InsertHeader, DropHeaders
-function     any Python function
-paths        fields of fields: `field.syntax.version`
-predicates   TopicNameMatches, HasHeaderKey, RecordIsTombstone"""
+debezium     ExtractNewRecordState
+function     Python functions as transforms
+paths        nested fields: `field.syntax.version`
+predicates   TopicNameMatches, HasHeaderKey, RecordIsTombstone
+"""

@@ -1,11 +1,12 @@
-"""What a transform is: a record in, a record or nothing out.
+"""Base classes of transforms, which turn a record into another one or drop it.
 
-Transforms are pure: the same record gives the same result, however often. A batch that is run again
-after a crash depends on it. One that fails raises DataError: see `errors.tolerance`.
+Transforms must be pure: the same record always gives the same result. Batches that are processed
+again after a crash depend on it. A transform that fails raises DataError (`errors.tolerance`).
 
-What becomes of a schema is worked out once and kept (`made_of`), as records come in thousands with
-one schema: they leave with one as well, and converters, which know schemas by their identity, need
-not look at each anew."""
+Schemas are transformed once and cached (`made_of`), because thousands of records share one. The
+results then share a schema object as well, and converters, which cache by identity, need not
+process it again for each record.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from ottla.connect.schema_cache import SchemaCache
 
 KEY, VALUE = "key", "value"
 MAX_SCHEMAS = 1000
-"""That a transform remembers."""
+"""Maximum number of schemas in a transform's cache."""
 NULL_DEFAULT = key(
     "replace.null.with.default", ConfigType.BOOLEAN, True,
     "Whether a field's default stands for null.",
@@ -61,18 +62,18 @@ class Transform(ABC):
 
 
 class PartTransform(Transform):
-    """Works on the key or on the value."""
+    """Transform of the key or the value."""
 
     has_parts = True
 
     def __init__(self, settings: Settings, part: str = VALUE) -> None:
         super().__init__(settings, part)
         self.made_of: SchemaCache[Schema, Schema] = SchemaCache(MAX_SCHEMAS, self.new_schema)
-        """What a schema becomes; made with `new_schema`."""
+        """Cache of transformed schemas, computed by `new_schema`."""
         self._defaults: SchemaCache[Schema, dict[str, Any]] = SchemaCache(MAX_SCHEMAS, _defaults)
 
     def new_schema(self, schema: Schema) -> Schema:
-        """Depends on nothing but the schema and the settings."""
+        """Return the transformed schema. It may depend only on the schema and the settings."""
         return schema
 
     def get(self, record: Record) -> tuple[Schema | None, Any]:
@@ -86,8 +87,10 @@ class PartTransform(Transform):
         return record.with_value(schema, value)
 
     def struct(self, schema: Schema | None, value: Any) -> dict[str, Any]:
-        """The value, which must be a struct or, without a schema, a map. A null whose field has a
-        default is that default, unless `replace.null.with.default` says otherwise."""
+        """Return the value, which must be a struct or, without a schema, a map.
+
+        Nulls are replaced by the field's default unless `replace.null.with.default` is false.
+        """
         is_struct = schema is None or schema.type is Type.STRUCT
         if not is_struct or not isinstance(value, dict):
             kind = schema.type.value if schema is not None else type(value).__name__

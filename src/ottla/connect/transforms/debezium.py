@@ -1,12 +1,16 @@
-"""`ExtractNewRecordState`: Debezium's envelopes as the rows in them.
+"""`ExtractNewRecordState`: replaces Debezium's envelopes by the rows in them.
 
-    delete.tombstone.handling.mode   what becomes of deletes and their tombstones
-        tombstone        a tombstone for each                  (the default)
-        drop             neither
-        delete-to-tombstone, rewrite, rewrite-with-tombstone: as Debezium has them
-    add.fields, add.headers          of the envelope: op, source.lsn, ts_ms …; as __op, __source_lsn
+    delete.tombstone.handling.mode   handling of deletes and the tombstones that follow them
+        tombstone                a tombstone replaces both     (the default)
+        drop                     both are dropped
+        delete-to-tombstone      the delete is dropped, the tombstone kept
+        rewrite                  the old row with __deleted=true; the tombstone is dropped
+        rewrite-with-tombstone   the same, and the tombstone is kept
+    add.fields, add.headers      fields of the envelope to add: op, source.lsn, ts_ms …; named
+                                 __op, __source_lsn …
 
-Truncates have no row and are dropped. What is no envelope passes as it is."""
+Truncates have no row and are dropped. Records that are not envelopes are unchanged.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,7 @@ class ExtractNewRecordState(Transform):
 
     def apply(self, record: Record) -> Record | None:
         if record.value is None:
-            # With `tombstone` the delete has become one already.
+            # With `tombstone`, the preceding delete has already become the tombstone.
             kept = ("delete-to-tombstone", "rewrite-with-tombstone")
             return record if self._mode in kept or record.key is None else None
         if not is_envelope(record.value_schema, record.value):
@@ -89,7 +93,10 @@ class ExtractNewRecordState(Transform):
         return row, self._widened(schema, more)
 
     def _widened(self, schema: Schema | None, more: list[tuple[str, Schema, Any]]) -> Schema | None:
-        """Made once for each schema: converters know them by what they are."""
+        """Return the row's schema with additional fields.
+
+        It is built once for each schema, because converters cache schemas by identity.
+        """
         if schema is None or not (more or schema.optional):
             return schema
         known = self._schemas.get(id(schema))

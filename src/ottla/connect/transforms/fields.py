@@ -1,4 +1,4 @@
-"""InsertField, ReplaceField, MaskField, HoistField, ExtractField, ValueToKey."""
+"""Field transforms: InsertField, ReplaceField, MaskField, HoistField, ExtractField, ValueToKey."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ _INSERTED = {
 
 
 class InsertField(PartTransform):
-    """A name that ends in ! must be there; one that ends in ? (or in neither) may be null."""
+    """Transform that inserts fields.
+
+    A field whose name ends in ! is required; one that ends in ? or neither is optional.
+    """
 
     on_columns = True
     definition = Definition([
@@ -62,7 +65,7 @@ class InsertField(PartTransform):
     def __init__(self, settings: Settings, part: str = "value") -> None:
         super().__init__(settings, part)
         self._paths: dict[str, tuple[Path, bool]] = {}
-        """Where each goes, and whether it may be null."""
+        """Path of each inserted field, and whether it is optional."""
         for what in _INSERTED:
             name = settings[f"{what}.field"]
             if name:
@@ -148,7 +151,7 @@ class ReplaceField(PartTransform):
     def _keeps(self, path: Path) -> bool:
         if path in self._exclude:
             return False
-        # What is on the way to a field that is kept is kept too, and what is inside of it.
+        # A field is kept if it leads to an included field or lies within one.
         return not self._include or any(
             each[: len(path)] == path[: len(each)] for each in self._include
         )
@@ -183,7 +186,7 @@ _BLANK: tuple[tuple[type, Any], ...] = (
 
 
 class MaskField(PartTransform):
-    """Fields become empty, zero or false; or the replacement, if they are numbers or texts."""
+    """Transform that blanks fields, or replaces numbers and strings by `replacement`."""
 
     on_columns = True
     definition = Definition(
@@ -235,7 +238,7 @@ def _replacement(name: str, value: Any, text: str) -> Any:
 
 
 class HoistField(PartTransform):
-    """The whole becomes one field of a struct; or with `hoisted`, a field of it does."""
+    """Transform that wraps the key or value, or with `hoisted` one of its fields, in a struct."""
 
     definition = Definition(
         [
@@ -273,7 +276,7 @@ class HoistField(PartTransform):
 
 
 class ExtractField(PartTransform):
-    """One field becomes the whole."""
+    """Transform that replaces the key or value by one of its fields."""
 
     on_columns = True
     definition = Definition(
@@ -305,7 +308,10 @@ class ExtractField(PartTransform):
 
 
 class ValueToKey(PartTransform):
-    """The key becomes a struct of fields of the value, each by the last name of its path."""
+    """Transform that replaces the key by a struct of fields of the value.
+
+    A nested field is named by the last part of its path.
+    """
 
     on_columns = True
     has_parts = False

@@ -1,9 +1,9 @@
-"""Any Python function as a transform: `transforms.NAME.type=package.module:function`.
+"""Python functions as transforms: `transforms.NAME.type=package.module:function`.
 
-The function is given a Record and returns one, or None to drop it. Named with $Key or $Value it is
-given the key or the value alone and returns a new one; the schema stays if the result still fits
-it, else the result has none. It runs wherever the connector does, and must be pure as any
-transform."""
+The function receives a Record and returns one, or None to drop it. With $Key or $Value it receives
+only the key or the value and returns a new one, which keeps the schema if it fits, and otherwise
+has none. The function runs in the worker's process and must be pure, like any transform.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PartFunction(PartTransform):
 
 
 def transform_of(function: Callable[..., Any], *, on_part: bool) -> type[Transform]:
-    """A class of its own, by the function's name: errors name it."""
+    """Return a transform class named after the function, so that errors name it."""
     base = PartFunction if on_part else RecordFunction
     name = getattr(function, "__name__", "function")
     return type(name, (base,), {"function": staticmethod(function)})

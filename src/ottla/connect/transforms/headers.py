@@ -1,4 +1,4 @@
-"""HeaderFrom, InsertHeader, DropHeaders."""
+"""Transforms of headers: HeaderFrom, InsertHeader, DropHeaders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ottla.connect.transforms.paths import (
 
 
 class HeaderFrom(PartTransform):
-    """Fields become headers."""
+    """Transform that copies or moves fields to headers."""
 
     definition = Definition(
         [

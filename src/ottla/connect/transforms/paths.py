@@ -1,8 +1,10 @@
-"""Fields of fields: `field.syntax.version` (KIP-821), and what is done at the end of a path.
+"""Nested fields (`field.syntax.version`, KIP-821), and operations on them.
 
-With V1 a name is a field of the whole, dots and all. With V2 dots lead into fields of fields, and a
-name that has dots itself is between backticks. A path that leads nowhere changes nothing; whoever
-must have the field says so itself. Values without a schema are walked as maps."""
+With V1 a name is a top-level field, including any dots. With V2 dots separate the names of nested
+fields, and backticks enclose a name that contains dots. An operation on a path that does not exist
+changes nothing; transforms that require the field check that themselves. Values without a schema
+are treated as maps.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,12 @@ SYNTAX = key(
 
 
 def path_of(name: str, settings: Settings) -> Path:
-    """Raises ValueError, a sentence."""
+    """Parse a field name; raise ValueError if it is not a valid path."""
     return parsed(name) if settings["field.syntax.version"].upper() == "V2" else (name,)
 
 
 def parsed(text: str) -> Path:
-    """`a.b` as two names; a name with dots is between backticks."""
+    """Parse a V2 path: `a.b` has two names, and a name with dots is enclosed in backticks."""
     names, quoted = [""], False
     for char in text:
         if char == "`":
@@ -64,7 +66,7 @@ def value_at(value: Any, path: Path) -> Any:
 
 
 def with_schema(schema: Schema, path: Path, change: Callable[[Schema], Schema]) -> Schema:
-    """The schema, with that of one field changed."""
+    """Return the schema with a function applied to the schema of one field."""
     name, *rest = path
     fields = tuple(
         Field(name, with_schema(each.schema, tuple(rest), change) if rest else change(each.schema))
@@ -76,7 +78,7 @@ def with_schema(schema: Schema, path: Path, change: Callable[[Schema], Schema]) 
 
 
 def with_value(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
-    """The struct, with the value of one field changed."""
+    """Return the struct with a function applied to the value of one field."""
     name, *rest = path
     if not isinstance(value, Mapping) or name not in value:
         return value
@@ -86,7 +88,7 @@ def with_value(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
 
 
 def changed(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The value changed, or each of a column's."""
+    """Apply a function to a value, or to each value of a column."""
     return value.map(change) if isinstance(value, Column) else change(value)
 
 
@@ -107,7 +109,7 @@ def without_value(value: Any, path: Path) -> Any:
 
 
 def insert_schema(schema: Schema, path: Path, kind: Schema) -> Schema:
-    """The struct's schema with one field more, at its end; structs on the way are made."""
+    """Return the schema with a field appended; missing structs on the path are created."""
     name, *rest = path
     known = schema.field(name)
     if rest:

@@ -1,4 +1,4 @@
-"""Which records a transform applies to."""
+"""Predicates, which select the records that a transform applies to."""
 
 from __future__ import annotations
 

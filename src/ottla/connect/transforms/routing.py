@@ -1,4 +1,4 @@
-"""Where records go: RegexRouter, TimestampRouter, Filter."""
+"""Transforms that route or drop records: RegexRouter, TimestampRouter, Filter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _JAVA_GROUP = re.compile(r"\\(.)|\$(?:(\d)|\{(\w+)\})")
 
 
 class RegexRouter(Transform):
-    """The topic's name, if the whole of it matches, becomes the replacement ($1: first group)."""
+    """Transform that renames topics whose whole name matches a pattern.
+
+    In the replacement, $1 is the first group.
+    """
 
     on_columns = True
     definition = Definition(
@@ -56,7 +59,7 @@ def _python_replacement(text: str) -> str:
 
 
 class TimestampRouter(Transform):
-    """The topic's name with the record's time in it."""
+    """Transform that inserts the record's timestamp into the name of its topic."""
 
     definition = Definition([
         key("topic.format", ConfigType.STRING, "${topic}-${timestamp}",
@@ -81,7 +84,7 @@ class TimestampRouter(Transform):
 
 
 class Filter(Transform):
-    """Drops the records that its predicate holds for."""
+    """Transform that drops the records that its predicate selects."""
 
     on_columns = True
 

@@ -1,4 +1,4 @@
-"""Flatten, Cast, SetSchemaMetadata."""
+"""Transforms of types and schemas: Flatten, Cast, SetSchemaMetadata."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ottla.connect.transforms.paths import (
 
 
 class Flatten(PartTransform):
-    """Fields of fields become fields, with their path as their name."""
+    """Transform that replaces nested fields by top-level fields named by their paths."""
 
     on_columns = True
     definition = Definition([
@@ -94,7 +94,7 @@ _CAST = {
 
 
 class Cast(PartTransform):
-    """`spec` is field:type, …, or one type for the whole."""
+    """Transform that casts fields (`spec` has field:type pairs), or the whole key or value."""
 
     on_columns = True
     definition = Definition(
@@ -158,7 +158,7 @@ def _cast_schema(schema: Schema, wanted: Type) -> Schema:
 
 
 def cast(schema: Schema | None, value: Any, wanted: Type) -> Any:
-    """As Java casts: numbers are cut to their width, a time is its milliseconds or days."""
+    """Cast like Java: integers are truncated to their width, times become milliseconds or days."""
     if value is None:
         return None
     if wanted is Type.STRING:

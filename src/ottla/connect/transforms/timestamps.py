@@ -1,4 +1,4 @@
-"""TimestampConverter: times as text, as numbers since 1970, and as Connect's logical types."""
+"""TimestampConverter: converts times between text, Unix time and Connect's logical types."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Tables of PostgreSQL, MySQL, MariaDB and SQLite into topics and back: Kafka Connect's JDBC.
+"""JDBC source and sink for PostgreSQL, MySQL, MariaDB and SQLite, like Confluent's.
 
-url         `connection.url`, Java's or SQLAlchemy's; `database` connections and their errors
-source      the source connector; `source_task` polls, `modes` says what comes next and from where
-parts       a table in ranges; `spark_read` reads them into a `spool`, `part_reader` hands them out
+url         `connection.url` in Java's or SQLAlchemy's form; `database` connects and maps errors
+source      source connector; `source_task` polls, `modes` selects the next rows and their offsets
+parts       ranges of a table; `spark_read` reads them into a `spool` for `part_reader`
 columns     column types of a database as schemas and values
-sink        the sink connector; `sink_task` writes batches, each with its offsets, in a transaction
-rows        records as rows of a table; `values` values as databases take them
-statements  the SQL of it, and `target` the tables: made, and widened, as records want them"""
+sink        sink connector; `sink_task` writes each batch and its offsets in one transaction
+rows        records as rows of a table; `values` converts values for databases
+statements  SQL statements; `target` creates tables and adds columns as records require
+"""

@@ -1,14 +1,17 @@
-"""Column types of databases as schemas of Connect, and their values. Pure.
+"""Mapping of database column types to Connect schemas and values.
 
-integers, booleans, texts, bytes     the same; unsigned ones are the next wider
-numeric(p, s)                        Decimal; `numeric.mapping` takes small ones as numbers
+integers, booleans, texts, bytes     the same type; unsigned integers use the next wider one
+numeric(p, s)                        Decimal; `numeric.mapping` maps small ones to numbers
 numeric without a scale              io.debezium.data.VariableScaleDecimal
 date, time, timestamp                Kafka's Date, Time, Timestamp (ms); `timestamp.granularity`
                                      micros_long: io.debezium.time.MicroTimestamp
-timestamps with a zone               the same, in UTC
-json, uuid                           io.debezium.data.Json, Uuid: texts
+timestamps with a time zone          the same, in UTC
+json, uuid                           io.debezium.data.Json, Uuid: strings
 arrays                               arrays
-anything else                        its text"""
+any other type                       string
+
+The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True)
 class TypeMapping:
-    """`numeric.mapping` and `timestamp.granularity`."""
+    """The properties `numeric.mapping` and `timestamp.granularity`."""
 
     numeric: str = "none"
     granularity: str = "connect_logical"
@@ -97,7 +100,7 @@ def mapped(column: sa.TypeEngine[Any], mapping: TypeMapping, dialect: str) -> Ma
 
 
 def inferred(value: Any, mapping: TypeMapping) -> Mapped:
-    """Of a column of a query, by the first value that is not null."""
+    """Return the mapping of a query's column, based on its first non-null value."""
     if isinstance(value, bool):
         return _plain(Type.BOOLEAN)
     if isinstance(value, int):
@@ -122,7 +125,7 @@ def inferred(value: Any, mapping: TypeMapping) -> Mapped:
 
 
 def encoded(name: str, mapping: Mapping[str, Mapped], row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as fields. Raises DataError, a sentence."""
+    """Return a row as the fields of a struct; raise DataError if a value cannot be encoded."""
     made = {}
     for field, each in mapping.items():
         value = row[field]
@@ -159,7 +162,7 @@ def _integer(column: sa.Integer, name: str, dialect: str) -> Mapped:
         return _plain(Type.INT64)
     if isinstance(column, sa.SmallInteger):
         return _plain(Type.INT32 if is_unsigned else Type.INT16)
-    # SQLite's are as wide as they need to be.
+    # SQLite integers have up to 64 bits, whatever the declared type.
     return _plain(Type.INT64 if is_unsigned or dialect == "sqlite" else Type.INT32)
 
 
@@ -196,7 +199,7 @@ def _decimal(scale: int) -> Encode:
         number = value if isinstance(value, decimal.Decimal) else decimal.Decimal(str(value))
         exponent = number.as_tuple().exponent
         if isinstance(exponent, int) and -exponent > scale:
-            # SQLite keeps what it is given, whatever the column says.
+            # SQLite stores values unchanged, whatever scale the column declares.
             return number.quantize(unit)
         return number
 
@@ -232,7 +235,7 @@ def _time(mapping: TypeMapping) -> Mapped:
 
 
 def _time_of_day(value: Any) -> Any:
-    """MySQL's driver gives times as durations."""
+    """Return the time of day; MySQL's driver returns times as timedeltas."""
     if isinstance(value, datetime.timedelta):
         return (datetime.datetime.min + value % datetime.timedelta(days=1)).time()
     return value.replace(tzinfo=None)

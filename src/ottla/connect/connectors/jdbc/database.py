@@ -1,7 +1,8 @@
-"""Connections by SQLAlchemy, and what their errors mean.
+"""SQLAlchemy connections and the classification of their errors.
 
-An error is one of three: the database is away, full or busy (RetriableError: it may pass); one row
-is at fault (RowError); or what we asked cannot be (UserError)."""
+There are three kinds of errors: the database is unavailable, full or busy (Gone, a RetriableError);
+the database rejects a row (RowError); or a statement cannot be executed at all (UserError).
+"""
 
 from __future__ import annotations
 
@@ -22,15 +23,15 @@ from ottla.connect.api import RetriableError
 from ottla.connect.data import DataError
 
 PASSING_STATES = ("08", "53", "57", "40", "55P03", "58")
-"""SQLSTATEs of PostgreSQL that begin so: connections, resources, shutdowns, deadlocks, locks."""
+"""Prefixes of PostgreSQL SQLSTATEs: connections, resources, shutdowns, deadlocks, locks."""
 PASSING_CODES = {
     1021, 1037, 1038, 1040, 1041, 1053, 1077, 1079, 1114, 1152, 1158, 1159, 1160, 1161, 1205, 1213,
     1290, 1836, 1927, 2002, 2003, 2006, 2013, 2014, 2026, 2027, 2055,
 }  # fmt: skip
-"""MySQL's of the same kind: disk full, connections, shutdown, locks and deadlocks, read-only."""
+"""MySQL error codes: disk full, connections, shutdown, locks and deadlocks, read-only."""
 FILE_CODES = {3, 1004, 1005, 1026, 1030}
 NO_SPACE = re.compile(r"\b(?:error|errno|Errcode): *28\b|\berror 28\b")
-"""MySQL's of files that cannot be made or written, and what it says if the disk is why."""
+"""MySQL error codes for failed file operations, and the message if the disk is full."""
 PASSING_SQLITE = {
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL,
@@ -38,16 +39,24 @@ PASSING_SQLITE = {
 
 
 class RowError(DataError):
-    """The database does not take a row, as one sentence."""
+    """The database rejects a row. The message is one sentence."""
 
 
 class Gone(UserError, RetriableError):
-    """The database is away, full or busy."""
+    """The database is unavailable, full or busy."""
 
 
 def make_engine(url: URL, zone: str = "UTC", *, reads_only: bool = False) -> Engine:
-    """Raises UserError if there is no driver. Connections are opened when they are needed.
-    `reads_only`: SQLite need not keep others from writing."""
+    """Return an engine, which opens connections on demand.
+
+    Args:
+        url: Address of the database.
+        zone: Time zone of the sessions.
+        reads_only: Whether transactions only read, so that SQLite need not lock out writers.
+
+    Raises:
+        UserError: The driver is not installed.
+    """
     arguments = _arguments(url, zone)
     try:
         engine = create_engine(url.set(query={}), poolclass=NullPool, connect_args=arguments)
@@ -56,7 +65,7 @@ def make_engine(url: URL, zone: str = "UTC", *, reads_only: bool = False) -> Eng
         raise UserError(
             f"{url.drivername} needs the package {name}. Install it with: {install_package(name)}"
         ) from None
-    # A row that is refused in the middle of many is logged by psycopg, too; we tell it ourselves.
+    # psycopg logs rejected rows within a pipeline as well; the task reports them itself.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
     if engine.dialect.name == "sqlite":
         _let_sqlite_have_transactions(engine, "BEGIN" if reads_only else "BEGIN IMMEDIATE")
@@ -75,7 +84,7 @@ def _arguments(url: URL, zone: str) -> dict[str, Any]:
         made.setdefault("application_name", "ottla")
     else:
         name = "+00:00" if zone == "UTC" else zone.replace("'", "")
-        # Strictly: a value that does not fit is an error, and nothing is cut.
+        # Strict mode: values that do not fit raise an error instead of being truncated.
         made["init_command"] = (
             f"SET time_zone = '{name}', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
         )
@@ -88,7 +97,7 @@ def _kind(url: URL) -> str:
 
 
 def _let_sqlite_have_transactions(engine: Engine, begin: str) -> None:
-    """Python's driver begins them when it thinks fit, and savepoints then do not work."""
+    """Control transactions explicitly, because the driver's implicit ones break savepoints."""
 
     @event.listens_for(engine, "connect")
     def connected(connection: sqlite3.Connection, _: object) -> None:
@@ -109,7 +118,7 @@ def place_of(engine: Engine) -> str:
 
 @contextmanager
 def told(engine: Engine) -> Iterator[None]:
-    """Drivers' errors, in sentences."""
+    """Convert the driver's errors to ours."""
     try:
         yield
     except DBAPIError as error:
@@ -136,10 +145,10 @@ def may_pass(dialect: str, error: DBAPIError) -> bool:
         if type(original).__name__ == "InterfaceError":
             return True
         code = original.args[0] if original.args else 0
-        # 1044, 1045: who we are; it is told, and another password may come.
+        # 1044, 1045 and 1049 are wrong credentials or databases, which an administrator may fix.
         is_full = code in FILE_CODES and bool(NO_SPACE.search(str(original)))
         return code in PASSING_CODES or code in (1044, 1045, 1049) or is_full
-    # The text would not do: a constraint may be called "full".
+    # The code, not the text, is decisive: a constraint may be named "full".
     return getattr(original, "sqlite_errorcode", 0) & 0xFF in PASSING_SQLITE
 
 

@@ -1,8 +1,10 @@
-"""Many actions of a batch as few statements. Pure.
+"""Combination of a batch's actions into few statements.
 
-Of several actions on one row only what they come to counts: the last one, with the columns that it
-does not carry from those before. What is left concerns each row once, so deletes may come before
-writes, and each kind goes to the database at once. Inserts without a key are left as they are."""
+Only the net effect of several actions on a row counts: the last action, with columns that it does
+not carry taken from earlier ones. Afterwards every row occurs once, so deletes can precede writes
+and each kind becomes one statement. Inserts without a key are not combined. The functions do no
+I/O.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from ottla.connect.connectors.jdbc.rows import Action, Deed
 
 @dataclass(frozen=True)
 class Group:
-    """Actions of one statement."""
+    """Actions that one statement performs."""
 
     table: tuple[str, ...]
     deed: Deed
@@ -31,12 +33,12 @@ class Group:
 
 
 def fold(actions: Iterable[Action], *, merges: bool) -> Iterator[Group]:
-    """`merges`: rows have keys, and writing one again replaces it."""
+    """Yield groups of actions; `merges` states that rows have keys and that writes replace them."""
     runs: dict[tuple[str, ...], list[Action]] = {}
     for action in actions:
         run = runs.setdefault(action.table, [])
         if action.deed is Deed.DELETE_ALL:
-            # What came before is gone with it.
+            # It deletes everything that earlier actions wrote.
             run.clear()
         run.append(action)
     for run in runs.values():

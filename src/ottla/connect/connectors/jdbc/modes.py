@@ -1,15 +1,16 @@
-"""What a source asks for next, and where it then is. Pure.
+"""Polling modes of the source: the next query, and the source offset after its rows.
 
     mode                       condition                                 offset
     bulk                       rows after the last key of this turn      {"turn": 1, "after": […]}
-    bulk, num.partitions       all of it, by Spark; see `part_reader`    {"turn": 1, "rows": 5000}
+    bulk, num.partitions       all rows, read by Spark (`part_reader`)   {"turn": 1, "rows": 5000}
     incrementing               id > last                                 {"incrementing": 7}
     timestamp                  last < ts < now - delay                   {"timestamp": ms,
                                                                           "timestamp_nanos": ns}
     timestamp+incrementing     … or ts = last and id > last              all three
 
-Rows come in the order of those columns. What is handed out at once ends, by timestamps alone, where
-the timestamp changes: rows of the same moment are never torn apart, so none is left out."""
+Rows are ordered by those columns. In timestamp mode a batch ends where the timestamp changes: rows
+with the same timestamp are never separated, so none is skipped. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _NS_OF_US = 1000
 
 @dataclass(frozen=True)
 class Question:
-    """A statement without its limit, with its parameters by name."""
+    """Parts of a SELECT statement, with named parameters."""
 
     where: str = ""
     order: str = ""
@@ -54,7 +55,7 @@ class Mode:
     incrementing: str = ""
     timestamps: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
-    """Of the table, for bulk: where a turn can be gone on with."""
+    """Primary key of the table, from which an interrupted bulk load can continue."""
 
     @property
     def has_incrementing(self) -> bool:
@@ -65,7 +66,7 @@ class Mode:
         return self.name in (TIMESTAMP, BOTH)
 
     def ask(self, offset: dict[str, Any], now: Any, quote: Callable[[str], str]) -> Question:
-        """`now`: the latest timestamp that counts, by the database's clock."""
+        """Return the next query; `now` is the upper limit of timestamps, by the database clock."""
         if self.name == BULK:
             return self._bulk(offset, quote)
         if self.name == INCREMENTING:
@@ -83,7 +84,7 @@ class Mode:
         after: Sequence[Any] = offset.get("after") or ()
         if not after:
             return Question("", order)
-        # (a, b) > (x, y), which not every database can say.
+        # Row comparison (a, b) > (x, y), which not every database supports.
         parameters = {f"k{index}": value for index, value in enumerate(after)}
         turns = []
         for index, column in enumerate(columns):
@@ -107,7 +108,7 @@ class Mode:
         return Question(" AND ".join(where), f"{moment}, {column}", parameters)
 
     def offset_after(self, row: dict[str, Any], offset: dict[str, Any]) -> dict[str, Any]:
-        """Where a source is after that row. Raises ValueError, a sentence."""
+        """Return the source offset after a row; raise ValueError if a column has no valid value."""
         if self.name == BULK:
             return {"turn": offset.get("turn", 0), "after": [row[each] for each in self.key]}
         made: dict[str, Any] = {}
@@ -128,7 +129,10 @@ class Mode:
         return found
 
     def whole_moments(self, rows: list[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
-        """Of `limit` + 1 rows, those whose moment is whole; none: one moment is larger."""
+        """Drop the last, possibly incomplete timestamp from `limit` + 1 rows.
+
+        The result is empty if all rows have the same timestamp.
+        """
         if self.name != TIMESTAMP or len(rows) <= limit:
             return rows[:limit]
         last = self.moment_of(rows[-1])
@@ -136,8 +140,10 @@ class Mode:
 
 
 def write_moment(moment: datetime.datetime) -> dict[str, int]:
-    """As Kafka's connector has it: milliseconds, and the rest of the second in nanoseconds. A
-    moment without a zone is taken for UTC both ways."""
+    """Return a timestamp in Kafka's offset format: milliseconds, and nanoseconds of the second.
+
+    A timestamp without a time zone is treated as UTC here and in `read_moment`.
+    """
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
     us = (zoned - EPOCH) // _US
     made = {"timestamp": us // 1000, "timestamp_nanos": us % 1_000_000 * _NS_OF_US}

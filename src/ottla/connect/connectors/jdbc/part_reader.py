@@ -1,8 +1,9 @@
-"""A bulk load in parts, given out little by little. Where a source is, is
+"""Reading of a bulk load that Spark has spooled, a batch at a time. The source offset is
 
-    {"turn": of the load, "rows": of it that are in topics}
+    {"turn": number of the load, "rows": number of its rows that are in topics}
 
-A load that is not whole is begun again; one that is stays in the spool until the next turn."""
+An incomplete load starts over; a complete one stays in the spool until the next turn.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from ottla.connect.data import Record
 
 class PartReader:
     def __init__(self, spool: Spool, count: int, make_load: Callable[[], Load | None]) -> None:
-        """`make_load`: what is to be read now; None: there is nothing."""
+        """Initialize; `make_load` returns the next load, or None if there is nothing to read."""
         self.spool = spool
         self._count = count
         self._make_load = make_load
@@ -26,8 +27,13 @@ class PartReader:
         self._reading: Iterator[Record] | None = None
 
     def next(self, offset: Json, limit: int) -> tuple[list[Record], Json] | None:
-        """Records and the offset after them, without `rows` when the turn is over; None: Spark is
-        still reading. Raises UserError."""
+        """Return records and the source offset after them, or None while Spark is still reading.
+
+        The offset has no `rows` at the end of the turn.
+
+        Raises:
+            UserError: The load failed, or the spool cannot be read.
+        """
         turn, rows = int(offset.get("turn", 0)), int(offset.get("rows", 0))
         if self._reading is None:
             if not self.spool.is_whole(turn):

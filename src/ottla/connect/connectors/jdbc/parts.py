@@ -1,8 +1,9 @@
-"""A table cut into parts, by ranges of a column of numbers or times. Pure.
+"""Division of a table into parts by ranges of a numeric or temporal column.
 
-Parts are equally wide, from the least value to the greatest, as Spark's own are. The first has no
-lower bound and the last no upper one, and the first has the nulls: whatever is in the table is in
-one of them, and in no other."""
+The ranges have equal width between the lowest and the highest value, like Spark's. The first has no
+lower bound and includes nulls, and the last has no upper bound, so that every row is in exactly one
+part. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ Bound = int | float | decimal.Decimal | datetime.date
 class Part:
     number: int
     lower: Any = None
-    """It begins there; None: it has no bound."""
+    """Inclusive lower bound, or None."""
     upper: Any = None
-    """It ends before."""
+    """Exclusive upper bound, or None."""
 
     def question(self, column: str) -> Question:
-        """Whose parameters are `lower` and `upper`."""
+        """Return a query for the part, with the parameters `lower` and `upper`."""
         parameters = {"lower": self.lower, "upper": self.upper}
         given = {name: value for name, value in parameters.items() if value is not None}
         if not given:
@@ -38,8 +39,11 @@ class Part:
 
 
 def split(least: Any, greatest: Any, count: int) -> list[Part]:
-    """At most `count`. None: there are no values. Raises TypeError for what is no number or time,
-    and so cannot be cut."""
+    """Return at most `count` parts, or a single one if there are no values.
+
+    Raises:
+        TypeError: The values are neither numbers nor times.
+    """
     if least is None or greatest is None:
         return [Part(0)]
     if isinstance(least, bool) or not isinstance(least, Bound):

@@ -1,14 +1,15 @@
-"""Records as what is to be done to a table. Pure.
+"""Conversion of records to actions on a table.
 
-    pk.mode         the key of a row
+    pk.mode         primary key of a row
     none            none
     kafka           topic, partition and offset of the record
-    record_key      the record's key: its fields (pk.fields: those of them), or the one name for a
-                    key that is no struct
+    record_key      fields of the record's key (all or those in pk.fields), or a single column for
+                    a key that is not a struct
     record_value    fields of the value
 
-Values are structs, maps without a schema, or Debezium's envelopes, which say themselves what they
-do. A record without a value deletes the row of its key (`delete.enabled`)."""
+Values are structs, maps without a schema, or Debezium envelopes, which specify their own operation.
+A record without a value deletes the row of its key (`delete.enabled`). The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +38,13 @@ class Action:
     table: tuple[str, ...]
     deed: Deed
     key: tuple[str, ...]
-    """Names of the columns that tell rows apart."""
+    """Columns of the primary key."""
     values: Mapping[str, Any]
-    """By column, as the driver takes them; of a delete, the key's."""
+    """Values by column, converted for the driver; for a delete, only those of the key."""
     schemas: Mapping[str, Schema]
     record: Record
     kept: frozenset[str] = frozenset()
-    """Columns that a row which is there keeps."""
+    """Columns that an existing row keeps."""
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -57,14 +58,14 @@ class RowRules:
     pk_mode: str = "none"
     pk_fields: tuple[str, ...] = ()
     fields: frozenset[str] = frozenset()
-    """`fields.whitelist`; none: all."""
+    """`fields.whitelist`; empty means all."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """`field.mapping`: what a field is called in the table."""
+    """`field.mapping`: column names by field."""
     deletes: bool = False
     truncates: bool = False
 
     def action(self, record: Record) -> Action | None:
-        """None: nothing is to be done. Raises DataError."""
+        """Return the action for a record, or None; raise DataError if the record is invalid."""
         table = self.table_of(record.topic)
         schema, value, op = record.value_schema, record.value, ""
         if is_envelope(schema, value):

@@ -1,13 +1,14 @@
-"""A task of the sink: a batch is one transaction, with the offsets after it in the same database.
+"""Task of the JDBC sink: each batch and the offsets after it are one database transaction.
 
     OFFSETS_TABLE    connector, topic, partition_number, next_offset
 
-Records before `next_offset` are in the database already and are left out: whatever happens between
-the database's commit and the cluster's, nothing is written twice. To have records written again,
-delete the connector's rows from that table, too.
+Records before `next_offset` are in the database already and are skipped, so nothing is written
+twice if the worker fails between the commits to the database and to the cluster. To write records
+again, also delete the connector's rows from that table.
 
-A row that the database does not take is found by halves, within a savepoint, and reported; the rest
-of the batch is written. Reports are made before the transaction is committed."""
+A row that the database rejects is located by bisection within savepoints and reported; the rest of
+the batch is written. Reports precede the commit of the transaction.
+"""
 
 from __future__ import annotations
 
@@ -65,13 +66,13 @@ class JdbcSinkTask(SinkTask):
         self._records: list[Record] = []
         self._connection: Any = None
 
-    # ------------------------------------------------------------------------------ its life
+    # ----------------------------------------------------------------------------- lifecycle
 
     def start(self, directory: Path) -> None:
         connection = self._open()
         with told(self._engine), connection.begin():
             connection.exec_driver_sql(self._language.create_offsets(self._offsets_table))
-            # Something to lock, before there is any offset.
+            # A row to lock before there are any offsets.
             first = self._language.first_offset(self._offsets_table)
             connection.exec_driver_sql(first, (self._name, "", -1, 0))
 
@@ -86,7 +87,7 @@ class JdbcSinkTask(SinkTask):
         self._records.extend(records)
 
     def end(self) -> None:
-        """May be called again after a RetriableError: what is there already is left out."""
+        """Write the batch. A retry after a RetriableError skips records that were written."""
         if not self._records:
             return
         try:
@@ -113,7 +114,7 @@ class JdbcSinkTask(SinkTask):
             self._target.ensure(table, wanted)
         connection = self._open()
         with told(self._engine), connection.begin():
-            # Again, and now for good: somebody else may have been quicker.
+            # Check again under the lock: another instance of the task may have written since.
             if self._locked(connection) != done:
                 raise Gone(f"Another task of {self._name} has just written to the database.")
             for group in fold(actions, merges=self._insert_mode == "upsert"):
@@ -193,7 +194,7 @@ class JdbcSinkTask(SinkTask):
         actions: Sequence[Action],
         key_last: bool,
     ) -> None:
-        """All at once; those that the database does not take are found by halves."""
+        """Execute a statement for all rows; locate rejected rows by bisection and report them."""
         rows = [group.parameters(each, key_last=key_last) for each in actions]
         try:
             with connection.begin_nested():

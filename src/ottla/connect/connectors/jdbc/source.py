@@ -107,7 +107,7 @@ class JdbcSource(SourceConnector):
             raise ValueError("num.partitions needs checkpoint.location, a folder for what is read")
 
     def task_settings(self, max_tasks: int) -> list[Settings]:
-        """Tables are shared out by their names."""
+        """Return the settings of each task; the tables are divided among the tasks by name."""
         count = 1 if self.settings["query"] else max_tasks
         if self.settings["table.whitelist"]:
             count = min(count, len(self.settings["table.whitelist"]))

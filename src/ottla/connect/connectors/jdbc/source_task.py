@@ -1,8 +1,9 @@
-"""A task of the source: asks its tables in turn, and hands out what is new.
+"""Task of the JDBC source: queries its tables in turn and returns new rows.
 
-The offset is that after the last row; see `modes`. A bulk load of a table with a key of numbers or
-texts goes on where it was; of any other table, a load that was interrupted begins again. With
-`num.partitions` Spark reads a load; see `part_reader`."""
+The source offset is the position after the last row (`modes`). An interrupted bulk load continues
+if the table's key consists of integers or strings; otherwise it starts over. With `num.partitions`
+Spark reads the load (`part_reader`).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 PAUSE_S = 0.02
 SAMPLE_ROWS = 1_000
-"""Of a query, by which its columns' types are known."""
+"""Number of rows of a query from which its column types are inferred."""
 CAN_BE_SPLIT = (Integer, Numeric, Date, DateTime)
 NOW = {
     "postgresql": "SELECT {now}",
@@ -53,13 +54,13 @@ NOW = {
 
 @dataclass
 class Asked:
-    """A table, or the query."""
+    """State of a table or of the query."""
 
     name: str
     topic: str
     partition: Json
     source: str
-    """What FROM is followed by."""
+    """Table or subquery for the FROM clause."""
     mode: Mode
     columns: dict[str, TypeEngine[Any]] = field(default_factory=dict)
     mapping: dict[str, Mapped] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class Asked:
     next_at: float = 0.0
     has_zone: bool = False
     parts: PartReader | None = None
-    """If Spark reads it."""
+    """Reader of the spooled load, if Spark reads the table."""
 
 
 class JdbcSourceTask(SourceTask):
@@ -119,7 +120,7 @@ class JdbcSourceTask(SourceTask):
                     each.parts.spool.drop_before(offset.get("turn", 0))
 
     def _due(self, now: float) -> list[Asked]:
-        """Each in its turn."""
+        """Return the tables that are due, in round-robin order."""
         due = [each for each in self._asked.values() if now >= each.next_at]
         self._turn += 1
         at = self._turn % len(due) if due else 0
@@ -153,7 +154,7 @@ class JdbcSourceTask(SourceTask):
             del self._asked[name]
 
     def _add_query(self) -> None:
-        # A name for the query in parentheses: not every database can do without.
+        # An alias for the subquery, which some databases require.
         source = f"({_without_binds(self._settings['query'])}) ottla_query"
         topic = self._settings["topic.prefix"]
         made = Asked("query", topic, {"query": "query"}, source, self._mode(()))
@@ -186,7 +187,7 @@ class JdbcSourceTask(SourceTask):
         self._take(made)
 
     def _split(self, asked: Asked, by: str) -> None:
-        """If it is to be read in parts."""
+        """Set up reading in parts, if it is configured."""
         count = self._settings["num.partitions"]
         if count == 1:
             return
@@ -247,7 +248,7 @@ class JdbcSourceTask(SourceTask):
         known = (offset for partition, offset in self._known if partition == asked.partition)
         asked.offset = dict(next(known, {}))
         if asked.parts is not None and not asked.offset:
-            # What is there is of an earlier life.
+            # The spool belongs to offsets that were reset.
             asked.parts.spool.drop()
         initial = self._settings["timestamp.initial"]
         if not asked.offset and asked.mode.has_timestamp and initial is not None:
@@ -258,7 +259,7 @@ class JdbcSourceTask(SourceTask):
                 asked.offset = {"timestamp": initial, **zone}
         self._asked[asked.name] = asked
 
-    # ------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------ queries
 
     def _ask(self, asked: Asked) -> Polled:
         limit = self._settings["batch.max.rows"]
@@ -306,7 +307,7 @@ class JdbcSourceTask(SourceTask):
         try:
             handed = asked.mode.whole_moments(rows, limit)
             if rows and not handed:
-                # More rows of one moment than fit: all of them at once.
+                # More rows with one timestamp than fit in a batch: read all of them at once.
                 last = asked.mode.moment_of(rows[-1]) + datetime.timedelta(microseconds=1)
                 parameters = {**question.parameters, "now": last}
                 all_of_it = Question(question.where, question.order, parameters)
@@ -316,7 +317,7 @@ class JdbcSourceTask(SourceTask):
         return handed
 
     def _whole(self, asked: Asked) -> Polled:
-        """A table or query without a key, in one."""
+        """Read a whole table or query without a key."""
         rows = self._rows(asked, Question(), None)
         self._wait(asked)
         asked.offset = {"turn": asked.offset.get("turn", 0) + 1}
@@ -355,7 +356,7 @@ class JdbcSourceTask(SourceTask):
 
     @contextmanager
     def _asking(self) -> Iterator[Any]:
-        """The connection, for a question; each is a transaction of its own."""
+        """Provide the connection for one transaction."""
         try:
             with told(self._engine):
                 if self._connection is None:
@@ -396,7 +397,7 @@ class JdbcSourceTask(SourceTask):
         return asked.schema
 
     def _infer(self, asked: Asked, rows: list[dict[str, Any]]) -> None:
-        """A query's columns, by what is in them; one with nothing but nulls so far is a text."""
+        """Infer the types of a query's columns; a column with only nulls so far is a string."""
         names = list(rows[0]) if rows else []
         found = {}
         for name in names:
@@ -416,5 +417,5 @@ class JdbcSourceTask(SourceTask):
 
 
 def _without_binds(statement: str) -> str:
-    """A colon is a colon, and no parameter of SQLAlchemy's."""
+    """Escape colons, which SQLAlchemy would take for parameters."""
     return statement.replace(":", r"\:")

@@ -1,9 +1,10 @@
-"""A bulk load by Spark: each of its tasks reads a part of a table, by a connection of its own, and
-writes it down (`spool`), all at once; see `parts` for what a part is.
+"""Bulk loads by Spark: its tasks read the parts of a table in parallel and write them to the spool.
 
-PostgreSQL shows all of them the same moment: a snapshot that the worker exports and holds until the
-load is whole. Other databases cannot; there each part is as it was when it was read. A part that
-fails fails the load, which is begun again by the worker; Spark is not asked to try again."""
+Each task uses its own connection; `parts` defines the parts. On PostgreSQL all tasks see the same
+snapshot, which the worker exports and holds until the load is complete. Other databases have no
+such feature, and each part reflects the time at which it was read. If a part fails, the whole load
+fails and the worker starts it again; Spark does not retry tasks.
+"""
 
 from __future__ import annotations
 
@@ -31,26 +32,26 @@ from ottla.connect.failures import reason_of
 from ottla.connect.session import spark_session
 
 FETCHED_ROWS = 2_000
-"""Of the database, at once."""
+"""Number of rows to fetch from the database at once."""
 STOP_PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True)
 class Load:
-    """What is read, as each of Spark's tasks must know it."""
+    """Description of a load that is sent to each Spark task."""
 
     name: str
     url: URL
     zone: str
     source: str
-    """What FROM is followed by."""
+    """Table or subquery for the FROM clause."""
     suffix: str
     names: str
-    """What SELECT is followed by."""
+    """Columns for the SELECT clause."""
     columns: Mapping[str, TypeEngine[Any]]
-    """Empty for a query."""
+    """Types of the columns; empty for a query."""
     split_by: str
-    """Quoted."""
+    """Quoted name of the partition column."""
     split_type: TypeEngine[Any] | None
     mapping: Mapping[str, Mapped]
     schema: Schema
@@ -65,7 +66,7 @@ class Load:
                 if engine.dialect.name == "postgresql":
                     connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                     if self.snapshot is not None:
-                        # PostgreSQL's own name of it, of letters, digits and dashes.
+                        # Safe to quote: PostgreSQL's name consists of letters, digits and dashes.
                         snapshot = f"SET TRANSACTION SNAPSHOT '{self.snapshot}'"
                         connection.exec_driver_sql(snapshot)
                 yield connection
@@ -83,7 +84,11 @@ class Load:
 
 
 def read_part(load: Load, part: Part) -> tuple[int, str, bool]:
-    """In one of Spark's tasks. How many rows; or why not, and whether that may pass."""
+    """Read a part, within a Spark task.
+
+    Returns:
+        Number of rows, error message ('' if none), and whether the error is retriable.
+    """
     try:
         return _written(load, part), "", False
     except (UserError, DataError) as error:
@@ -136,7 +141,7 @@ def _why_not(load: Load, row: Any) -> str:
 
 
 class Loading:
-    """A load under way, in a thread of its own."""
+    """Running load, in a thread of its own."""
 
     def __init__(self, spool: Spool, turn: int, count: int, load: Load) -> None:
         self._spool, self._turn, self._count = spool, turn, count
@@ -150,7 +155,7 @@ class Loading:
         self._thread.start()
 
     def is_done(self, wait_s: float) -> bool:
-        """Raises what went wrong."""
+        """Return whether the load is complete; raise its error if it failed."""
         self._thread.join(wait_s)
         if self._thread.is_alive():
             return False
@@ -170,7 +175,7 @@ class Loading:
         except (UserError, RetriableError) as error:
             self._failure = error
         except Exception as error:
-            # Py4J's and Spark's own: there is no common class below Exception.
+            # Py4J and Spark raise exceptions with no common base class below Exception.
             self._failure = UserError(f"Spark could not load the rows: {reason_of(str(error))}")
 
     def _load(self, load: Load) -> None:

@@ -1,13 +1,14 @@
-"""Rows that were read at once and are given out one after another: a folder for each load.
+"""Spool of rows that a bulk load has read, with a directory for each load.
 
-    LOCATION/TABLE-CHECKSUM/TURN/part-00003    lists of rows, each a pickle; a row is a tuple of its
-                                               fields, or a text: why it cannot be one
-                                 _SUCCESS      {"schema": …, "parts": [rows of each]}
+    LOCATION/TABLE-CHECKSUM/TURN/part-00003    pickled lists of rows; a row is a tuple of its
+                                               fields, or the message why it could not be read
+                                 _SUCCESS      {"schema": …, "parts": [number of rows in each]}
 
-A load is written to TURN-ID and renamed when all of it is there, once: a worker that was taken for
-dead may end its own load late, and finds that the turn has one. Parts are given out in their order,
-so that "so many rows of this turn" is a place in it, for other workers, too. Nothing but values is
-taken from a pickle, whoever wrote it."""
+A load is written to TURN-ID and renamed once, when it is complete. A worker that was presumed dead
+may complete its own load late; it then finds that the turn already has one. Parts are read in
+order, so that a number of rows is a valid position in the turn for every worker. The unpickler
+accepts only plain values, whatever a file contains.
+"""
 
 from __future__ import annotations
 
@@ -52,21 +53,21 @@ class _Values(pickle.Unpickler):
 
 
 class Spool:
-    """Of one table or query."""
+    """Spool of one table or query."""
 
     def __init__(self, location: Path, name: str, topic: str) -> None:
         self._folder = location / f"{_ODD.sub('_', name)}-{zlib.crc32(name.encode()):08x}"
         self._topic = topic
 
     def folder(self, turn: int) -> Path:
-        """It is there when a load of this turn is."""
+        """Return the directory of a turn, which exists once its load is complete."""
         return self._folder / f"{turn:08}"
 
     def is_whole(self, turn: int) -> bool:
         return self.folder(turn).is_dir()
 
     def begin(self, turn: int) -> Path:
-        """An empty folder, for a load. Raises UserError."""
+        """Create an empty directory for a load; raise UserError if that fails."""
         folder = self._folder / f"{turn:08}-{uuid.uuid4().hex}"
         try:
             folder.mkdir(parents=True)
@@ -83,11 +84,11 @@ class Spool:
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
-            # Somebody else was quicker.
+            # Another worker completed the load first.
             shutil.rmtree(folder, ignore_errors=True)
 
     def records(self, turn: int, skipped: int) -> Iterator[Record]:
-        """Without the first ones. Raises UserError if some are not there any more."""
+        """Yield the records after the first `skipped`; raise UserError if a part is damaged."""
         folder = self.folder(turn)
         told: dict[str, Any] = json.loads((folder / DONE).read_bytes())
         schema = schema_from_json(told["schema"])

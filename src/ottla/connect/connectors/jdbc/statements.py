@@ -1,7 +1,8 @@
-"""The SQL that a sink runs. Pure: names in, statements out.
+"""SQL statements of the sink.
 
-Parameters are positional, in the driver's style: all columns in their order, then, where a
-statement has a condition, the key's again."""
+Parameters are positional, in the driver's style: all columns in order, followed by the key columns
+if the statement has a condition. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ OFFSET_COLUMNS = ("connector", "topic", "partition_number", "next_offset")
 
 @dataclass(frozen=True)
 class Language:
-    """How one database writes it."""
+    """SQL dialect of a database."""
 
     dialect: str
     is_quoting: bool = True
@@ -27,7 +28,7 @@ class Language:
     def quote(self, name: str) -> str:
         sign = "`" if self.dialect == MYSQL else '"'
         quoted = f"{sign}{name.replace(sign, sign * 2)}{sign}" if self.is_quoting else name
-        # A percent sign is the driver's.
+        # Percent signs are the driver's parameter markers.
         return quoted.replace("%", "%%") if self.mark == "%s" else quoted
 
     def table(self, name: Sequence[str]) -> str:
@@ -52,7 +53,7 @@ class Language:
         key: Sequence[str],
         kept: Sequence[str] = (),
     ) -> str:
-        """`kept`: columns that a row which is there keeps as they are."""
+        """Return an upsert; columns in `kept` are not updated in an existing row."""
         changed = [each for each in columns if each not in key and each not in kept]
         insert = self.insert(table, columns)
         names = [self.quote(each) for each in changed]
@@ -67,7 +68,7 @@ class Language:
         return f"{insert} ON CONFLICT ({target}) DO UPDATE SET {', '.join(sets)}"
 
     def update(self, table: Sequence[str], columns: Sequence[str], key: Sequence[str]) -> str:
-        """Parameters: `columns`, then `key`."""
+        """Return an update, with the parameters `columns`, then `key`."""
         sets = ", ".join(f"{self.quote(each)} = {self.mark}" for each in columns)
         return f"UPDATE {self.table(table)} SET {sets} WHERE {self._where(key)}"
 
@@ -85,7 +86,7 @@ class Language:
         columns: Sequence[tuple[str, str, bool]],
         key: Sequence[str],
     ) -> str:
-        """`columns`: name, type, whether it may be null."""
+        """Return CREATE TABLE; `columns` are (name, type, whether it may be null)."""
         lines = [
             f"{self.quote(name)} {kind}{'' if can_be_null else ' NOT NULL'}"
             for name, kind, can_be_null in columns
@@ -110,7 +111,7 @@ class Language:
         return f"CREATE TABLE IF NOT EXISTS {self.table(table)} ({columns}){end}"
 
     def lock_offsets(self, table: Sequence[str]) -> str:
-        """Rows of one connector, kept from others until the end of the transaction."""
+        """Select the rows of a connector and lock them until the end of the transaction."""
         lock = "" if self.dialect == SQLITE else " FOR UPDATE"
         return (
             f"SELECT topic, partition_number, next_offset FROM {self.table(table)} "
@@ -121,5 +122,5 @@ class Language:
         return self.upsert(table, OFFSET_COLUMNS, OFFSET_COLUMNS[:3])
 
     def first_offset(self, table: Sequence[str]) -> str:
-        """A row that is there is left as it is."""
+        """Return an insert that leaves an existing row unchanged."""
         return self.upsert(table, OFFSET_COLUMNS, OFFSET_COLUMNS[:3], OFFSET_COLUMNS[3:])

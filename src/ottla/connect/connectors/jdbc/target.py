@@ -1,6 +1,7 @@
-"""The tables of a sink: made (`auto.create`) and widened (`auto.evolve`) as records want them.
+"""Tables of the sink: created (`auto.create`) and extended (`auto.evolve`) as records require.
 
-Columns are added, as ones that may be null; none is ever changed or dropped."""
+New columns are nullable. Columns are never changed or dropped.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Wanted:
-    """What records need a table to have."""
+    """Columns and key that records require of a table."""
 
     columns: Mapping[str, Schema]
     key: tuple[str, ...]
@@ -37,7 +38,7 @@ class Target:
         self._columns: dict[tuple[str, ...], set[str]] = {}
 
     def ensure(self, table: tuple[str, ...], wanted: Wanted) -> None:
-        """Raises UserError if the table cannot be what it must be."""
+        """Create or extend a table as required; raise UserError if that is not allowed or fails."""
         known = self._columns.get(table)
         if known is not None and wanted.columns.keys() <= known:
             return

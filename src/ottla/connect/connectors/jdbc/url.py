@@ -1,8 +1,9 @@
-"""`connection.url`: as Java's drivers have it (`jdbc:postgresql://host/db`), or SQLAlchemy's. Pure.
+"""Parsing of `connection.url`, in JDBC's form (`jdbc:postgresql://host/db`) or SQLAlchemy's.
 
-jdbc:postgresql, postgresql      by psycopg
-jdbc:mysql, jdbc:mariadb, …      by PyMySQL
-jdbc:sqlite:FILE, sqlite:///…    Python's own"""
+jdbc:postgresql, postgresql      psycopg
+jdbc:mysql, jdbc:mariadb, …      PyMySQL
+jdbc:sqlite:FILE, sqlite:///…    Python's sqlite3
+"""
 
 from __future__ import annotations
 
@@ -28,16 +29,16 @@ PARAMETERS = {
     },
     "mysql": {"charset": "charset", "connectTimeout": "connect_timeout"},
 }  # fmt: skip
-"""Java's names of what the drivers here know, too."""
+"""Supported JDBC parameters and their names in the Python drivers."""
 _JAVA = re.compile(r"jdbc:(\w+)://([^/?]*)(?:/([^?]*))?(?:\?(.*))?")
 
 
 def parse_url(text: str, user: str = "", password: str = "") -> URL:
-    """Raises ValueError, a sentence."""
+    """Parse a URL; raise ValueError with a one-sentence message if it is invalid."""
     text = text.strip()
     url = _java(text) if text.startswith("jdbc:") else _sqlalchemy(text)
     if url.drivername.startswith("sqlite"):
-        # A file has no users.
+        # SQLite has no users.
         return url
     if user:
         url = url.set(username=user)

@@ -1,8 +1,10 @@
-"""Values of records as databases take them, and the types of columns that are made for them. Pure.
+"""Conversion of record values for databases, and the column types for new tables.
 
-Times are handed over as texts, which hold what Python's datetimes cannot (years beyond 9999, times
-before Christ, infinity); so are JSON, UUIDs and arrays: the database makes of them what the column
-is. Where a database has no type for something, it is a text: arrays, maps and structs as JSON."""
+Times are passed as strings, which can express what Python's datetimes cannot (years beyond 9999,
+dates BC, infinity). JSON, UUIDs and arrays are strings as well; the database converts them to the
+column's type. Where a database lacks a type, the column is text, with arrays, maps and structs as
+JSON. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,13 @@ VARIABLE_SCALE = f"{DEBEZIUM_DATA}VariableScaleDecimal"
 INT64_MAX, INT64_MIN = 2**63 - 1, -(2**63)
 INT32_MAX, INT32_MIN = 2**31 - 1, -(2**31)
 KEY_CHARS = 255
-"""Of a text in a key of MySQL, which needs a length."""
+"""Length of text columns in a MySQL key, which must be bounded."""
 POSTGRES_TEXT_TYPES = frozenset((
     "INET", "CIDR", "MACADDR", "MACADDR8", "TSVECTOR", "TSQUERY", "POINT", "LINE", "LSEG", "BOX",
     "PATH", "POLYGON", "CIRCLE", "VARBIT", "INT4RANGE", "INT8RANGE", "NUMRANGE", "TSRANGE",
     "TSTZRANGE", "DATERANGE", "JSON", "JSONB", "XML",
 ))  # fmt: skip
-"""Types that a table of PostgreSQL is made with again, if the source had them."""
+"""Source types that are kept when a PostgreSQL table is created."""
 
 
 def family(dialect: str) -> str:
@@ -50,7 +52,7 @@ def family(dialect: str) -> str:
 
 
 def column_type(schema: Schema, dialect: str, *, is_key: bool = False) -> str:
-    """As CREATE TABLE has it."""
+    """Return the column's type for CREATE TABLE."""
     if schema.type is Type.ARRAY and dialect == POSTGRES and schema.value_schema is not None:
         inner = schema.value_schema
         if inner.type not in (Type.ARRAY, Type.MAP, Type.STRUCT):
@@ -152,7 +154,7 @@ _PLAIN_TYPES = {
 
 
 def bound(schema: Schema | None, value: Any, dialect: str) -> Any:
-    """What a driver is handed. Raises DataError."""
+    """Return a value for the driver; raise DataError if it cannot be converted."""
     if value is None:
         return None
     name = schema.name if schema is not None else None
@@ -293,7 +295,7 @@ def _zoned(value: Any, dialect: str) -> str:
 
 
 def civil(days: int) -> str:
-    """The date so many days after 1970-01-01, as PostgreSQL writes it."""
+    """Return the date of a number of days since 1970-01-01, in PostgreSQL's format."""
     try:
         return (EPOCH.date() + datetime.timedelta(days=days)).isoformat()
     except OverflowError:

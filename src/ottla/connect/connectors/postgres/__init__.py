@@ -1,11 +1,12 @@
-"""Every change of PostgreSQL's tables into topics: Debezium's PostgresConnector, in Python.
+"""Change data capture from PostgreSQL, compatible with Debezium's PostgresConnector.
 
-connector   its properties are in `options`; what they say of tables in `tables`
-pgoutput    PostgreSQL's replication messages; `copy_text` the rows of a snapshot
+connector   connector class; its properties are in `options`, selection of tables in `tables`
+pgoutput    PostgreSQL's replication messages; `copy_text` parses the rows of a snapshot
 types       columns as schemas and values; `times`, `arrays`
-envelope    changes as records; `changes` the stream with its transactions and positions
-link        connections; `catalog` what the database says of itself
-published   which tables, by which publications; `privileges` what the role needs for them
-slot        what is kept back, and the policy
-snapshot    the rows before the first change; `snapshot_modes` when they are read
-task        all of it, in its order"""
+envelope    changes as records; `changes` handles the stream's transactions and positions
+link        connections; `catalog` queries the system catalogs
+published   tables and their publications; `privileges` that the role needs for them
+slot        replication slot, the WAL it retains, and the policy for it
+snapshot    rows before the first change; `snapshot_modes` decides when they are read
+task        task that combines these
+"""

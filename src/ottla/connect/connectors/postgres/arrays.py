@@ -1,6 +1,4 @@
-"""PostgreSQL's texts of arrays: `{1,NULL,"a \\"b\\""}`; `[0:1]={…}` if they begin elsewhere.
-
-Pure."""
+"""Parsing of PostgreSQL's array literals: `{1,NULL,"a \\"b\\""}`, or `[0:1]={…}` with bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from ottla.connect.data import DataError
 
 
 def parse_array(text: str) -> list[str | None]:
-    """The texts of the items; DataError for an array of arrays, which no schema has room for."""
+    """Return the items as texts; raise DataError for nested arrays, which have no schema."""
     if text.startswith("["):
         text = text.partition("=")[2]
     if len(text) < 2 or text[0] != "{" or text[-1] != "}":

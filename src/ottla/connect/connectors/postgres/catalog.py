@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalogs say: tables, their keys and types, publications, slots."""
+"""Queries of PostgreSQL's system catalogs: tables, keys, types, publications and slots."""
 
 from __future__ import annotations
 
@@ -106,7 +106,10 @@ class FoundTable:
 
     @property
     def can_tell_rows_apart(self) -> bool:
-        """Without, PostgreSQL refuses updates of a table whose updates are published."""
+        """Whether the table has a replica identity.
+
+        Without one, PostgreSQL rejects updates of a table whose updates are published.
+        """
         return self.identity in "fi" or (self.identity == "d" and self.has_primary_key)
 
 
@@ -117,7 +120,7 @@ class Access:
     uses_schema: bool
     selects: bool
     sees_all_rows: bool
-    """No row-level security policy applies to the role."""
+    """Whether no row-level security policy applies to the role."""
     owns: bool
 
 
@@ -129,13 +132,13 @@ class Slot:
     confirmed_lsn: int | None
     wal_status: str | None
     kept_bytes: int | None
-    """WAL that PostgreSQL keeps for it."""
+    """Size of the WAL that PostgreSQL retains for the slot."""
     is_here: bool
-    """Of this database."""
+    """Whether the slot belongs to this database."""
 
 
 class Catalog:
-    """One connection for questions; made again when it breaks."""
+    """Connection for catalog queries, which is reopened when it breaks."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -151,7 +154,7 @@ class Catalog:
             try:
                 return self._ask(statement)
             except LinkLost:
-                # It was idle, and the database restarted meanwhile.
+                # The database restarted while the connection was idle.
                 self.close()
         self._connection = self.database.connect()
         return self._ask(statement)
@@ -161,10 +164,10 @@ class Catalog:
             cursor = self._connection.execute(statement)
             return cursor.fetchall() if cursor.description is not None else []
 
-    # ------------------------------------------------------------------------------ the server
+    # ---------------------------------------------------------------------------------- server
 
     def check_server(self) -> None:
-        """Raises UserError if it cannot serve a replication."""
+        """Raise UserError if the server does not support replication."""
         ((level, version),) = self.ask(
             "SELECT current_setting('wal_level'), current_setting('server_version_num')::int"
         )
@@ -190,7 +193,7 @@ class Catalog:
         ((lsn,),) = self.ask("SELECT (pg_current_wal_lsn() - '0/0')::bigint")
         return int(lsn)
 
-    # ------------------------------------------------------------------------------ its tables
+    # ---------------------------------------------------------------------------------- tables
 
     def tables(self) -> list[FoundTable]:
         return [FoundTable(*each) for each in self.ask(_TABLES)]
@@ -210,7 +213,7 @@ class Catalog:
         return bool(may)
 
     def relation(self, oid: int) -> Relation | None:
-        """The table as the replication would tell of it."""
+        """Return a table in the form of a replication message, or None if it does not exist."""
         rows = self.ask(_COLUMNS.format(oid=int(oid)))
         if not rows:
             return None
@@ -219,7 +222,7 @@ class Catalog:
         return Relation(oid, schema, name, identity, columns)
 
     def primary_key(self, relation: Relation) -> tuple[str, ...]:
-        """What tells rows apart; in the stream, an identity of all columns hides it."""
+        """Return the key columns, which the stream does not contain with REPLICA IDENTITY FULL."""
         if relation.identity in "di":
             return tuple(each.name for each in relation.columns if each.is_identity)
         found = self.relation(relation.oid)
@@ -228,7 +231,7 @@ class Catalog:
         return tuple(each.name for each in found.columns if each.is_identity)
 
     def types(self, oids: Iterable[int]) -> dict[int, TypeInfo]:
-        """Those that are not built in, and what they are made of."""
+        """Return the types that are not built in, and the types they consist of."""
         found: dict[int, TypeInfo] = {}
         wanted = {oid for oid in oids if oid not in BUILT_IN}
         while wanted:
@@ -243,7 +246,7 @@ class Catalog:
             wanted = {oid for oid in inner if oid and oid not in BUILT_IN and oid not in found}
         return found
 
-    # ------------------------------------------------------------------------------- the slot
+    # ----------------------------------------------------------------------------------- slot
 
     def slot(self, name: str) -> Slot | None:
         rows = self.ask(_SLOT.format(name=literal(name)))
@@ -264,7 +267,7 @@ class Catalog:
         return int(pid), ", ".join(filter(None, described))
 
     def drop_slot(self, name: str) -> None:
-        """Even while it is used."""
+        """Drop a slot, after terminating a process that uses it."""
         slot = self.slot(name)
         if slot is None:
             return
@@ -280,15 +283,17 @@ class Catalog:
                 time.sleep(DROP_PAUSE_S)
 
     def end_silent(self, name: str, silent_s: float) -> bool:
-        """Ends whoever has the slot, if nothing was heard of him for so long: a worker that is
-        asleep, or cut off. What he still writes to topics is refused."""
+        """Terminate the process that reads from the slot, if it has been silent for too long.
+
+        It belongs to a worker that is suspended or disconnected, whose writes to topics are fenced.
+        """
         statement = _SILENT.format(name=literal(name), seconds=float(silent_s))
         return bool(self.ask(statement))
 
     # ---------------------------------------------------------------------------- publications
 
     def publication(self, name: str) -> set[str] | None:
-        """Its tables; None: there is none of that name."""
+        """Return the tables of a publication, or None if it does not exist."""
         if not self.ask(f"SELECT FROM pg_publication WHERE pubname = {literal(name)}"):
             return None
         rows = self.ask(

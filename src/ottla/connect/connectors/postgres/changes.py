@@ -1,13 +1,14 @@
-"""From replication messages to records and offsets. Pure: messages in, records out.
+"""Conversion of replication messages to records and source offsets.
 
-A transaction may be larger than what a poll hands out, so a position may be inside one:
+A transaction may be larger than the batch that a poll returns, so a position may lie within one:
 
-    {"lsn": where the last whole transaction ended,
-     "commit_lsn": which transaction is under way, "changes": how many of its changes are out}
+    {"lsn": end of the last complete transaction,
+     "commit_lsn": current transaction, "changes": number of its changes that were returned}
 
-Decoding the same WAL again gives the same messages (tables, types and publications are taken as
-they were then), so whoever begins again at `lsn` and leaves out the first `changes` of that
-transaction goes on exactly where it was."""
+Decoding the same WAL again yields the same messages, with tables, types and publications as of that
+time. A task that restarts at `lsn` and skips the first `changes` of that transaction therefore
+resumes exactly where it was. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from ottla.connect.data import DataError, Record
 
 _CHANGES = (Insert, Update, Delete, Truncate)
 ShapeOf = Callable[[Relation], Shape | None]
-"""None: a table that is not captured."""
+"""Function that returns the shape of a table, or None if the table is not captured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +56,29 @@ class Position:
 
 
 class Changes:
-    """The stream of one connection."""
+    """Decoder of the change stream of one connection."""
 
     def __init__(self, envelopes: Envelopes, shape_of: ShapeOf, start: Position) -> None:
         self.position = start
-        """After all that was handed in."""
+        """Position after all messages that were fed."""
         self._envelopes = envelopes
         self._shape_of = shape_of
         self._shapes: dict[int, Shape | None] = {}
         self._resumed = start
         self._where: Where | None = None
         self._seen = 0
-        """Changes of the transaction under way."""
+        """Number of changes seen in the current transaction."""
         self._counts: dict[str, int] = {}
 
     @property
     def is_between(self) -> bool:
-        """No transaction is under way."""
+        """Whether the stream is between transactions."""
         return self._where is None
 
     def feed(self, data: WalData | Keepalive, now_ms: int) -> Sequence[Record]:
         if isinstance(data, Keepalive):
-            # Everything that was committed before it has been sent; a transaction that is to be
-            # gone on with has not.
+            # The server has sent everything that was committed before the keepalive, except the
+            # rest of a transaction that is being resumed.
             if self.is_between and not self.position.commit_lsn:
                 self.position = Position(max(data.wal_end, self.position.lsn))
             return ()
@@ -112,7 +113,7 @@ class Changes:
         return ()
 
     def _is_repeated(self, number: int) -> bool:
-        """Whether this change of the transaction under way was handed out before."""
+        """Return whether this change of the current transaction was returned before a restart."""
         assert self._where is not None
         resumed = self._resumed
         return self._where.commit_lsn == resumed.commit_lsn and number <= resumed.changes

@@ -20,7 +20,7 @@ class PostgresSource(SourceConnector):
         self._options = Options.of(settings)
 
     def make_task(self, settings: Settings) -> SourceTask:
-        """One: the order of commits is one."""
+        """Return the only task: commits have a total order."""
         return PostgresTask(self._options)
 
     def check_offset(self, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:

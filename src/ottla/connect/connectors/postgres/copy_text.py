@@ -1,6 +1,7 @@
-"""Lines of COPY … TO STDOUT in the text format. Pure.
+"""Parsing of COPY … TO STDOUT in the text format.
 
-Columns are apart by tabs, null is `\\N`, and what would be in the way is escaped by a backslash."""
+Columns are separated by tabs, null is `\\N`, and special characters are escaped by a backslash.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _MEANINGS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"
 
 
 def split_line(line: bytes) -> Row:
-    """The values of one row, newline or not."""
+    """Return the values of a row, with or without its newline."""
     if line.endswith(b"\n"):
         line = line[:-1]
     values: Row = list(line.split(b"\t"))

@@ -1,15 +1,16 @@
-"""Changes as records: Debezium's envelope. Pure.
+"""Change events in Debezium's envelope format.
 
-    key      the table's key, as a struct; null where it has none
-    value    {"before": row or null, "after": row or null, "source": where it comes from,
+    key      the table's key as a struct, or null if it has none
+    value    {"before": row or null, "after": row or null, "source": origin of the change,
               "op": "c" insert, "u" update, "d" delete, "t" truncate, "r" read by a snapshot,
-              "ts_ms": when it was read, "transaction": …}
+              "ts_ms": time of reading, "transaction": …}
 
-A delete is followed by a tombstone (`tombstones.on.delete`). An update of the key is a delete of
-the old and an insert of the new one, as Debezium has it, with its headers `__debezium.newkey` and
-`__debezium.oldkey`. An update that leaves a large value (TOAST) alone does not carry it: the value
-is the placeholder (null, where a text does not fit), and the header UNCHANGED_HEADER names the
-columns, apart by commas."""
+A delete is followed by a tombstone (`tombstones.on.delete`). An update of the key becomes a delete
+of the old key and an insert of the new one, with the headers `__debezium.newkey` and
+`__debezium.oldkey`, as in Debezium. An update that does not change a large value (TOAST) does not
+contain it: the value is then the placeholder (null if the type is neither string nor bytes), and
+the header UNCHANGED_HEADER lists the columns, separated by commas. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ HEARTBEAT_SCHEMA = struct_schema(
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Of the transaction that a change is part of."""
+    """Transaction that a change belongs to."""
 
     commit_lsn: int
     previous_lsn: int | None
@@ -76,7 +77,7 @@ class Where:
 
 
 class Made(NamedTuple):
-    """What all records of a table have in common."""
+    """Parts that all records of a table share."""
 
     topic: str
     schema: Schema
@@ -85,13 +86,13 @@ class Made(NamedTuple):
 
 @dataclass
 class Envelopes:
-    """Makes records of one connector."""
+    """Factory for the records of one connector."""
 
     prefix: str
     database: str
     has_tombstones: bool = True
     skipped: frozenset[str] = frozenset()
-    """Operations that nobody wants."""
+    """Operations that are not captured (`skipped.operations`)."""
     marks_transactions: bool = False
     made: dict[int, tuple[Shape, Made]] = field(default_factory=dict)
 
@@ -137,10 +138,10 @@ class Envelopes:
         return self._record(shape, "r", None, after, where, lsn, now_ms)
 
     def failed(self, shape: Shape, error: DataError) -> Record:
-        """A row with a value that fits no schema: `errors.tolerance` says what becomes of it."""
+        """Return a FailedRecord for a row with an invalid value, for `errors.tolerance`."""
         return FailedRecord(self.topic(shape), None, error=str(error), source="PostgresSource")
 
-    # ------------------------------------------------------------------------ others' records
+    # -------------------------------------------------------------------------- other records
 
     def begun(self, where: Where) -> Record:
         return self._marker(where, {"status": "BEGIN", "event_count": None})
@@ -201,7 +202,7 @@ class Envelopes:
         }
         row = after if after is not None else before
         key = shape.key_of(row) if row is not None else None
-        # The schema of a key without a key would make it a key.
+        # With a schema but no key, the converter would write a non-null key.
         key_schema = shape.key_schema if key is not None else None
         topic = made.topic
         record = Record(topic, value, made.schema, key, key_schema, None, None, None, headers)
@@ -210,7 +211,7 @@ class Envelopes:
         return [record]
 
     def _made(self, shape: Shape) -> Made:
-        """Once for each shape of a table."""
+        """Return the shared parts of a table's records, built once for each shape."""
         known = self.made.get(shape.oid)
         if known is not None and known[0] is shape:
             return known[1]
@@ -235,7 +236,7 @@ class Envelopes:
 
 
 def with_order(record: Record, where: Where, total: int, of_table: int) -> Record:
-    """With its place in the transaction (`provide.transaction.metadata`)."""
+    """Return the record with its position in the transaction (`provide.transaction.metadata`)."""
     if record.value is None:
         return record
     told = {

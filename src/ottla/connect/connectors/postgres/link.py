@@ -1,7 +1,8 @@
-"""Connections to PostgreSQL: SQL, COPY, and the replication protocol by libpq's own functions.
+"""Connections to PostgreSQL: SQL, COPY, and the replication protocol through libpq.
 
-Whatever goes wrong is one sentence: LinkLost for a connection that broke, Exhausted for a server
-that is full, PostgresError for what it refused, with its SQLSTATE."""
+Errors are single sentences: LinkLost for a broken connection, Exhausted for a server without
+resources, and PostgresError, with its SQLSTATE, for a request that the server rejects.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +25,16 @@ SESSION = (
     "-c extra_float_digits=1 -c idle_in_transaction_session_timeout=0 -c statement_timeout=0 "
     "-c lock_timeout=0 -c row_security=off"
 )
-"""Session settings: values have the same text on every server, a snapshot has no time limit, and
-row-level security raises an error instead of hiding rows from a snapshot."""
+"""Session settings.
+
+Values have the same text form on every server, a snapshot has no time limit, and row-level security
+raises an error instead of hiding rows from a snapshot.
+"""
 CONNECT_TIMEOUT_S = 10
 ENDED = ("08", "57P")
-"""SQLSTATEs of connections that ended, and of servers that stop or start."""
+"""SQLSTATEs of closed connections, and of servers that are starting or stopping."""
 SHORT = ("53", "58")
-"""And of those that are full (disk, memory, files, temp_file_limit), or whose disk fails."""
+"""SQLSTATEs of servers that lack disk, memory or files, or whose disk fails."""
 REMEDIES = (
     (r"start walsender|start WAL sender", "Run as a superuser: ALTER ROLE {user} REPLICATION;"),
     (r"does not have CONNECT privilege",
@@ -74,15 +78,15 @@ class PostgresError(UserError):
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)
         self.code = code
-        """SQLSTATE."""
+        """SQLSTATE of the error."""
 
 
 class LinkLost(PostgresError, RetriableError):
-    """It may come back."""
+    """The connection broke; a new one may succeed."""
 
 
 class Exhausted(PostgresError, RetriableError):
-    """Somebody makes room some day."""
+    """The server lacks a resource that may become available again."""
 
 
 def refusal(message: str, code: str) -> PostgresError:
@@ -90,10 +94,10 @@ def refusal(message: str, code: str) -> PostgresError:
 
 
 class Database:
-    """Where it is, and who we are there."""
+    """Address and credentials of a database."""
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
-        """libpq's own names: host, port, dbname, user, password, sslmode, …"""
+        """Initialize with libpq's parameters: host, port, dbname, user, password, sslmode, …"""
         self._parameters = dict(parameters)
         port = parameters.get("port", "5432")
         self.name = parameters["dbname"]
@@ -112,7 +116,7 @@ class Database:
         return ReplicationLink(connection, self)
 
     def raw(self) -> RawLink:
-        """For COPY, row by row."""
+        """Open a connection for reading COPY row by row."""
         text = psycopg.conninfo.make_conninfo(**self._all())
         connection = pq.PGconn.connect(text.encode())
         if connection.status != pq.ConnStatus.OK:
@@ -132,7 +136,7 @@ class Database:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """psycopg's errors, in a sentence."""
+        """Convert psycopg's errors to ours."""
         try:
             yield
         except psycopg.OperationalError as error:
@@ -166,7 +170,7 @@ def first_line(text: str) -> str:
 
 
 class RawLink:
-    """A connection by libpq's own functions."""
+    """Connection through libpq's own functions."""
 
     def __init__(self, connection: Any, database: Database) -> None:
         self._connection = connection
@@ -178,7 +182,7 @@ class RawLink:
         self._connection.finish()
 
     def execute(self, statement: str) -> list[tuple[str | None, ...]]:
-        """By the simple protocol, the only one that both kinds of connection know."""
+        """Execute with the simple query protocol, which replication connections require."""
         result = self._connection.exec_(statement.encode())
         if result.status == pq.ExecStatus.TUPLES_OK:
             return [
@@ -192,7 +196,7 @@ class RawLink:
         self._check(self._connection.exec_(statement.encode()), pq.ExecStatus.COPY_OUT)
 
     def next_row(self) -> bytes | None:
-        """The next line of COPY, waiting for it; None: that was all."""
+        """Wait for and return the next line of COPY, or None at its end."""
         size, data = self._connection.get_copy_data(0)
         if size > 0:
             return bytes(data)
@@ -220,7 +224,7 @@ class RawLink:
 
 class ReplicationLink(RawLink):
     def create_slot(self, name: str) -> tuple[int, str]:
-        """The slot's beginning, and the snapshot of that moment: it lasts till the next command."""
+        """Create a slot; return its first LSN and a snapshot, valid until the next command."""
         statement = f"CREATE_REPLICATION_SLOT {quoted(name)} LOGICAL pgoutput EXPORT_SNAPSHOT"
         ((_, lsn, snapshot, _),) = self.execute(statement)
         assert lsn is not None
@@ -236,7 +240,7 @@ class ReplicationLink(RawLink):
         self._check(self._connection.exec_(statement.encode()), pq.ExecStatus.COPY_BOTH)
 
     def receive(self, wait_s: float) -> bytes | None:
-        """The next message; None: there is none so far. Raises LinkLost when the stream ends."""
+        """Return the next message or, after a timeout, None; raise LinkLost if the stream ends."""
         connection = self._connection
         size, data = connection.get_copy_data(1)
         if size == 0:

@@ -1,4 +1,4 @@
-"""The properties of the connector: Debezium's names where there is one, and what they mean."""
+"""Properties of the connector, with Debezium's names where it has them, in parsed form."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ DEFINITION = Definition(
 )  # fmt: skip
 
 LOOK_EVERY_S = 10.0
-"""How often idle progress is told and new tables are looked for, without a heartbeat."""
+"""Interval between checks for new tables and idle progress if there is no heartbeat."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Options:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Options:
-        """Raises ValueError, a sentence."""
+        """Parse the settings; raise ValueError with a one-sentence message if they are invalid."""
         interval_s = settings["heartbeat.interval.ms"] / 1000
         return cls(
             prefix=settings["topic.prefix"],

@@ -1,15 +1,16 @@
-"""PostgreSQL's logical replication, from bytes to messages. Pure.
+"""Decoder for PostgreSQL's logical replication protocol.
 
-The stream is CopyData of two kinds:
+The stream consists of two kinds of CopyData:
 
     w  start LSN, end LSN, time (int64 each), a message of the plugin
-    k  end of WAL so far, time, whether an answer is wanted
+    k  current end of WAL, time, whether a reply is requested
 
-and the messages of `pgoutput`, version 1, are those of the classes below (what there are many of
-are tuples, which are made quickest). A transaction comes
-as a whole, when it is committed: Begin, its changes in their order, Commit. A Relation precedes the
-first change of a table, and comes again when the table has changed. Values are PostgreSQL's texts;
-of a column, None is null and UNCHANGED a large value (TOAST) that an update did not touch."""
+The classes below are the messages of `pgoutput`, version 1; the frequent ones are tuples, which are
+fastest to create. A transaction arrives as a whole after its commit: Begin, its changes in order,
+Commit. A Relation precedes the first change of a table, and is repeated when the table changes.
+Values are in PostgreSQL's text format; None is null, and UNCHANGED a large value (TOAST) that an
+update did not change. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 POSTGRES_EPOCH_US = 946_684_800_000_000
-"""PostgreSQL counts from 2000-01-01."""
+"""PostgreSQL's epoch, 2000-01-01, in microseconds since 1970."""
 
 
 class Unchanged:
@@ -33,7 +34,7 @@ Row = list[Value]
 
 
 class ProtocolError(Exception):
-    """Bytes that are no message, as one sentence."""
+    """Bytes that are not a valid message. The text is one sentence."""
 
 
 class Keepalive(NamedTuple):
@@ -50,7 +51,7 @@ class WalData(NamedTuple):
 class Begin:
     commit_lsn: int
     commit_time_us: int
-    """Since 1970."""
+    """Time of the commit, in microseconds since 1970."""
     xid: int
 
 
@@ -58,7 +59,7 @@ class Begin:
 class Commit:
     commit_lsn: int
     end_lsn: int
-    """Where to resume after it."""
+    """LSN after the transaction, from which to resume."""
     commit_time_us: int
 
 
@@ -68,7 +69,7 @@ class RelationColumn:
     type_oid: int
     type_modifier: int
     is_identity: bool
-    """Part of the replica identity."""
+    """Whether the column is part of the replica identity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Relation:
     schema: str
     name: str
     identity: str
-    """d: primary key, n: nothing, f: all columns, i: an index."""
+    """Replica identity: d (primary key), n (nothing), f (all columns), i (an index)."""
     columns: tuple[RelationColumn, ...]
 
 
@@ -89,7 +90,7 @@ class Insert(NamedTuple):
 class Update(NamedTuple):
     oid: int
     old: Row | None
-    """All columns with identity f; else the key, if it has changed."""
+    """All columns with identity f; otherwise the key, if it has changed."""
     new: Row
 
 
@@ -104,7 +105,7 @@ class Truncate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Types, origins and whatever a later version adds: nothing that changes a table."""
+    """Message that does not change a table: types, origins, additions of later versions."""
 
     kind: str
 
@@ -143,7 +144,7 @@ def decode_message(data: bytes, at: int = 0) -> Message:
 
 
 def encode_status(flushed: int, time_us: int, *, wants_reply: bool = False) -> bytes:
-    """What is delivered: WAL before it is not needed any more."""
+    """Encode a status update: PostgreSQL may discard WAL before `flushed`."""
     return _STATUS.pack(b"r", flushed, flushed, flushed, time_us - POSTGRES_EPOCH_US, wants_reply)
 
 

@@ -1,7 +1,8 @@
-"""The privileges that capturing tables needs, and the statement that grants each missing one. Pure.
+"""Privileges that capturing tables requires, and the statements that grant missing ones.
 
-PostgreSQL reports a missing privilege one at a time, each by the statement that needed it. Checking
-all of them first gives one message with everything that has to be run."""
+PostgreSQL reports missing privileges one at a time, as statements fail. Checking all of them in
+advance gives one message with every statement that has to be run. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from ottla.connect.connectors.postgres.catalog import (
 from ottla.connect.connectors.postgres.link import identifier
 
 MAX_NAMES = 5
-"""Tables that a message names before it counts the rest; the statements name all of them."""
+"""Maximum number of tables that a message names; the statements name all of them."""
 
 
 class Missing(NamedTuple):
@@ -26,12 +27,12 @@ class Missing(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """A publication as it is, and the tables that must be in it."""
+    """State of a publication, and the tables that must be added to it."""
 
     name: str
     exists: bool
     is_owned: bool
-    """The role owns it."""
+    """Whether the role owns the publication."""
     to_add: Sequence[FoundTable]
     only_inserts: bool = False
 

@@ -1,8 +1,9 @@
-"""The tables that are captured, and the publications that say so to PostgreSQL.
+"""Captured tables, and the publications that contain them.
 
-A table whose rows nothing tells apart (no primary key, no replica identity) must not be in a
-publication of updates: PostgreSQL would refuse every update of it, to everybody. Such tables are in
-a second publication, `NAME_inserts`, and only their inserts and truncates are captured."""
+A table without a primary key or other replica identity must not be in a publication of updates, as
+PostgreSQL would then reject every update of it, by any client. Such tables are in a second
+publication, `NAME_inserts`, and only their inserts and truncates are captured.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class Published:
         self._main = options.publication_name
         self._inserts = options.publication_name + INSERTS_SUFFIX
         self.tables: dict[str, FoundTable] = {}
-        """Those that the configuration wants and the database has, by full name."""
+        """Tables that the configuration selects and that exist, by full name."""
         self.notices: list[str] = []
 
     def look(self) -> None:
@@ -75,7 +76,7 @@ class Published:
             return
         database = self._options.database
         access = self._catalog.access(tables)
-        # A table that was dropped since is none of the role's to read.
+        # Ignore tables that were dropped since.
         tables = [each for each in tables if each.full_name in access]
         missing = privileges.to_read(database.user, tables, access) if reads else []
         wanted = self._wanted(tables) if self._options.snapshot.streams else []
@@ -98,7 +99,7 @@ class Published:
         return [self._main, self._inserts]
 
     def unpublished(self) -> list[str]:
-        """Tables that came to be since."""
+        """Return the tables that are not in a publication yet."""
         if self._mode != "filtered" or self._catalog.publishes_all(self._main):
             return []
         there = self._there()
@@ -119,7 +120,7 @@ class Published:
                 self._put(table)
 
     def set_right(self) -> None:
-        """Tables that got or lost their key since go to the other publication."""
+        """Move tables that gained or lost a replica identity to the other publication."""
         if self._mode != "filtered" or self._catalog.publishes_all(self._main):
             return
         main = self._catalog.publication(self._main) or set()
@@ -140,7 +141,7 @@ class Published:
         return (main or set()) | (inserts or set())
 
     def _put(self, table: FoundTable) -> None:
-        """Into the publication that is right for it, and out of the other."""
+        """Add a table to the publication that suits it, and remove it from the other."""
         right, wrong = self._main, self._inserts
         if not table.can_tell_rows_apart:
             right, wrong = wrong, right
@@ -179,7 +180,7 @@ class Published:
         ]
 
     def _in_publication(self, found: list[FoundTable]) -> tuple[list[FoundTable], list[str]]:
-        """Return those of the tables that somebody else's publication contains, and notices."""
+        """Return the tables that an externally managed publication contains, and notices."""
         name, place = self._main, self._options.database.place
         there = self._catalog.publication(name)
         if there is None:

@@ -1,17 +1,18 @@
-"""The replication slot: what it holds back, and what is done about it.
+"""Replication slot: the WAL that it retains, and the policy for it.
 
-A slot makes PostgreSQL keep all WAL since what was delivered; a connector that is stopped, or
-slower than the database, fills its disk. So what is kept is looked at every
-`slot.lag.check.interval.ms`, in a thread of its own: the worker may be busy, or waiting for a
-broker that is away.
+A slot makes PostgreSQL retain all WAL after the confirmed position; a connector that is stopped, or
+slower than the database, can fill its disk. A separate thread checks the retained size every
+`slot.lag.check.interval.ms`, because the task itself may be busy, or waiting for a broker that is
+unavailable.
 
-    slot.lag.warn.bytes    more: a warning in the log, again each time it has doubled
-    slot.lag.max.bytes     more: `slot.lag.policy`
-        warn               nothing but the warning
-        pause              the connector stops and its status says so; the slot stays
-        drop               the slot is dropped: WAL is free, changes until a new snapshot are lost
+    slot.lag.warn.bytes    above it: log a warning, and again whenever the size has doubled
+    slot.lag.max.bytes     above it: apply `slot.lag.policy`
+        warn               only log the warning
+        pause              the connector stops and its status reports why; the slot remains
+        drop               drop the slot: WAL is freed, changes until a new snapshot are lost
 
-While no worker runs nobody looks: `max_slot_wal_keep_size` is PostgreSQL's own bound for that."""
+While no worker runs, the size is not checked. PostgreSQL's `max_slot_wal_keep_size` limits it then.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class Verdict(Enum):
 class LagPolicy:
     warn_bytes: int
     max_bytes: int
-    """0: no bound."""
+    """Maximum size; 0 means unlimited."""
     policy: str
 
     def judge(self, kept_bytes: int) -> Verdict:
@@ -49,7 +50,7 @@ class LagPolicy:
 
 
 def what_is_lost(slot: Slot | None, lsn: int) -> str | None:
-    """Why a stream cannot go on from there; None: it can."""
+    """Return the reason why the stream cannot resume at a position, or None if it can."""
     if slot is None:
         return "the slot is not there any more"
     if slot.wal_status == "lost" or slot.restart_lsn is None:
@@ -63,7 +64,7 @@ def what_is_lost(slot: Slot | None, lsn: int) -> str | None:
 
 
 def where_it_is(slot: Slot, name: str) -> int:
-    """The position of a slot that was there before us. Raises UserError if it is somebody's."""
+    """Return the position of an existing slot; raise UserError if it cannot be used."""
     if slot.plugin != "pgoutput" or not slot.is_here:
         other = (
             f"decodes with {slot.plugin} instead of pgoutput"
@@ -80,11 +81,11 @@ def where_it_is(slot: Slot, name: str) -> int:
 
 
 class SlotWatch:
-    """Looks at the slot now and then, until it is stopped."""
+    """Thread that checks the slot periodically until it is stopped."""
 
     def __init__(self, catalog: Catalog, name: str, policy: LagPolicy, every_s: float) -> None:
         self.kept_bytes: int | None = None
-        """When it was looked at last."""
+        """Retained size at the last check."""
         self._catalog = catalog
         self._name = name
         self._policy = policy
@@ -95,7 +96,7 @@ class SlotWatch:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Looks at once; raises UserError if the connector must not go on."""
+        """Check the slot and start the thread; raise UserError if the connector must stop."""
         self.look()
         self.check()
         self._thread = threading.Thread(target=self._run, name="slot-watch", daemon=True)
@@ -116,7 +117,7 @@ class SlotWatch:
             try:
                 self.look()
             except UserError as error:
-                # The stream itself tells what is wrong.
+                # The stream itself reports what is wrong.
                 logger.warning("the slot %s could not be looked at: %s", self._name, error)
                 self._catalog.close()
 

@@ -1,16 +1,17 @@
-"""The rows that are there before the first change: a snapshot, table by table.
+"""Initial snapshot: the rows that exist before the first change, table by table.
 
-The first snapshot is the one that PostgreSQL exports when the slot is made: what it shows and what
-the stream tells are all there is, without a gap and without an overlap. It ends with its
-connection.
-Tables are read in the order of their keys, and the offset says how far:
+PostgreSQL exports a snapshot when the slot is created. Together, that snapshot and the stream cover
+everything without gap or overlap. The snapshot ends with its connection. Tables are read in key
+order, and the source offset records the progress:
 
     {"lsn": of the slot, "snapshot": {"pending": ["public.a", "public.b"], "after": ["42"]}}
 
-so a snapshot that was interrupted goes on after the last key, as the database is then. Rows that
-changed in between are read in their new state, and the stream, which begins where the slot was
-made, tells of those changes again: whoever applies records in their order ends with the same table.
-A table without a key cannot be gone on with: a truncate (op `t`) comes first, then all its rows."""
+An interrupted snapshot continues after the last key, with the current state of the database. Rows
+that changed in between are read in their new state, and the stream, which begins where the slot was
+created, repeats those changes: a consumer that applies the records in order ends with the same
+table. A table without a key cannot be continued: it starts over with a truncate (op `t`), followed
+by all its rows.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +26,16 @@ from ottla.connect.connectors.postgres.pgoutput import Relation, Row
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is left of a snapshot."""
+    """Remaining part of a snapshot."""
 
     pending: tuple[str, ...] = ()
-    """The first one is under way."""
+    """Tables to read; the first one is in progress."""
     after: tuple[str, ...] = ()
-    """The key of its last row that is out."""
+    """Key of the last row that was returned from the first table."""
     is_begun: bool = False
-    """Rows of it are out."""
+    """Whether rows of the first table were returned."""
     is_anew: bool = False
-    """Topics have rows of an earlier time: each table begins with a truncate."""
+    """Whether topics have rows of an earlier snapshot; each table then begins with a truncate."""
 
     def to_json(self) -> dict[str, Any]:
         told: dict[str, Any] = {"pending": list(self.pending)}
@@ -61,7 +62,7 @@ class Progress:
 
 
 def select(relation: Relation, key: Sequence[str], after: Sequence[str]) -> str:
-    """COPY of all rows, or of those after a key, in the order of the key."""
+    """Return a COPY statement for all rows, or those after a key, in key order."""
     columns = ", ".join(quoted(each.name) for each in relation.columns)
     statement = f"SELECT {columns} FROM {quoted(relation.schema)}.{quoted(relation.name)}"
     if key:
@@ -74,17 +75,17 @@ def select(relation: Relation, key: Sequence[str], after: Sequence[str]) -> str:
 
 
 class TableReader:
-    """The rows of one table after another, in one snapshot."""
+    """Reader of the rows of tables, one after another, in one snapshot."""
 
     def __init__(self, database: Database, snapshot: str | None) -> None:
-        """`snapshot`: the name of an exported one; None: as the database is now."""
+        """Begin a transaction with an exported snapshot, or with the current state if None."""
         self._link: RawLink = database.raw()
         self._is_open = False
         self._link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         if snapshot is not None:
             self._link.execute(f"SET TRANSACTION SNAPSHOT {literal(snapshot)}")
         else:
-            # A snapshot is taken by the first statement that needs one.
+            # PostgreSQL takes the snapshot at the first statement that needs one.
             self._link.execute("SELECT FROM pg_class LIMIT 0")
 
     def close(self) -> None:
@@ -92,7 +93,7 @@ class TableReader:
 
     @property
     def is_open(self) -> bool:
-        """A table is being read."""
+        """Whether a table is being read."""
         return self._is_open
 
     def open(self, relation: Relation, key: Sequence[str], after: Sequence[str]) -> None:
@@ -100,7 +101,7 @@ class TableReader:
         self._is_open = True
 
     def next_row(self) -> Row | None:
-        """None: that was the table's last."""
+        """Return the next row, or None at the end of the table."""
         line = self._link.next_row()
         if line is None:
             self._is_open = False

@@ -1,14 +1,15 @@
-"""`snapshot.mode`: when the rows that are there are read. Pure. Debezium's names.
+"""Modes of `snapshot.mode`, with Debezium's names: when existing rows are read.
 
-    mode            the first time    at each start    changes lost       then changes
-    initial         yes               –                told               yes
-    when_needed     yes               –                begins anew        yes
-    always          yes               yes              begins anew        yes
-    no_data         –                 –                told               yes
-    initial_only    yes               –                –                  no, and no slot
+    mode            first start    every start    changes lost         then changes
+    initial         yes            –              reports an error     yes
+    when_needed     yes            –              takes a new one      yes
+    always          yes            yes            takes a new one      yes
+    no_data         –              –              reports an error     yes
+    initial_only    yes            –              –                    no, and no slot
 
-`never` is an older name of `no_data`. A snapshot that was interrupted is gone on with, in every
-mode; it is not begun again."""
+`never` is an older name of `no_data`. In every mode, an interrupted snapshot is continued and does
+not start over.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class SnapshotMode:
     at_first: bool = True
     at_each_start: bool = False
     after_loss: bool = False
-    """By itself."""
+    """Whether a new snapshot is taken automatically when changes were lost."""
     streams: bool = True
 
 
@@ -41,11 +42,11 @@ OTHERS = {
     "schema_only_recovery": "it is of databases that keep a history of schemas; there are",
     "recovery": "it is of databases that keep a history of schemas; there are",
 }
-"""Debezium's that are not here, and why."""
+"""Modes of Debezium that are not supported, with the reason."""
 
 
 def snapshot_mode(name: str) -> SnapshotMode:
-    """Raises ValueError, a sentence."""
+    """Return a mode; raise ValueError with a one-sentence message if it is unknown."""
     known = MODES.get(name.strip().lower())
     if known is not None:
         return known

@@ -1,4 +1,4 @@
-"""A snapshot as records, some at a time. How tables are read, and gone on with: `snapshot`."""
+"""Records of a snapshot, read in batches; `snapshot` describes how tables are read and resumed."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ class SnapshotRows:
         self._reader: TableReader | None = None
         self._reading: tuple[Relation, Shape] | None = None
         self.exported: str | None = None
-        """The snapshot to begin with, of the link that has made the slot."""
+        """Exported snapshot to begin with; it belongs to the connection that created the slot."""
 
     def close(self) -> None:
-        """What comes next is read from the database as it is then."""
+        """Close the reader. The next one reads the current state of the database."""
         if self._reader is not None:
             self._reader.close()
         self._reader = self._reading = self.exported = None
 
     def read(self, progress: Progress, lsn: int) -> tuple[list[Record], Progress]:
-        """Some rows of the tables that are pending, and what is left then."""
+        """Read some rows of the pending tables; return them and the remaining progress."""
         self._progress = progress
         if self._reader is None:
             if self._options.snapshot.streams:
                 self._published.publish(progress.pending)
             self._reader = TableReader(self._options.database, self.exported)
-            # It is imported; the link that exported it may be used for something else.
+            # The snapshot is imported, so the connection that exported it may run other commands.
             self.exported = None
         now_ms = time.time_ns() // 1_000_000
         where = Where(lsn, None, None, now_ms, "true")
@@ -88,7 +88,7 @@ class SnapshotRows:
         relation = self._catalog.relation(table.oid) if table is not None else None
         shape = self._shape_of(relation) if relation is not None else None
         if relation is None or shape is None:
-            # It was dropped, or is not wanted any more.
+            # The table was dropped, or is no longer selected.
             self._progress = self._progress.next_table()
             self._reading = None
             return

@@ -1,8 +1,9 @@
-"""Which tables and columns are captured, and what a captured table looks like. Pure.
+"""Selection of captured tables and columns, and the shape of a captured table.
 
-Debezium's lists: patterns, apart by commas, each for the whole of `schema`, `schema.table` or
-`schema.table.column`, in any case. A list of what is left out counts where there is none of what is
-taken. Tables of PostgreSQL's own are never taken."""
+The lists are Debezium's: comma-separated, case-insensitive patterns that match the whole of
+`schema`, `schema.table` or `schema.table.column`. An exclude list applies only if there is no
+include list. System tables are never captured. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ OWN_SCHEMAS = ("pg_catalog", "information_schema", "pg_toast")
 
 class Patterns:
     def __init__(self, patterns: Iterable[str]) -> None:
-        """Raises ValueError, a sentence."""
+        """Compile the patterns; raise ValueError if one is not a regular expression."""
         self._patterns = []
         for each in patterns:
             try:
@@ -56,7 +57,7 @@ class Patterns:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the include and exclude lists say."""
+    """Include and exclude lists."""
 
     schemas: Patterns
     no_schemas: Patterns
@@ -153,26 +154,30 @@ class KeyColumns:
 
 @dataclass(frozen=True)
 class Shape:
-    """A table as its rows come: names and types by position; those that are left out are None."""
+    """Columns and schemas of a table. Columns that are not captured are None."""
 
     oid: int
     schema: str
     name: str
     columns: tuple[tuple[str, ColumnType] | None, ...]
     key: tuple[str, ...]
-    """Names; none: the table has no key."""
+    """Names of the key columns; empty if the table has no key."""
     row_schema: Schema
     key_schema: Schema | None
     placeholders: Mapping[str, Any] = field(default_factory=dict)
-    """What stands for a large value that did not change."""
+    """Placeholders for large values that an update did not change, by column."""
 
     @property
     def full_name(self) -> str:
         return f"{self.schema}.{self.name}"
 
     def decode(self, row: Row, previous: Row | None = None) -> tuple[dict[str, Any], list[str]]:
-        """The values by name, and the columns whose value is not known: large ones that did not
-        change, unless the previous row has them."""
+        """Decode a row.
+
+        Returns:
+            Values by name, and the columns whose value is unknown: large values that did not change
+            and are not in `previous`.
+        """
         if UNCHANGED in row and previous is not None:
             row = [
                 before if after is UNCHANGED else after
@@ -219,7 +224,7 @@ def make_shape(
     catalog: Mapping[int, TypeInfo],
     placeholder: str,
 ) -> Shape:
-    """Raises DataError if a column that the configuration names as key is not there."""
+    """Return the shape of a table; raise DataError if a configured key column does not exist."""
     schema, table = relation.schema, relation.name
     wanted = key_columns.of_table(schema, table)
     names = {each.name for each in relation.columns}
@@ -231,7 +236,7 @@ def make_shape(
     key = [each.name for each in relation.columns if each.name in (wanted or primary_key)]
     columns: list[tuple[str, ColumnType] | None] = []
     for each in relation.columns:
-        # A key is whole, whatever column lists say.
+        # Key columns are always captured, whatever the column lists select.
         if each.name in key or selection.takes_column(schema, table, each.name):
             kind = column_type(each.type_oid, each.type_modifier, modes, catalog)
             columns.append((each.name, kind))

@@ -1,14 +1,15 @@
-"""The task: a snapshot, then the stream, from wherever it was.
+"""Task of the PostgreSQL source: a snapshot, followed by the stream of changes.
 
-The offset of `{"server": topic.prefix}` is
+The source offset of `{"server": topic.prefix}` is
 
-    {"system": which PostgreSQL, "lsn": …, "commit_lsn": …, "changes": …,     see `changes`
-     "snapshot": {…},                                                         see `snapshot`
-     "slot_lag_bytes": WAL kept back when it was looked at last,
-     "notices": what a person should know}
+    {"system": ID of the PostgreSQL system, "lsn": …, "commit_lsn": …, "changes": …,  see `changes`
+     "snapshot": {…},                                                               see `snapshot`
+     "slot_lag_bytes": WAL that the slot retained at the last check,
+     "notices": messages for the administrator}
 
-What was delivered is confirmed to PostgreSQL after topics have it for good, never before; so the
-slot is never ahead of the offset, and one that is tells of a loss."""
+The task confirms a position to PostgreSQL only after the records are committed to their topics. The
+slot is therefore never ahead of the source offset; if it is, changes were lost.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +42,9 @@ from ottla.connect.data import DataError, Record
 logger = logging.getLogger(__name__)
 
 SILENT_INTERVALS = 3
-"""Of `status.update.interval.ms`: whoever has told nothing for so long does not live."""
+"""Number of `status.update.interval.ms` after which a silent reader is considered dead."""
 BUSY_TURNS, BUSY_PAUSE_S = 60, 0.25
-"""How long a slot may still be in the hands of a worker that has just died."""
+"""Attempts and pause while the slot is still held by a worker that has just died."""
 
 
 class PostgresTask(SourceTask):
@@ -68,7 +69,7 @@ class PostgresTask(SourceTask):
         self._system = ""
         self._progress = Progress()
         self._position = Position(0)
-        """After what was handed out."""
+        """Position after the records that were returned."""
         self._confirmed = 0
         self._link: ReplicationLink | None = None
         self._changes: Changes | None = None
@@ -77,13 +78,13 @@ class PostgresTask(SourceTask):
         )
         self._told_at = self._looked_at = self._status_at = time.monotonic()
         self._troubles: list[str] = []
-        """What did not work when it was looked around last."""
+        """Errors of the last periodic check."""
         self._is_to_tell = False
-        """The offset must be known before anything else is done."""
+        """Whether the offset must be committed before anything else is done."""
         self._has_moved = False
-        """The position has, without a record: it is told with the next heartbeat."""
+        """Whether the position moved without records; the next heartbeat commits it."""
 
-    # ------------------------------------------------------------------------------- its life
+    # ------------------------------------------------------------------------------ lifecycle
 
     def start(self, offsets: Offsets) -> None:
         try:
@@ -110,11 +111,11 @@ class PostgresTask(SourceTask):
             return self._poll(wait_s)
         except LinkLost as lost:
             logger.warning("%s; connecting again", str(lost).rstrip("."))
-            # What was read since is read again.
+            # What was read since the last offset is read again.
             self._progress = progress
             self._disconnect()
         except Exhausted:
-            # Told, and tried again when whoever runs the task thinks fit.
+            # The worker reports the error and retries.
             self._progress = progress
             self._disconnect()
             raise
@@ -153,7 +154,7 @@ class PostgresTask(SourceTask):
             self._connect()
 
     def _begin(self, *, is_anew: bool) -> None:
-        """The first time, or after a loss."""
+        """Begin for the first time, or after changes were lost."""
         takes = self._options.snapshot.at_first or is_anew
         self._published.check_privileges(self._published.tables, reads=takes)
         self._published.publish(self._published.tables)
@@ -174,13 +175,13 @@ class PostgresTask(SourceTask):
         self._is_to_tell = not pending
 
     def _begin_without_slot(self) -> None:
-        """Begin without a slot: nobody would read from it, and it would keep WAL forever."""
+        """Begin without a slot, which would never be read and would retain WAL forever."""
         self._published.check_privileges(self._published.tables, reads=True)
         self._position = Position(self._catalog.wal_position())
         self._progress = Progress(tuple(self._published.tables))
 
     def _leave_alone(self) -> None:
-        """Rows are read, and changes are not."""
+        """Disconnect, because only rows and no changes are captured; warn about an unused slot."""
         self._disconnect()
         name = self._options.slot_name
         if self._catalog.slot(name) is not None:
@@ -197,20 +198,23 @@ class PostgresTask(SourceTask):
         if not mode.streams or not self._check_slot():
             return
         if len(self._published.unpublished()) == len(self._published.tables):
-            # The publications are gone: without one PostgreSQL refuses to stream.
+            # The publications were dropped, and PostgreSQL does not stream without one.
             self._find_new_tables()
         else:
             with self._noticed("the search for new tables", []):
                 self._find_new_tables()
         if mode.at_each_start and not offset.get("snapshot"):
-            # What changed since the offset is told again after it: whoever applies the records in
-            # their order ends with the same tables.
+            # Changes since the offset are repeated after the snapshot: a consumer that applies the
+            # records in order ends with the same tables.
             self._published.check_privileges(self._published.tables, reads=True)
             self._progress = Progress(tuple(self._published.tables))
             self._is_to_tell = True
 
     def _check_slot(self) -> bool:
-        """Whether it has what comes next. If not: a new snapshot, or UserError."""
+        """Return whether the slot still has the next changes.
+
+        If it does not, begin a new snapshot and return False, or raise UserError.
+        """
         slot = self._catalog.slot(self._options.slot_name)
         reason = what_is_lost(slot, self._position.lsn)
         if reason is None:
@@ -233,7 +237,7 @@ class PostgresTask(SourceTask):
     # -------------------------------------------------------------------------- connections
 
     def _connect(self) -> None:
-        """The stream from the position on."""
+        """Start the stream at the current position."""
         link = self._link or self._options.database.replication()
         self._link = link
         for turn in range(BUSY_TURNS):
@@ -243,7 +247,7 @@ class PostgresTask(SourceTask):
                 )
                 break
             except PostgresError as error:
-                # The worker before us has just died, and PostgreSQL does not know yet; or sleeps.
+                # The previous worker died and PostgreSQL has not noticed yet, or it is suspended.
                 if error.code != IN_USE:
                     raise
                 if turn == BUSY_TURNS - 1:
@@ -280,7 +284,7 @@ class PostgresTask(SourceTask):
             try:
                 self._link.send_status(self._confirmed)
             except LinkLost as error:
-                # The next poll finds out, and connects again.
+                # The next poll detects it and reconnects.
                 logger.debug("%s", error)
 
     def _shape_of(self, relation: Relation) -> Shape | None:
@@ -304,12 +308,12 @@ class PostgresTask(SourceTask):
         self._look_around()
         if self._progress.pending:
             if self._is_to_tell:
-                # A table is published after it is known that its rows are to be read.
+                # The offset must list the table as pending before the table is published.
                 return self._told([])
             records, self._progress = self._rows.read(self._progress, self._position.lsn)
             return self._told(records)
         if not self._options.snapshot.streams:
-            # That was all.
+            # The snapshot is complete, and the mode captures no changes.
             time.sleep(wait_s)
             return self._told([]) if self._is_to_tell else Polled()
         if self._changes is None:
@@ -363,13 +367,13 @@ class PostgresTask(SourceTask):
         return records
 
     def _answer(self, changes: Changes) -> None:
-        """PostgreSQL asks how far we are; one that shuts down waits until we have it all."""
+        """Reply to a keepalive. A server that is shutting down waits until all WAL is confirmed."""
         self._send_status()
         if changes.is_between and changes.position.lsn > self._confirmed:
             self._is_to_tell = True
 
     def _look_around(self) -> None:
-        """Now and then: are there new tables?"""
+        """Check periodically for new tables, and run the heartbeat query."""
         now = time.monotonic()
         is_time = now - self._looked_at >= self._options.heartbeat_s
         if not is_time or not self._options.snapshot.streams:
@@ -386,8 +390,10 @@ class PostgresTask(SourceTask):
 
     @contextmanager
     def _noticed(self, what: str, known: list[str]) -> Iterator[None]:
-        """What the database refuses is no reason to stop the stream: it may be full for writers
-        and can still be read. It is logged once, unless it is `known`."""
+        """Report an error as a notice instead of raising it, and log it unless it is in `known`.
+
+        A database that rejects a statement, for example because its disk is full, can still stream.
+        """
         try:
             yield
         except LinkLost:

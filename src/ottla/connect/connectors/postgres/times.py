@@ -1,7 +1,8 @@
-"""PostgreSQL's dates and times, as texts in the ISO style, to numbers. Pure.
+"""Conversion of PostgreSQL's dates and times, in ISO style, to numbers.
 
-Python's dates end at the year 9999 and know none before 1; PostgreSQL's go from 4713 BC to 294276,
-and to infinity both ways, which is the largest and the smallest number here."""
+Python's dates range from the year 1 to 9999; PostgreSQL's from 4713 BC to 294276, plus infinity in
+both directions, which maps to the largest and the smallest number. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ _INTERVAL = re.compile(
     r"(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?"
 )
 DAYS_OF_A_MONTH = 365.25 / 12
-"""What Debezium takes a month for, where an interval must be a number."""
+"""Average length of a month, as Debezium assumes it for numeric intervals."""
 
 
 def days(text: str) -> int:
-    """Since 1970-01-01."""
+    """Return the days since 1970-01-01."""
     if len(text) == 10:
         return datetime.date.fromisoformat(text).toordinal() - _EPOCH_DAY
     if text.endswith("infinity"):
@@ -32,7 +33,7 @@ def days(text: str) -> int:
 
 
 def microseconds(text: str) -> int:
-    """Since 1970-01-01 00:00:00, without a zone."""
+    """Return the microseconds since 1970-01-01 00:00:00, without a time zone."""
     try:
         return (datetime.datetime.fromisoformat(text) - _EPOCH) // _MICROSECOND
     except ValueError:
@@ -49,7 +50,7 @@ def days_of_any(text: str) -> int:
 
 
 def microseconds_of_day(text: str) -> int:
-    """00:00:00 to 24:00:00."""
+    """Return the microseconds of a time from 00:00:00 to 24:00:00."""
     whole, _, fraction = text.partition(".")
     hours, minutes, seconds = whole.split(":")
     of_seconds = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
@@ -57,7 +58,7 @@ def microseconds_of_day(text: str) -> int:
 
 
 def zoned(text: str) -> str:
-    """`2024-01-02 03:04:05.6+00`, from a session in UTC, as ISO has it: …T03:04:05.6Z."""
+    """Convert `2024-01-02 03:04:05.6+00`, from a session in UTC, to `2024-01-02T03:04:05.6Z`."""
     if text.endswith("infinity"):
         return text
     if text.endswith(" BC"):
@@ -68,14 +69,14 @@ def zoned(text: str) -> str:
 
 
 def zoned_time(text: str) -> str:
-    """`03:04:05+02` as 03:04:05+02:00."""
+    """Convert `03:04:05+02` to `03:04:05+02:00`."""
     at = max(text.rfind("+"), text.rfind("-"))
     zone = text[at:]
     return f"{text}:00" if at > 0 and len(zone) == 3 else text
 
 
 def interval_microseconds(text: str) -> int:
-    """An interval of the style iso_8601; months are taken for as long as they are on average."""
+    """Return the microseconds of an ISO 8601 interval, with months of average length."""
     found = _INTERVAL.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no interval")
@@ -88,7 +89,7 @@ def interval_microseconds(text: str) -> int:
 
 
 def _date(text: str) -> tuple[int, int, int]:
-    """Year (0 is 1 BC), month, day."""
+    """Return year (0 is 1 BC), month and day."""
     is_before_christ = text.endswith(" BC")
     year, month, day = text.removesuffix(" BC").partition(" ")[0].split("-")
     number = 1 - int(year) if is_before_christ else int(year)
@@ -96,7 +97,7 @@ def _date(text: str) -> tuple[int, int, int]:
 
 
 def _civil_days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 in the Gregorian calendar without end: eras of 400 years."""
+    """Return the days since 1970-01-01 in the proleptic Gregorian calendar, in 400-year eras."""
     year -= month <= 2
     era, of_era = divmod(year, 400)
     of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1

@@ -1,25 +1,26 @@
-"""PostgreSQL's column types as schemas of Connect, and their texts as values. Pure.
+"""Mapping of PostgreSQL's column types to Connect schemas and values.
 
     boolean, smallint, integer, bigint, real, double precision    the same
     numeric(p, s)                 Decimal; numeric alone: io.debezium.data.VariableScaleDecimal;
                                   `decimal.handling.mode`: precise, double or string
-    text, varchar, char, name     string; a length is the parameter LENGTH_PARAMETER
+    text, varchar, char, name     string; the length is the parameter LENGTH_PARAMETER
     bytea                         bytes
     date                          io.debezium.time.Date, days
     time, timestamp               io.debezium.time.MicroTime, MicroTimestamp; with a precision of
                                   at most 3 Time, Timestamp (ms); with
                                   `time.precision.mode=connect` Kafka's own
-    timestamptz, timetz           io.debezium.time.ZonedTimestamp, ZonedTime: texts
-    interval                      io.debezium.time.Interval, a text, or MicroDuration
+    timestamptz, timetz           io.debezium.time.ZonedTimestamp, ZonedTime: strings
+    interval                      io.debezium.time.Interval, a string, or MicroDuration
                                   (`interval.handling.mode=numeric`)
-    json, jsonb, uuid, xml        io.debezium.data.Json, Uuid, Xml: texts
-    enums                         io.debezium.data.Enum, a text, with what is allowed
-    arrays                        arrays; `array.handling.mode=string`: texts
-    domains                       as what they are made of
-    anything else                 its text, with its type as the parameter TYPE_PARAMETER
+    json, jsonb, uuid, xml        io.debezium.data.Json, Uuid, Xml: strings
+    enums                         io.debezium.data.Enum, a string, with the allowed values
+    arrays                        arrays; `array.handling.mode=string`: strings
+    domains                       like their base type
+    any other type                string, with the type as the parameter TYPE_PARAMETER
 
-Everything may be null: whether a column may is not in the stream, and what the catalog says now is
-not what it said when a row was written. Only the columns of a key are never null."""
+All columns but those of the key are optional: the stream does not contain NOT NULL constraints, and
+the catalog's current state may differ from that at the time of a change. The functions do no I/O.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ Decode = Callable[[bytes], Any]
 
 @dataclass(frozen=True, slots=True)
 class TypeModes:
-    """`….handling.mode` of the connector."""
+    """The connector's `….handling.mode` and `time.precision.mode` properties."""
 
     decimals: str = "precise"
     times: str = "adaptive"
@@ -64,18 +65,18 @@ class TypeModes:
 
 @dataclass(frozen=True, slots=True)
 class TypeInfo:
-    """A row of pg_type. `kind`: b base, e enum, d domain, c composite, r range."""
+    """Row of pg_type. `kind` is b (base), e (enum), d (domain), c (composite) or r (range)."""
 
     name: str
     kind: str = "b"
     base_oid: int = 0
-    """Of a domain."""
+    """Base type of a domain."""
     modifier: int = -1
-    """What a domain says of it."""
+    """Type modifier that a domain applies to its base type."""
     element_oid: int = 0
-    """Of an array."""
+    """Element type of an array."""
     labels: tuple[str, ...] = ()
-    """Of an enum, in their order."""
+    """Labels of an enum, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +103,13 @@ BUILT_IN: Mapping[int, TypeInfo] = {
     1185: TypeInfo("_timestamptz", element_oid=1184), 2951: TypeInfo("_uuid", element_oid=2950),
     199: TypeInfo("_json", element_oid=114), 3807: TypeInfo("_jsonb", element_oid=3802),
 }  # fmt: skip
-"""Those that need no look into the catalog; their numbers never change."""
+"""Types that need no catalog query, because their OIDs never change."""
 
 
 def column_type(
     oid: int, modifier: int, modes: TypeModes, catalog: Mapping[int, TypeInfo]
 ) -> ColumnType:
-    """What nobody knows is a text."""
+    """Return the mapping of a type. Unknown types become strings."""
     info = BUILT_IN.get(oid) or catalog.get(oid)
     if info is None:
         return _text_of(f"oid {oid}")
@@ -136,7 +137,7 @@ def column_type(
     return _PLAIN.get(info.name) or _text_of(info.name)
 
 
-# ----------------------------------------------------------------------------------------- kinds
+# ----------------------------------------------------------------------------------------- types
 
 
 def _named(kind: Type, name: str, parameters: Mapping[str, str] | None = None) -> Schema:
@@ -168,7 +169,7 @@ def _numeric(modifier: int, modes: TypeModes) -> ColumnType:
         return ColumnType(Schema(Type.STRING, True), _text)
     if modifier < 4:
         return ColumnType(_VARIABLE_SCHEMA, _variable_scale)
-    # The scale is eleven bits with a sign since PostgreSQL 15.
+    # The scale is an 11-bit signed number since PostgreSQL 15.
     scale = max(((modifier - 4) & 0x7FF ^ 0x400) - 0x400, 0)
     precision = (modifier - 4) >> 16 & 0xFFFF
     schema = decimal_schema(scale, optional=True)
@@ -192,7 +193,7 @@ def _variable_scale(data: bytes) -> dict[str, Any]:
 
 
 def _time(name: str, modifier: int, modes: TypeModes) -> ColumnType:
-    """`modifier` is the number of digits after the second's point; -1: six."""
+    """Map a date or time; `modifier` is the number of fractional digits, -1 meaning six."""
     if modes.times == "connect":
         return _CONNECT_TIMES[name]
     if name == "date":
