@@ -192,7 +192,7 @@ async def _bind(host: str, port: int, send_bytes: int, receive_bytes: int) -> li
 
 @contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """Seed all sources of randomness, `os.urandom` included, so that a run can be repeated exactly."""
+    """Seed all sources of randomness, including `os.urandom`, so that a run is repeatable."""
     urandom, state = os.urandom, random.getstate()
     random.seed(seed)
     os.urandom = _seeded(seed)
