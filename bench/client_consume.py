@@ -1,4 +1,4 @@
-"""Records per second into Python: our consumer beside others, in one run.
+"""Records per second into Python: our consumer and others, in one run.
 
 All clients read the same topic with a few partitions, values of 100 bytes without keys in batches
 of 128 KB, from the beginning without a group, with fetches of at most 1 MB per partition. Time is
@@ -160,7 +160,7 @@ def confluent(bootstrap: str, _: int) -> Rate:
     """Consume with default settings.
 
     Once 100,000 records of a partition are queued, the client pauses fetching for up to a second
-    (queued.min.messages, fetch.queue.backoff.ms), and the reader may run out of records meanwhile.
+    (queued.min.messages, fetch.queue.backoff.ms), and the reader may run out of records.
     """
     return _confluent(bootstrap, {})
 

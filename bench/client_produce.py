@@ -1,4 +1,4 @@
-"""Records per second from Python, one by one and as tables: our producer beside others.
+"""Records per second from Python, one by one and as tables: our producer and others.
 
 All clients use acks=all, idempotence where they support it, batches of at most 16 KB and 5 ms, one
 topic with a few partitions, and values of 100 bytes without keys. Each client runs in its own

@@ -193,7 +193,7 @@ def _owned(answer: Any) -> list[dict[str, Any]]:
 async def _heartbeats_and_commits(
     broker: BrokerProcess, join: Join, interval_s: float
 ) -> tuple[float, float]:
-    """Return the share of a core spent on heartbeats, and the p99 of commits beside them, in ms."""
+    """Return the share of a core spent on heartbeats, and the p99 of concurrent commits, in ms."""
     await _prepare(broker)
     members: list[Member] = []
     for start in range(0, GROUPS, JOINED_AT_ONCE):

@@ -141,7 +141,7 @@ def _commit_latency(broker: BrokerProcess) -> Figure:
 
 
 def _many_ids(broker: BrokerProcess) -> Iterator[Figure]:
-    """Measure many transactions, all of which are open before the first one is committed."""
+    """Measure many transactions. All are open before the first one is committed."""
     clients = [RawClient(broker.port) for _ in range(CONNECTIONS)]
     producers = [
         TransactionalProducer(clients[number % CONNECTIONS], f"many-{number}")

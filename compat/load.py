@@ -1,4 +1,4 @@
-"""Load for a broker whose files are then checked: all features of the log format, in small."""
+"""Load for a broker whose files are then checked: all features of the log format."""
 
 from __future__ import annotations
 

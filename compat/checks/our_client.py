@@ -1,4 +1,4 @@
-"""Our client and tools beside others: all of them read the same records, whichever wrote them.
+"""Interoperability of our client and tools with others: all read the same, whichever wrote it.
 
 The others are librdkafka (confluent-kafka), kafka-python, and Java's console tools.
 """

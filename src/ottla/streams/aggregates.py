@@ -1,4 +1,4 @@
-"""Aggregates for `Grouped.aggregate`, all kept in Spark's own state.
+"""Aggregates for `Grouped.aggregate`, kept in Spark's own state where possible (see `grouped`).
 
 They are named as in SQL and skip nulls: `count("column")` counts the records in which the column is
 not null.

@@ -1,6 +1,6 @@
 """Applications: a name, a cluster, and the topology built on the cluster's topics.
 
-The name is also the consumer group that shows the application's progress, and part of the path of
+The name begins the consumer groups that show the application's progress, and is part of the path of
 its checkpoint and of its transactional IDs. Two applications must not share a name.
 """
 

@@ -58,7 +58,7 @@ def checkpoint(app: App, sink: Sink) -> str:
 
 
 class Files(Protocol):
-    """The few file system operations that checkpoints need."""
+    """File system operations that checkpoints need."""
 
     def exists(self, path: str) -> bool: ...
 

@@ -1,4 +1,4 @@
-"""Pause the planning of micro-batches while an action runs. For `testing`.
+"""Lock that keeps a query from planning micro-batches while an action runs. For `testing`.
 
 Spark asks the sources of a query for new data one after the other, so data that is added between
 two of these calls is seen by some sources only. Spark holds a lock of the query while it asks; its
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def while_held(query: StreamingQuery, action: Callable[[], None]) -> None:
-    """Run `action` while the query plans no micro-batch, and raise what it raises."""
+    """Run `action` while the query plans no micro-batch. Exceptions of `action` are raised here."""
     wrapper: Any = query._jsq
     called = _Called(action)
     wrapper.streamingQuery().withProgressLocked(called)
@@ -42,6 +42,6 @@ class _Called:
             self.error = error
 
     class Java:
-        """Interface that py4j implements in the JVM."""
+        """Java interfaces of this object, for py4j."""
 
         implements = ("scala.Function0",)

@@ -66,7 +66,7 @@ def run_program(path: str, arguments: Sequence[str], launch: Launch) -> list[App
     If the program builds one application and runs none, run that one.
 
     Returns:
-        The applications that ran.
+        The applications whose `run` was called.
     """
     names = _executed(path, arguments, launch)
     if launch.ran:

@@ -2,8 +2,8 @@
 
     groups     Offsets of input topics are deleted or set. Topics that the application writes and
                reads again (`through`) are skipped to the end: their records are old results.
-    topics     Internal topics are deleted: the application's own, and, by the tool, topics with
-               names as in Kafka Streams (APP-…-changelog, APP-…-repartition).
+    topics     Internal topics are deleted: the application's own, and those with names as in Kafka
+               Streams (APP-…-changelog, APP-…-repartition).
     files      Checkpoints with their state, and stores, are deleted.
 
 Offsets come first and files last. Until the checkpoints are gone, an interrupted reset has changed
@@ -95,7 +95,7 @@ def _read_again(sinks: Sequence[Sink], sink: Sink) -> list[str]:
 
 
 def forget_groups(admin: Admin, groups: Iterable[str]) -> None:
-    """Delete the offsets of groups. Raises if a group has members."""
+    """Delete groups and their committed offsets. Raises KafkaError if a group has members."""
     done = admin.delete_groups(*groups, return_errors=True)
     for error in done.errors.values():
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:

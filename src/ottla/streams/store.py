@@ -10,7 +10,7 @@ running, restarting or stopped.
 
 A result includes everything that was committed before the call: each look-up first reads the new
 records of the topic. It reads committed records only. The cost is that of catching up, and arises
-only when somebody looks something up.
+only on look-ups.
 
 Windows are kept for a day after stream time has passed them (or for their size and grace period, if
 that is longer), as in Kafka Streams. The topic of a table without windows should be compacted: if

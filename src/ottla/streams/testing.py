@@ -243,7 +243,7 @@ class TopologyDriver:
 
 
 def in_order(sinks: Sequence[Sink]) -> list[Sink]:
-    """Return sinks before those that read their topics. A cycle keeps the given order."""
+    """Order the sinks so that each precedes the readers of its topic. Cycles keep their order."""
     left, found = list(sinks), list[Sink]()
     while left:
         written = {each.topic for each in left}

@@ -1,8 +1,8 @@
 """Folds: the functions with which an aggregation combines its values.
 
 Users supply an initializer and an adder, or a reducer. `st.sum` and its like become folds where
-Spark's own state cannot be used: sliding windows, and sessions that are emitted while they are
-open. They skip nulls, as in SQL. An aggregate of None deletes the key.
+Spark's own state cannot be used, such as sliding windows, and sessions that are emitted while they
+are open. They skip nulls, as in SQL. An aggregate of None deletes the key.
 """
 
 from __future__ import annotations

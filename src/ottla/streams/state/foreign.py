@@ -17,7 +17,7 @@ value.
 
 Within a batch, rows that leave are handled first, then changes of the right table, then rows that
 enter; the first step has combined the changes of a left key in a batch. A left key is thus emitted
-by one foreign key per batch, and its last record in the output topic is the right one. Kafka
+by one foreign key per batch, and its last record in the output topic is the correct one. Kafka
 Streams has to compare hashes to achieve this.
 """
 

@@ -98,7 +98,7 @@ class Store(ABC):
 
 
 class Context:
-    """Record or timer that is being processed."""
+    """Context of the record or timer that is being processed."""
 
     __slots__ = (
         "data", "key", "now_ms", "outputs", "stream_time_ms", "wall_clock_ms", "written_ms",

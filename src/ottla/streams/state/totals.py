@@ -83,7 +83,7 @@ class TableTotals:
     def run(self, state: State, batch: Batch, stream_time_ms: int) -> Iterable[Output]:
         steps = zip(batch.keys, batch.values, strict=True)
         both = Fold(self.fold.initial, self._step, finish=self.fold.finish)
-        # Subtract first: a value that changed within a group must not be counted twice meanwhile.
+        # Subtract first, so that a value that changes within a group is never counted twice.
         order = sorted(range(len(batch.keys)), key=[value[0] for _, value in steps].__getitem__)
         columns = (batch.keys, batch.values, batch.times_ms)
         keys, values, times_ms = ([column[place] for place in order] for column in columns)

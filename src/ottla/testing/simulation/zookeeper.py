@@ -1,10 +1,10 @@
 """ZooKeeper ensemble for simulated clusters: the real protocol, in memory, in virtual time.
 
 It behaves like the real one in these respects: sessions expire without heartbeats, ephemeral nodes
-go with their session, versions and zxids, multi is atomic, events of persistent recursive watches
-precede the reply to the change that caused them, and a session that moves to another connection
-makes requests of the old one fail. Members may lag (`max_lag_s`): a client of a lagging member
-reads old values and sees changes late, though always in order (zookeeper_member.py).
+go with their session, nodes have versions and zxids, multi is atomic, events of persistent
+recursive watches precede the reply to the change that caused them, and a session that moves to
+another connection makes requests of the old one fail. Members may lag (`max_lag_s`): a client of a
+lagging member reads old values and sees changes late, though always in order (zookeeper_member.py).
 
 Killing its process breaks every connection and keeps the tree, as a quorum would. Trees are
 immutable: every commit creates a new one, so observers may keep references to old ones.
