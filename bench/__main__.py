@@ -1,4 +1,4 @@
-"""`python -m bench [NAME…]`: run the benchmarks and hold them against their budgets."""
+"""Entry point of `python -m bench [NAME…]`: run benchmarks and compare them to their budgets."""
 
 from __future__ import annotations
 

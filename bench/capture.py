@@ -1,9 +1,10 @@
-"""Change capture from PostgreSQL: changes per second, and how long one is on its way.
+"""Change capture from PostgreSQL: changes per second, and the latency of a change.
 
-A table of six columns; a worker as a process; records in Debezium's envelope as JSON without
-schemas. The rate is of a backlog, from the first to the last of its records in the topic, and is
-also told per second of the worker's CPU, as machines are shared. Latency is from before a
-transaction of one insert to its record at a consumer."""
+The setup is a table of six columns, a worker as a process, and records in Debezium's envelope as
+JSON without schemas. The rate is that of a backlog, from the first to the last of its records in
+the topic; it is also reported per CPU second of the worker, because machines are shared. The
+latency is measured from before a transaction of one insert until a consumer has its record.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def _measured(postgres: Postgres, worker: Worker, bootstrap: str) -> Iterator[Fi
 
 
 def _assign(consumer: Any) -> None:
-    """The topic is there when its first record is."""
+    """Assign the partition, which exists once the first record has been written."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         try:

@@ -1,15 +1,16 @@
-"""Records a second into Python: our consumer beside the others, in one run.
+"""Records per second into Python: our consumer and others, in one run.
 
-The same for all: one topic with a few partitions, values of 100 bytes without key in batches of
-128 KB, read from the beginning without a group, fetches of at most 1 MB a partition; the watch runs
-from the first record to the last. Each client runs in a process of its own; rounds are interleaved,
-because the machine is noisy, and the best round of each counts. CPU time per record, all threads
-together, says the same with less noise.
+All clients read the same topic with a few partitions, values of 100 bytes without keys in batches
+of 128 KB, from the beginning without a group, with fetches of at most 1 MB per partition. Time is
+measured from the first record to the last. Each client runs in its own process. Rounds are
+interleaved, because the machine is noisy, and the best round of each client counts. The CPU time
+per record, of all threads, shows the same with less noise.
 
-Record by record we are held to the best client that is written in Python; as tables, to ten times
-confluent-kafka's `consume` as it comes. Much of its time it waits by its own default settings, so
-the ratio to one that is told not to stands beside it. The two numbers of a ratio are of the same
-round."""
+Record by record, our budget is the fastest client written in Python; for tables, it is ten times
+confluent-kafka's `consume` with its defaults. With these, it spends much of its time waiting, so
+the ratio to confluent-kafka without the waits is reported as well. Both figures of a ratio are from
+the same round.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from ottla.testing.broker import BrokerProcess
 
 RECORDS = 500_000
 TABLE_PASSES = 8
-"""A table of so many records is read in an instant: measure several."""
+"""Number of passes over the topic: a single one takes too little time to be measured."""
 ROUNDS = 3
 PARTITIONS = 4
 VALUE = bytes(range(100))
@@ -35,23 +36,23 @@ TOPIC = "consumed"
 BATCH_BYTES = 131_072
 FETCH_BYTES = 1_048_576
 MANY = 5_000
-"""How many records a poll may hand out."""
+"""Maximum number of records per poll."""
 TIMES_CONFLUENT = 10
 
 
 class Watch:
-    """Runs from the first record on."""
+    """Stopwatch that starts with the first record."""
 
     def __init__(self) -> None:
         self._left = self._records = RECORDS
         self._is_running = False
 
     def saw(self, count: int) -> bool:
-        """Whether there are more to come."""
+        """Count records, and return whether there are more to come."""
         if count and not self._is_running:
             self._is_running = True
             self._start, self._cpu = time.perf_counter(), time.process_time()
-            self._records -= count  # what came with the first is not counted
+            self._records -= count  # records of the first poll are not counted
             self._left = self._records
         else:
             self._left -= count
@@ -102,8 +103,10 @@ def ours_async(bootstrap: str, _: int) -> Rate:
 
 
 def ours_as_tables(bootstrap: str, _: int) -> Rate:
-    """Each pass with a consumer of its own: a seek at the end of the log waits for the fetch that
-    waits there."""
+    """Read the topic as tables, with a new consumer for each pass.
+
+    With the same consumer, a seek would wait for the fetch that is pending at the end of the log.
+    """
     rates = [_pass_as_tables(bootstrap) for _ in range(TABLE_PASSES)]
     return Rate(
         harmonic_mean(rate.records_per_s for rate in rates), fmean(rate.cpu_us for rate in rates)
@@ -154,8 +157,11 @@ def aiokafka(bootstrap: str, _: int) -> Rate:
 
 
 def confluent(bootstrap: str, _: int) -> Rate:
-    """As it comes: once 100,000 records of a partition wait, it pauses fetching for up to a second
-    (queued.min.messages, fetch.queue.backoff.ms), and the reader may run dry meanwhile."""
+    """Consume with default settings.
+
+    Once 100,000 records of a partition are queued, the client pauses fetching for up to a second
+    (queued.min.messages, fetch.queue.backoff.ms), and the reader may run out of records.
+    """
     return _confluent(bootstrap, {})
 
 
@@ -186,7 +192,7 @@ def _confluent(bootstrap: str, settings: dict[str, Any]) -> Rate:
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, Rate]]) -> Rate:
-    """On the loop that suits a client best."""
+    """Run a coroutine on uvloop, on which all asyncio clients are fastest."""
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

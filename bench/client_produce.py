@@ -1,10 +1,11 @@
-"""Records a second from Python, one by one and as tables: our producer beside others.
+"""Records per second from Python, one by one and as tables: our producer and others.
 
-The same for all: acks=all, idempotent where the client can, batches of at most 16 KB and 5 ms, one
-topic with a few partitions, values of 100 bytes without key. Each client runs in a process of its
-own and sends a quarter more before it is timed (what a producer needs once, its buffers above all,
-is not what is asked here). Rounds are interleaved, because the machine is noisy, and the best round
-of each counts. Its CPU time per record, all threads together, says the same with less noise."""
+All clients use acks=all, idempotence where they support it, batches of at most 16 KB and 5 ms, one
+topic with a few partitions, and values of 100 bytes without keys. Each client runs in its own
+process and first sends a quarter of the records without timing, to exclude one-time costs such as
+the allocation of buffers. Rounds are interleaved, because the machine is noisy, and the best round
+of each client counts. The CPU time per record, of all threads, shows the same with less noise.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +154,7 @@ def confluent(bootstrap: str, _: int) -> Rate:
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, Rate]]) -> Rate:
-    """On the loop that suits a client best."""
+    """Run a coroutine on uvloop, on which all asyncio clients are fastest."""
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

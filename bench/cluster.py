@@ -1,14 +1,15 @@
-"""Three brokers and a ZooKeeper on this machine: what replication costs, and how fast it reacts.
+"""Three brokers and ZooKeeper on this machine: the cost of replication, and its reaction times.
 
-All of it shares the machine's cores with the clients, so that a second and third copy cost more
-here than on machines of their own. What is told:
+All of them share the cores of the machine with the clients, so a second and third copy cost more
+here than on separate machines. The figures are:
 
-- throughput and latency with acks=all, of one copy and of three;
-- the CPU time that following takes, for each gigabyte;
-- what three brokers hold in memory when nothing happens;
-- how long after its request a new topic is known to every broker;
-- with 3,000 partitions on each broker: what a record to one of them costs, and the time from a
-  kill -9 until others lead what the dead one led."""
+- throughput and latency with acks=all, for one copy and for three;
+- CPU time of followers per gigabyte;
+- memory of three idle brokers;
+- time from the request for a new topic until every broker knows it;
+- with 3,000 partitions on each broker, the latency of records to a few of them, and the time from a
+  kill -9 until other brokers lead the partitions of the dead one.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ def _cpu(cluster: ClusterOfProcesses) -> float:
 
 
 def _following(cluster: ClusterOfProcesses) -> Figure:
-    """Of the two brokers that do nothing else."""
+    """Measure the CPU time of the two brokers that only follow."""
     cluster.create_topic("followed", 1)
     leader = cluster.leader("followed")
     followers = [broker for id, broker in cluster.brokers.items() if id != leader]
@@ -118,7 +119,7 @@ def _visibility(cluster: ClusterOfProcesses) -> Iterator[Figure]:
 
 
 async def _changes_seen(cluster: ClusterOfProcesses) -> list[float]:
-    """Milliseconds from the request to create one until the last broker tells of it."""
+    """Return the times from a request for a new topic until the last broker knows it, in ms."""
     connections = {
         id: await Connection.open("127.0.0.1", broker.port)
         for id, broker in cluster.brokers.items()

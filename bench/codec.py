@@ -1,8 +1,9 @@
-"""Records per second of the codecs: into Arrow and out of it, one by one, and other clients' own.
+"""Records per second of the codecs: into Arrow and out of it, one by one, and of other clients.
 
-All take turns on the same fetch of 1 MB, and the best of their rounds counts: what a neighbour on
-the machine takes away is nobody's fault. librdkafka has no codec that can be called alone, so it
-reads the same records from a broker on this machine, which is more work than decoding them."""
+All codecs take turns on the same fetch of 1 MB, and the best round of each counts, to exclude the
+effect of other load on the machine. librdkafka has no codec that can be called alone, so it reads
+the same records from a broker on this machine, which is more work than decoding them.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def run() -> Iterator[Figure]:
 
 
 def _loading() -> Iterator[Figure]:
-    """In processes of their own, with a cache of their own: empty at first."""
+    """Measure loading in separate processes that share a cache, which is empty at first."""
     script = (
         "import time, numba, numpy, pyarrow; before = time.perf_counter();"
         "from ottla.wire.records.columnar.warm_up import warm_up; warm_up();"
@@ -86,7 +87,7 @@ def _columns(table: pa.Table) -> RecordColumns:
 
 
 def _fetch(value_bytes: int, batch_kb: int, compression: str = "none") -> tuple[bytes, int]:
-    """About a megabyte of whole batches as a broker would send them, and their records."""
+    """Return about 1 MB of whole batches, as a broker sends them, and the number of records."""
     table = _records(value_bytes, FETCH_BYTES // (value_bytes + 20))
     data, offset = bytearray(), 0
     for batch in encode_batches(
@@ -100,7 +101,7 @@ def _fetch(value_bytes: int, batch_kb: int, compression: str = "none") -> tuple[
 
 
 def _best(contestants: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
-    """Seconds of each one's best round; they take turns."""
+    """Return the seconds of the best round of each contestant; they take turns."""
     best = dict.fromkeys(contestants, float("inf"))
     for _ in range(rounds):
         for name, work in contestants.items():

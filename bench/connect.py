@@ -1,7 +1,9 @@
-"""Connect: from a line to the sink, file to topic, topic to Parquet, ten connectors; memory.
+"""Benchmarks of Connect: latency from file to sink, throughput, and memory of workers.
 
-The worker is a process of its own, and so is the broker. Latency is of single lines, with nothing
-else to do. Throughput is of 100-byte lines that are there already."""
+The worker and the broker run in separate processes. Latency is that of single lines on an otherwise
+idle worker. Throughput is that of 100-byte lines that exist before the worker starts, from file to
+topic and from topic to Parquet.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ class _Worker:
             return json.load(answer)
 
     def resident_mb(self) -> float:
-        """With its children: Spark's Java would be one."""
+        """Return the resident memory of the worker and its child processes, such as Spark's JVM."""
         pids = [self.process.pid]
         listed = subprocess.run(
             ["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False
@@ -131,7 +133,7 @@ def _latency() -> Iterator[Figure]:
 
 
 def _offset(worker: _Worker, name: str, field: str) -> int:
-    """How far a connector is, by its own account."""
+    """Return the offset that a connector reports, or 0 if it reports none."""
     try:
         told = worker.ask(f"/connectors/{name}/offsets")["offsets"]
     except OSError:
@@ -140,7 +142,7 @@ def _offset(worker: _Worker, name: str, field: str) -> int:
 
 
 def _rate(look: Callable[[], int], end: int) -> float:
-    """What it counts, by the second, from the first batch to the end."""
+    """Return the increase of a counter per second, from the first batch to the end."""
     _wait(lambda: look() > 0, "the first batch")
     began, first = time.monotonic(), look()
     _wait(lambda: look() >= end, "the end")
@@ -181,7 +183,7 @@ def _throughput() -> Iterator[Figure]:
 
 
 def _ten() -> Iterator[Figure]:
-    """Five pipelines of files in one worker."""
+    """Measure a worker with ten connectors: five pipelines from file to file."""
     with _scene() as (folder, bootstrap, port):
         connectors = []
         for n in range(5):

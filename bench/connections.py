@@ -1,4 +1,4 @@
-"""What an open connection costs the broker."""
+"""Memory that an open connection costs the broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run() -> Iterator[Figure]:
 
 
 def _open(port: int) -> socket.socket:
-    """A connection as a client leaves it: with ApiVersions asked and answered."""
+    """Open a connection and exchange ApiVersions on it, as a client does."""
     connection = socket.create_connection(("127.0.0.1", port))
     _ask(connection, 18, 3, {"client_software_name": "bench", "client_software_version": "1"})
     return connection

@@ -1,7 +1,8 @@
-"""Groups: what heartbeats cost, how long a commit takes, how soon many groups are loaded.
+"""Groups: cost of heartbeats, latency of commits, and time to load many groups.
 
-Each member has a connection of its own, as real ones do, and sends what real ones send when nothing
-happens: heartbeats, at the default interval, each at its own time."""
+Each member has its own connection and sends what a real idle member sends: heartbeats at the
+default interval, spread over time.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ CLASSIC_INTERVAL_S, CONSUMER_INTERVAL_S = 3.0, 5.0
 MEASURED_S = 5.0
 COMMITTERS, COMMITS = 4, 1_000
 ROUNDS = 5
-"""Of heartbeats, commits and restarts; the best counts, for what else the machine does is not the
-broker's."""
+"""Number of rounds for heartbeats, commits and restarts. The best one counts, to exclude the effect
+of other load on the machine."""
 MANY = 10_000
 MADE_AT_ONCE, JOINED_AT_ONCE = 64, 25
-"""How many groups are made at a time, of one member and of many."""
+"""Number of groups created concurrently: with one member, and with many."""
 TOPIC = "t"
 PARTITIONS = 10
 DELAY = "group.initial.rebalance.delay.ms"
@@ -69,7 +70,7 @@ def _restart_s(broker: BrokerProcess) -> float:
 
 
 class Connection:
-    """One request at a time."""
+    """Connection that handles one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -99,7 +100,7 @@ async def _prepare(broker: BrokerProcess) -> None:
 
 
 class Member:
-    """Joined; `beat` sends one heartbeat."""
+    """Member of a group; `beat` sends one heartbeat."""
 
     def __init__(self, connection: Connection, beat: Callable[[], Awaitable[None]]) -> None:
         self.connection, self.beat = connection, beat
@@ -109,7 +110,7 @@ Join = Callable[[BrokerProcess, str, int], Coroutine[Any, Any, list[Member]]]
 
 
 async def _join_classic(broker: BrokerProcess, group: str, size: int) -> list[Member]:
-    """A stable classic group."""
+    """Create a stable classic group."""
     connections = [await Connection.open(broker) for _ in range(size)]
     asked = {
         "group_id": group,
@@ -192,7 +193,7 @@ def _owned(answer: Any) -> list[dict[str, Any]]:
 async def _heartbeats_and_commits(
     broker: BrokerProcess, join: Join, interval_s: float
 ) -> tuple[float, float]:
-    """The share of a core that heartbeats take, and the 99th percentile of commits beside them."""
+    """Return the share of a core spent on heartbeats, and the p99 of concurrent commits, in ms."""
     await _prepare(broker)
     members: list[Member] = []
     for start in range(0, GROUPS, JOINED_AT_ONCE):
@@ -218,7 +219,7 @@ async def _heartbeats_and_commits(
 
 
 async def _share_of_a_core(broker: BrokerProcess) -> float:
-    """In a time in which every member sends one heartbeat or so."""
+    """Measure a period in which every member sends about one heartbeat."""
     began, before = time.monotonic(), cpu_seconds(broker.pid)
     await asyncio.sleep(MEASURED_S)
     return (cpu_seconds(broker.pid) - before) / (time.monotonic() - began)
@@ -239,7 +240,7 @@ def _commit_p99_s(port: int) -> float:
 
 
 def _commit_in_process(port: int, number: int) -> list[float]:
-    """In a process of its own, so that heartbeats of this one are not counted in."""
+    """Measure commits in a separate process, so that this one's heartbeats do not delay them."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream = connection.makefile("rb")
@@ -274,7 +275,7 @@ def _commit_body(group: str, offset: int) -> dict[str, Any]:
 
 
 async def _make_many(broker: BrokerProcess) -> None:
-    """Every other one of them a classic and a consumer group, of one member, with an offset."""
+    """Create classic and consumer groups in turn, of one member, each with a committed offset."""
     await _prepare(broker)
     for start in range(0, MANY, MADE_AT_ONCE):
         numbers = range(start, min(start + MADE_AT_ONCE, MANY))

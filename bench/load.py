@@ -1,4 +1,4 @@
-"""The load: librdkafka, in processes of its own so that its work is not the broker's."""
+"""Load generator: librdkafka in separate processes, whose work does not count as the broker's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _fork = multiprocessing.get_context("fork")
 
 
 def in_processes(count: int, work: Callable[[int], Any]) -> list[Any]:
-    """Run `work(number)` in so many processes at once; what each returned."""
+    """Run `work(number)` in `count` processes at once, and return their results."""
     with _fork.Pool(count) as pool:
         return pool.map(work, range(count), chunksize=1)
 
@@ -36,7 +36,7 @@ def produce_batches(
     batch_bytes: int,
     value: bytes | None = None,
 ) -> None:
-    """Records of 1 KB, unless a value is given, in batches of a given size, acks=all."""
+    """Produce records of 1 KB, or of a given value, in batches of a given size, with acks=all."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -57,7 +57,7 @@ def produce_batches(
 
 
 def produce_singly(bootstrap: str, topic: str, first_partition: int, records: int) -> None:
-    """One record a request, five requests in flight on each of four connections."""
+    """Produce one record per request, with five requests in flight on each of four connections."""
     producers = [
         Producer(
             {
@@ -102,7 +102,7 @@ def consume(bootstrap: str, topic: str, partitions: int, records: int) -> None:
 
 
 def latencies_ms(bootstrap: str, topic: str, partitions: int, count: int) -> list[float]:
-    """Of single records, one after another, over all partitions."""
+    """Return the sorted latencies of single records, sent one after another to all partitions."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all"})
     value = os.urandom(100)
     taken = []

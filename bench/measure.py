@@ -1,4 +1,4 @@
-"""What the kernel knows about a process, and what the machine can do at best."""
+"""Measurements from the kernel about a process, and the best case of the machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Figure:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time that a process has used so far."""
+    """Return the user and system time that a process has used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
@@ -41,15 +41,18 @@ def resident_bytes(pid: int) -> int:
 
 
 def touch_memory(size_bytes: int) -> None:
-    """A virtual machine is given its memory page by page, when it is first touched, and the kernel
-    charges that to whoever writes to the page cache. Touch it once, so that nobody pays."""
+    """Touch memory once, so that its allocation is not charged to the broker.
+
+    A virtual machine receives its memory page by page, on first access, and the kernel charges this
+    to the process that writes to the page cache.
+    """
     with mmap.mmap(-1, size_bytes) as memory:
         for position in range(0, size_bytes, _PAGE):
             memory[position] = 1
 
 
 def write_floor_seconds(size_bytes: int, chunk_bytes: int, directory: str) -> float:
-    """CPU seconds that writing so much to a file costs anyone, with nothing else done."""
+    """Return the CPU seconds needed just to write an amount of data to a file."""
     chunk = os.urandom(chunk_bytes)
     with tempfile.TemporaryFile(dir=directory) as file:
         before = resource.getrusage(resource.RUSAGE_SELF)

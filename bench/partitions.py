@@ -1,4 +1,4 @@
-"""Ten thousand partitions: a clean restart, and the latency of produce beside ten."""
+"""Ten thousand partitions: time of a clean restart, and produce latency compared to ten."""
 
 from __future__ import annotations
 

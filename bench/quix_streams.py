@@ -1,8 +1,11 @@
-"""Quix Streams on a topic, to be held beside `bench.streams`. Run by it, with a Python that has it:
+"""Quix Streams on a topic, for comparison with `bench.streams`.
+
+`bench.streams` runs this program with a Python that has Quix Streams:
 
 python quix_streams.py BOOTSTRAP WORKLOAD TOPIC HOME
 
-Prints rows/s from the first record that was processed to the last."""
+It prints the rows per second from the first processed record to the last.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from typing import Any
 from quixstreams import Application  # type: ignore[import-not-found]
 
 IDLE_S = 5.0
-"""Without records for so long: all are processed."""
+"""Time without records after which all are considered processed."""
 
 
 def main(bootstrap: str, workload: str, source: str, home: str) -> None:

@@ -1,9 +1,10 @@
-"""Spark over topics, end to end, on local[2]: rows a second read and written, latency of a stream.
+"""Spark over topics, end to end, on local[2]: rows per second read and written, and stream latency.
 
-Read: a topic of 2 partitions to Spark's noop sink, the columns of the source all made. Write: rows
-made by Spark to a topic of 2 partitions, at least once. Latency: a record of a stream at 1,000
-records/s, from its timestamp in the source topic to the moment when a consumer of the target topic
-has it, at-least-once and exactly-once. The first round of each warms up and does not count."""
+Reading: a topic of 2 partitions into Spark's noop sink, with all columns of the source. Writing:
+rows made by Spark to a topic of 2 partitions, at least once. Latency: a record of a stream at 1,000
+records/s, from its timestamp in the source topic until a consumer of the target topic has it,
+at-least-once and exactly-once. The first round of each is a warm-up and does not count.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ def stream_times(
     seconds: float = LATENCY_S,
     **options: str,
 ) -> list[float]:
-    """Milliseconds from topic to topic, through a query that changes nothing."""
+    """Return the latencies from topic to topic, through a query that changes nothing, in ms."""
     given = {"kafka.bootstrap.servers": bootstrap}
     with tempfile.TemporaryDirectory() as home:
         query = (
@@ -110,7 +111,7 @@ def stream_times(
 
 
 def _measured(bootstrap: str, source: str, target: str, total: int) -> list[float]:
-    """Milliseconds, of the second half: the first one warms up."""
+    """Return the latencies of the second half, in milliseconds; the first half is a warm-up."""
     from ottla import Consumer, Producer, TopicPartition
 
     def feed() -> None:
@@ -128,7 +129,7 @@ def _measured(bootstrap: str, source: str, target: str, total: int) -> list[floa
         tp = TopicPartition(target, 0)
         consumer.assign([tp])
         consumer.seek_to_beginning()
-        with Producer(bootstrap) as producer:  # one record, so that the query is known to run
+        with Producer(bootstrap) as producer:  # one record shows that the query runs
             deadline = time.monotonic() + 120
             while not consumer.poll(timeout_s=0.2):
                 assert time.monotonic() < deadline, "the query does not run"

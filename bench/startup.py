@@ -1,4 +1,4 @@
-"""How soon a new broker acknowledges a record, and what an idle one takes."""
+"""Startup: time until a new broker acknowledges a record, and memory of an idle one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def run() -> Iterator[Figure]:
 
 
 def _start_to_first_record() -> float:
-    """A bare socket, so that no client's retry interval is counted as the broker's."""
+    """Return the seconds from the start of a broker to its first acknowledged record.
+
+    It uses a bare socket, so that no client's retry interval counts as the broker's.
+    """
     broker = BrokerProcess(port=_free_port(), overrides={"auto.create.topics.enable": "true"})
     try:
         start = time.monotonic()

@@ -1,21 +1,22 @@
-"""Stream applications end to end, on local[2]: from a topic of 2 partitions to one, exactly once.
+"""Stream applications end to end, exactly once, on local[2], with topics of 2 partitions.
 
     stateless          JSON parsed, filtered, mapped, written as JSON
-    windowed count     records by key and minute, 1,000 and 100,000 keys; the changes written
+    windowed count     records by key and minute, 1,000 and 100,000 keys; all changes are written
     stream–table join  JSON with a table of 1,000 keys
     Python map         a function that cannot be traced, over Arrow batches
-    Python aggregation an initialiser and an adder in Python, 100,000 keys
+    Python aggregation an initializer and an adder in Python, 100,000 keys
 
-Rows/s of the input, from `start()` until everything is committed: with planning and the first
-batch. A small application warms Spark up before.
+Figures are input rows/s from `start()` until everything is committed, including planning and the
+first batch. A small application warms Spark up first.
 
-Beside windowed counts, what Spark makes of the same count by itself, from the same topics into
-nothing: the rest is the price of JSON, of the way through Python to the broker, and of exactly
-once, however busy the machine is.
+Windowed counts are also compared to the same count in plain Spark, from the same topics into the
+noop sink. The difference is the price of JSON, of the path through Python to the broker, and of
+exactly once, independent of other load on the machine.
 
-Beside all, where it can be had, Quix Streams (Python record by record, at least once) on the same
-broker: from its first record to its last, so without its start. `OTTLA_BENCH_QUIX` names a Python
-that has it; else it is installed into a directory that is thrown away."""
+Where available, Quix Streams (Python record by record, at least once) runs on the same broker,
+measured from its first record to its last, so without its startup. `OTTLA_BENCH_QUIX` names a
+Python that has it; otherwise it is installed into a temporary directory.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ FEWER_ROWS = 1_000_000
 QUIX_ROWS = 100_000
 BASE_MS = 1_767_225_600_000
 SPREAD_MS = 10 * 60 * 1000
-"""Of event time: ten windows."""
+"""Range of event time: ten windows."""
 ORDER = "id string, item string, amount double"
 INSTALL_TIMEOUT_S = 300
 QUIX_TIMEOUT_S = 600
@@ -71,7 +72,7 @@ class _Bench:
         self._home = home
 
     def fill(self) -> None:
-        """orders-KEYS, with the keys and as many rows as the names say, and the table `items`."""
+        """Write the topics of orders, named after their number of keys, and the table `items`."""
         for topic, keys, rows in (
             ("warm-up", 1_000, 200_000),
             ("orders-1000", 1_000, ROWS),

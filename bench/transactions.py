@@ -1,12 +1,13 @@
-"""What transactions cost: against the idempotent producer, to commit, and for many at once.
+"""Cost of transactions: compared to an idempotent producer, of a commit, and of many at once.
 
-The share: a client writes 100 records of 1 KB and waits until they are safe, again and again; once
-as an idempotent producer, which flushes, and once in a transaction, which it commits. Both take
-turns in the same run. The budget is for a client in Python (kafka-python). librdkafka spends next
-to nothing on a record, so that for it the share is that of the requests: a transaction is three of
-them (add partitions, produce, end) and a flush is one. It is told without a budget.
+The share: a client repeatedly writes 100 records of 1 KB and waits until they are safe; once as an
+idempotent producer, which flushes, and once in a transaction, which it commits. Both take turns in
+the same run. The budget is for a client in Python (kafka-python). librdkafka spends next to nothing
+on a record, so its share is that of the requests: a transaction takes three (add partitions,
+produce, end), a flush one. That figure has no budget.
 
-The commit's latency is that of `commit_transaction` with nothing left to send, of one producer."""
+The latency of a commit is that of `commit_transaction` with nothing left to send, for one producer.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +79,13 @@ def _kafka_python(broker: BrokerProcess, *, transactional: bool) -> Any:
 
 
 def _share(name: str, producers: dict[bool, list[Any]], units: int) -> Iterator[Figure]:
-    """Of producers with librdkafka's or kafka-python's calls, by whether they are transactional."""
+    """Compare transactional producers with idempotent ones, by the API of either client.
+
+    Args:
+        name: Name of the client, librdkafka or kafka-python.
+        producers: Producers, by whether they are transactional.
+        units: Number of flushes or transactions in a round.
+    """
     value = bytes(load.RECORD_BYTES)
 
     def write(producer: Any, number: int, count: int, transactional: bool) -> None:
@@ -134,7 +141,7 @@ def _commit_latency(broker: BrokerProcess) -> Figure:
 
 
 def _many_ids(broker: BrokerProcess) -> Iterator[Figure]:
-    """Every one of them has a transaction open before the first is committed."""
+    """Measure many transactions. All are open before the first one is committed."""
     clients = [RawClient(broker.port) for _ in range(CONNECTIONS)]
     producers = [
         TransactionalProducer(clients[number % CONNECTIONS], f"many-{number}")

@@ -1,1 +1,1 @@
-"""Apache Kafka's own tools and broker, as judges of ours. `compat/run` is the way in."""
+"""Checks of Ottla with Apache Kafka's own tools and broker. The entry point is `compat/run`."""

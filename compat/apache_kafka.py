@@ -1,4 +1,4 @@
-"""Apache Kafka's own broker: one node that is broker and controller, as a process."""
+"""Apache Kafka's own broker, as a process: one node that is both broker and controller."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ num.recovery.threads.per.data.dir=2
 
 
 class ApacheKafka:
-    """As a context manager it formats its directory if it is new, starts, and stops cleanly."""
+    """Broker of Apache Kafka.
+
+    As a context manager it formats a new directory, starts the broker, and stops it cleanly.
+    """
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class ApacheKafka:
         self.stop() if error is None else self.end()
 
     def write_properties(self) -> Path:
-        """The server.properties that it starts with."""
+        """Write the server.properties for the broker, and return the path."""
         self.home.mkdir(parents=True, exist_ok=True)
         overrides = "".join(f"{name}={value}\n" for name, value in self._overrides.items())
         self._properties.write_text(
@@ -111,15 +114,15 @@ class ApacheKafka:
         self._wait_until_started()
 
     def stop(self) -> None:
-        """A clean shutdown."""
+        """Stop the broker cleanly."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """No chance to write anything down."""
+        """Kill the broker, without a chance to write anything."""
         self._end(signal.SIGKILL)
 
     def end(self) -> None:
-        """Whatever state it is in, it does not run any more."""
+        """Kill the broker if it has been started, whatever its state."""
         if self._process is not None:
             self.kill()
 

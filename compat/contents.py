@@ -1,5 +1,7 @@
-"""All that a broker serves, read by a client nobody here wrote: to hold one broker against
-another, or against itself after a restart."""
+"""Contents of a broker, read by an independent client.
+
+They serve to compare two brokers, or a broker before and after a restart.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class Record(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp: tuple[int, int]
-    """(its type, ms)."""
+    """Type of the timestamp, and milliseconds since the epoch."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +40,19 @@ class PartitionContents:
     end_offset: int
     records: list[Record]
     committed: list[Record]
-    """What a consumer sees under read_committed."""
+    """Records that a consumer sees with read_committed."""
 
 
 @dataclass(frozen=True)
 class TopicContents:
     topic_id: str
     configs: dict[str, str]
-    """Those set on the topic itself."""
+    """Configs set on the topic itself."""
     partitions: dict[int, PartitionContents]
 
 
 def read_contents(bootstrap: str) -> dict[str, TopicContents]:
-    """Every topic that is not internal."""
+    """Read all topics that are not internal."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     counts = {
         name: len(topic.partitions)
@@ -78,13 +80,13 @@ def read_contents(bootstrap: str) -> dict[str, TopicContents]:
 
 
 def topic_configs(bootstrap: str, topic: str) -> dict[str, str]:
-    """Those set on the topic itself."""
+    """Return the configs set on the topic itself."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     return _configs(bootstrap, resource, ConfigSource.DYNAMIC_TOPIC_CONFIG)
 
 
 def broker_configs(bootstrap: str, node_id: int) -> dict[str, str]:
-    """Those set on the broker while it ran."""
+    """Return the configs set on the broker at runtime."""
     resource = ConfigResource(ConfigResource.Type.BROKER, str(node_id))
     return _configs(bootstrap, resource, ConfigSource.DYNAMIC_BROKER_CONFIG)
 
@@ -123,7 +125,7 @@ def read_records(
 
 
 def differences(expected: dict[str, TopicContents], actual: dict[str, TopicContents]) -> list[str]:
-    """What a person must know about two contents that should be the same; empty if they are."""
+    """Return descriptions of the differences between two contents, for people."""
     found = []
     if expected.keys() != actual.keys():
         found.append(f"topics {sorted(expected)} became {sorted(actual)}")
@@ -164,7 +166,7 @@ def _record(message: Message) -> Record:
 
 
 def _known(number: int | None) -> int:
-    """The client's types allow for None; a message that was read has none."""
+    """Return a number that the client's types declare as optional, but that is always set."""
     assert number is not None
     return number
 

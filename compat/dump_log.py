@@ -1,6 +1,7 @@
-"""kafka-dump-log over a data directory, and what it complains about.
+"""kafka-dump-log on a data directory, and its complaints.
 
-The tool ends with exit code 0 whatever it finds; its complaints are lines among the others."""
+The exit code of the tool is always 0; its complaints are lines among the others.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ _TIMES = re.compile(
     re.M,
 )
 _EMPTY_BATCH = "log timestamp: -1"
-"""Compaction leaves batches without records to remember idempotent producers by. Kafka's own time
-indexes name them too, and the tool, which goes by the records, says of them that they differ."""
+"""Compaction keeps empty batches for the state of idempotent producers. Kafka's own time indexes
+refer to them, too, and the tool, which looks at records, reports a mismatch."""
 _FALSE_GAP = "  -1 is followed by "
-"""The tool says so of each segment that does not begin at offset 0, of Kafka's own too."""
+"""Reported for each segment that does not begin at offset 0, also for Kafka's own files."""
 _BATCH = re.compile(r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .* producerId: (-?\d+)")
 _DUMPING = re.compile(r"^Dumping (.*)$")
 
@@ -49,7 +50,10 @@ class Dump(NamedTuple):
     text: str
 
     def complaints(self, *, compacted: Iterable[str] = ()) -> list[str]:
-        """In the logs of `compacted` topics gaps and empty batches are as they should be."""
+        """Return the complaints.
+
+        In the logs of `compacted` topics, gaps and empty batches are expected.
+        """
         expected = tuple(f"/{topic}-" for topic in compacted)
         gaps = [
             f"after a gap in {path}: {line.strip()}"
@@ -72,19 +76,19 @@ class Dump(NamedTuple):
                 yield Batch(path, *(int(number) for number in batch.groups()))
 
     def record_count(self) -> int:
-        """Records that were iterated over one by one."""
+        """Return the number of records that the tool iterated over."""
         return sum(line.startswith("| offset: ") for line in self.text.splitlines())
 
 
 def _listed(complaint: re.Pattern[str], text: str) -> Iterator[tuple[str, str]]:
-    """(file, line) of complaints that list what they are about line by line."""
+    """Yield (file, line) for complaints that are followed by lines of details."""
     for path, lines in complaint.findall(text):
         for line in lines.splitlines():
             yield path, line
 
 
 def files_in(data_dir: Path, suffixes: Iterable[str]) -> list[Path]:
-    """Of the logs in service: not of those that are being deleted, nor of Kafka's metadata."""
+    """Return the files of active logs, without deleted logs and Kafka's metadata."""
     wanted = tuple(suffixes)
     return [
         path

@@ -1,6 +1,7 @@
-"""Where Apache Kafka's jars come from: Maven Central, once, into a cache beside this file.
+"""Apache Kafka's jars, downloaded once from Maven Central into a cache beside this file.
 
-The cache of a version is complete when its stamp says which pom.xml it was made from."""
+The cache of a version is complete if its stamp has the hash of the pom.xml that it was made from.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +19,15 @@ OLDEST_JAVA = 17
 
 
 class NotAvailable(Exception):
-    """Java, Maven or Maven Central is not to be had here; the message says which."""
+    """Java, Maven or Maven Central is unavailable; the message says which."""
 
 
 def java_command() -> str:
-    """Raises NotAvailable."""
+    """Return the path of Java.
+
+    Raises:
+        NotAvailable: Java is missing or too old.
+    """
     java = shutil.which("java")
     if java is None:
         raise NotAvailable("there is no `java` on this machine")
@@ -34,8 +39,14 @@ def java_command() -> str:
 
 
 def directory(version: str | None = None) -> Path:
-    """Of the jars of one version of Kafka (None: the one that pom.xml names), downloaded if need
-    be. Raises NotAvailable."""
+    """Return the directory with the jars of a version of Kafka, and download them if needed.
+
+    Args:
+        version: Version of Kafka; None takes the one in pom.xml.
+
+    Raises:
+        NotAvailable: The jars cannot be downloaded.
+    """
     version = version or version_in_pom()
     found = CACHE / f"kafka-{version}"
     stamp = found / ".complete"

@@ -1,4 +1,4 @@
-"""Running Apache Kafka's tools, unmodified, each in a Java of its own that starts fast."""
+"""Runner for Apache Kafka's tools, unmodified, each in its own JVM, tuned for a fast start."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOOLS = {
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
     "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
 }
-"""What Kafka's scripts of these names start."""
+"""Main classes of the scripts with these names."""
 
 
 class Output(NamedTuple):
@@ -53,7 +53,7 @@ class Output(NamedTuple):
 
 
 class ToolFailed(AssertionError):
-    """A tool ended otherwise than it should have; the message has its last words."""
+    """A tool failed or timed out. The message includes its output."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Java:
     command: str
     class_path: str
     archive: Path
-    """Classes as Java has them in memory, from which it starts in half the time."""
+    """Archive of loaded classes (CDS), with which Java starts in half the time."""
 
     def arguments(self, main_class: str, *options: str) -> list[str]:
         shared = [f"-XX:SharedArchiveFile={self.archive}"] if self.archive.exists() else []
@@ -71,7 +71,10 @@ class Java:
         ]
 
     def make_archive(self) -> None:
-        """Of what a tool loads that finds no broker. If this fails, tools only start slower."""
+        """Create the archive from the classes that a tool loads without finding a broker.
+
+        If this fails, tools only start more slowly.
+        """
         if self.archive.exists():
             return
         hurry = self.archive.with_name("hurry.properties")
@@ -89,7 +92,7 @@ class Java:
     def run(
         self, tool: str, *arguments: str, stdin: str = "", timeout_s: float = TIMEOUT_S
     ) -> Output:
-        """Run a tool to its end, whatever that is."""
+        """Run a tool until it ends, with any exit code."""
         try:
             result = subprocess.run(
                 [*self.arguments(TOOLS[tool], *QUIET), *arguments],
@@ -108,7 +111,7 @@ class Java:
     def succeed(
         self, tool: str, *arguments: str, stdin: str = "", timeout_s: float = TIMEOUT_S
     ) -> Output:
-        """Run a tool that must end well."""
+        """Run a tool that must succeed."""
         output = self.run(tool, *arguments, stdin=stdin, timeout_s=timeout_s)
         if output.code:
             raise ToolFailed(f"{tool} {' '.join(arguments)}: exit code {output.code}\n{output.all}")

@@ -1,5 +1,4 @@
-"""What a broker is made to write before its files are looked at: all that the log format has, in
-little."""
+"""Load for a broker whose files are then checked: all features of the log format."""
 
 from __future__ import annotations
 
@@ -50,15 +49,21 @@ TOPICS: Mapping[str, tuple[int, dict[str, str]]] = {
     "gone": (1, {}),
     "empty": (2, {"cleanup.policy": "compact,delete"}),
 }
-"""Name to (partitions, configs). Timestamps are years old: a broker that forgets a topic's configs
-and applies its defaults would delete them."""
+"""Partitions and configs by name. Timestamps are years old: a broker that lost the configs of a
+topic and applied its defaults would delete the records."""
 
 
 class Load:
-    """Fills a broker; the same bytes every time, but for ids and append times."""
+    """Load for a broker, with the same bytes every time except for IDs and append times."""
 
     def __init__(self, bootstrap: str, *, transactions: bool, groups: bool) -> None:
-        """What the broker has: it is not asked for what it has not."""
+        """Create a load.
+
+        Args:
+            bootstrap: Address of the broker.
+            transactions: Whether the broker supports transactions.
+            groups: Whether the broker supports groups.
+        """
         self._bootstrap = bootstrap
         self._has_transactions = transactions
         self._has_groups = groups
@@ -84,7 +89,7 @@ class Load:
         _wait_for(lambda: self._start_of("expiring") > 0)
 
     def write_until_gone(self) -> None:
-        """Write as fast as it goes, until there is no broker any more."""
+        """Write as fast as possible until the broker is gone."""
         producer = self._producer(message_timeout_ms=1_000, compression_type="lz4")
         failures: list[object] = []
 
@@ -101,24 +106,24 @@ class Load:
         producer.purge()
 
     def write_more(self) -> None:
-        """A few more records, so that a log that was recovered is appended to."""
+        """Write a few more records, to append to recovered logs."""
         for codec in CODECS:
             self._produce_with(codec, 20)
 
     def leave_transaction_open(self) -> None:
-        """Begin a transaction, write, and be gone."""
+        """Begin a transaction, write to it, and leave it open."""
         producer = self._transactional("left-open")
         producer.begin_transaction()
         for index in range(20):
             producer.produce("transactions", self._bytes(50), f"open-{index}", partition=0)
         assert producer.flush(TIMEOUT_S) == 0
-        self._abandoned = producer  # its end would abort the transaction
+        self._abandoned = producer  # kept alive: closing it would abort the transaction
 
     # ------------------------------------------------------------------------------- topics
 
     def _create(self, topics: Mapping[str, tuple[int, dict[str, str]]]) -> None:
         new = [
-            # The retention of old records is this check's subject, so none is left to default.
+            # Retention of old records is what this checks, so it is never left to the default.
             NewTopic(name, count, 1, config={"retention.ms": "-1", **configs})
             for name, (count, configs) in topics.items()
         ]
@@ -126,7 +131,10 @@ class Load:
             future.result(TIMEOUT_S)
 
     def _set_configs(self) -> None:
-        """Changed later: the metadata log has a creation, a change and a removal."""
+        """Change configs of an existing topic and of the broker.
+
+        The metadata log then has a creation, a change and a removal.
+        """
         operations = (
             ("flush.messages", AlterConfigOpType.SET, "12345"),
             ("segment.ms", AlterConfigOpType.SET, "600000000"),
@@ -148,7 +156,7 @@ class Load:
         self._admin.incremental_alter_configs([broker])[broker].result(TIMEOUT_S)
 
     def _recreate(self) -> None:
-        """The same name with another id, configs and partition count; and one that is gone."""
+        """Create a topic again with another ID, configs and partition count, and delete one."""
         for future in self._admin.delete_topics(["recreated", "gone"]).values():
             future.result(TIMEOUT_S)
         _wait_for(lambda: "recreated" not in self._admin.list_topics(timeout=TIMEOUT_S).topics)

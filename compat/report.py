@@ -1,7 +1,8 @@
-"""Running checks one after another and telling what came of them.
+"""Runner for checks, one after another, and the report of their results.
 
-A check is a function whose docstring's first line says what must hold. It raises AssertionError if
-it does not, and Skipped if it cannot be asked here."""
+A check is a function whose docstring begins with a line that states what must hold. It raises
+AssertionError if that does not hold, and Skipped if it cannot be checked.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +18,18 @@ Subject = TypeVar("Subject")
 
 
 class Skipped(Exception):
-    """What is missing for a check."""
+    """A check cannot run; the message says what is missing."""
 
 
 @dataclass
 class Report:
     only: str = ""
-    """Run only checks whose group or title holds this."""
+    """Text that the group or the title of a check must contain; empty runs all."""
     passed: int = 0
     skipped: int = 0
     failures: list[tuple[str, str]] = field(default_factory=list)
     _telling: Lock = field(default_factory=Lock)
-    """Checks may run in several threads."""
+    """Lock for the output: checks may run in several threads."""
 
     def wants(self, group: str, checks: Iterable[Callable[..., None]]) -> bool:
         return any(self._is_wanted(group, check) for check in checks)
@@ -41,7 +42,7 @@ class Report:
                 self._run_one(f"{group}: {_title(check)}", partial(check, subject))
 
     def run_setup(self, group: str, setup: Callable[[], Subject]) -> Subject | None:
-        """What a group of checks is about; None if it could not be made, which is a failure."""
+        """Return the subject of a group of checks, or None after reporting a failure."""
         try:
             return setup()
         except Exception:

@@ -1,6 +1,8 @@
-"""Each event once, though a sender may repeat it within an hour: from `events` to `events-once`.
+"""Deduplication: pass on each event of `events` once to `events-once`, even if a sender repeats it
+within an hour.
 
-python examples/dedup.py [bootstrap]"""
+python examples/dedup.py [bootstrap]
+"""
 
 import sys
 

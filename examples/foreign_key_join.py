@@ -1,7 +1,10 @@
-"""A table of orders with their customers, by the customer's number in the order: from `orders` and
-`customers` to `orders-with-customers`. It changes with both, and what is deleted is deleted there.
+"""Foreign-key join: a table of `orders` with the name of the customer, to `orders-with-customers`.
 
-python examples/foreign_key_join.py [bootstrap]"""
+An order refers to a row of `customers` by its number. The result changes with both tables, and
+deletions are passed on.
+
+python examples/foreign_key_join.py [bootstrap]
+"""
 
 import sys
 

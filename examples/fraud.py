@@ -1,8 +1,11 @@
-"""Fraud over two streams, both by card. A payment in another country than a sign-in of the same ten
-minutes is suspicious, and goes from `payments` and `sign-ins` to `suspicious-payments`. A card with
-three of those within an hour goes to `blocked-cards`, once.
+"""Fraud detection over two streams with the card as key.
 
-python examples/fraud.py [bootstrap]"""
+A payment in a country other than that of a sign-in within ten minutes is suspicious, and goes from
+`payments` and `sign-ins` to `suspicious-payments`. A card with three suspicious payments within an
+hour goes to `blocked-cards`, once.
+
+python examples/fraud.py [bootstrap]
+"""
 
 import sys
 

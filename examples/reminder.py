@@ -1,7 +1,9 @@
-"""Who has not paid a day after the order is reminded: from `order-events`, by order, to
-`reminders`. A processor of one's own, with a store and a timer.
+"""Reminders for orders that are not paid within a day, from `order-events` to `reminders`.
 
-python examples/reminder.py [bootstrap]"""
+The key is the order. A custom processor uses a store and a timer.
+
+python examples/reminder.py [bootstrap]
+"""
 
 import sys
 

@@ -1,8 +1,11 @@
-"""Visits of a site: the pages that a user looked at, with no pause longer than 30 minutes, from
-`clicks` to `visits`. A visit is given out while it lasts: one that grew replaces the one before it,
-which is deleted.
+"""Visits to a site: the pages that a user viewed without a pause of more than 30 minutes, from
+`clicks` to `visits`.
 
-python examples/sessions.py [bootstrap]"""
+A visit is emitted while it is open. When it grows, it replaces its earlier version, which is
+deleted.
+
+python examples/sessions.py [bootstrap]
+"""
 
 import sys
 

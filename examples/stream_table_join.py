@@ -1,7 +1,8 @@
-"""Orders with their customers' names as they are when the order comes: from `orders` and the table
-`customers` to `named-orders`.
+"""Join of a stream with a table: `orders` with the customer's current name from `customers`, to
+`named-orders`.
 
-python examples/stream_table_join.py [bootstrap]"""
+python examples/stream_table_join.py [bootstrap]
+"""
 
 import sys
 

@@ -1,6 +1,7 @@
-"""What was sold of each item per minute, of orders above 10: from `orders` to `totals`.
+"""Windowed totals: sales per item and minute, for orders above 10, from `orders` to `totals`.
 
-python examples/windowed_totals.py [bootstrap]"""
+python examples/windowed_totals.py [bootstrap]
+"""
 
 import sys
 

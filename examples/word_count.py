@@ -1,6 +1,7 @@
-"""How often each word was seen, in all lines of the topic `lines`: the changes go to `counts`.
+"""Word count: the number of occurrences of each word in the topic `lines`, written to `counts`.
 
-python examples/word_count.py [bootstrap]"""
+python examples/word_count.py [bootstrap]
+"""
 
 import sys
 

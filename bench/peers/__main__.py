@@ -1,6 +1,7 @@
 """`python -m bench.peers [PART…] [--quick] [--no-write]`: measure, print, and write the page.
 
-Exit code 0 also where Java, Maven or Maven Central is not there: it says so."""
+The exit code is 0 even if Java, Maven or Maven Central is unavailable; a message reports it.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def main() -> int:
 
 
 def _measure(part: str, scale: object, about: dict[str, str], *, write: bool) -> bool:
-    """One part that fails does not take the others with it."""
+    """Measure one part. A failure does not stop the other parts."""
     began = time.monotonic()
     print(f"\n## {report.TITLES[part]}", flush=True)
     try:

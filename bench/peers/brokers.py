@@ -1,8 +1,9 @@
-"""The two kinds of brokers, alone or three of them, behind the same few words.
+"""Both kinds of brokers, one or three of them, behind a common interface.
 
-Apache Kafka is started as its own script starts it: G1 with Kafka's flags and a heap of 1 GB, and a
-server.properties that says nothing but who and where it is. Ours is started with its defaults, too;
-a cluster of ours has a ZooKeeper, whose CPU time and memory count as ours."""
+Apache Kafka is started as by its own script: G1 with Kafka's flags, a heap of 1 GB, and a
+server.properties with nothing but identity and addresses. Ours is started with its defaults, too. A
+cluster of ours has a ZooKeeper, whose CPU time and memory count as ours.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +49,12 @@ _STARTED = re.compile(r"Kafka Server started")
 
 
 class Peer(Protocol):
-    """A broker, or a cluster of them."""
+    """Broker, or cluster of brokers."""
 
     name: str
     is_ours: bool
     ports: dict[int, int]
-    """By node id."""
+    """Ports by node ID."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -61,12 +62,12 @@ class Peer(Protocol):
     def pids(self) -> list[int]: ...
 
     def start(self, *, wait: bool = True) -> None:
-        """Those that do not run."""
+        """Start the nodes that are not running."""
 
     def stop(self) -> None: ...
 
     def kill(self, node: int | None = None) -> None:
-        """One of them, or all."""
+        """Kill one node, or all."""
 
     def close(self) -> None: ...
 
@@ -271,7 +272,7 @@ class Kafka:
 
 @contextmanager
 def both(nodes: int = 1, *, start: bool = True) -> Iterator[tuple[Ottla, Kafka]]:
-    """One of each, in a folder that is removed."""
+    """Provide one peer of each kind, in a temporary directory."""
     home = Path(tempfile.mkdtemp(prefix="ottla-peers-"))
     peers: list[Ottla | Kafka] = []
     try:
@@ -288,7 +289,7 @@ def both(nodes: int = 1, *, start: bool = True) -> Iterator[tuple[Ottla, Kafka]]
 
 
 def in_turn(peers: Sequence[Peer], rounds: int) -> Iterator[tuple[int, Peer]]:
-    """Round 0 warms up. Who comes first changes."""
+    """Yield the peers for each round, alternating which comes first. Round 0 is a warm-up."""
     for number in range(rounds + 1):
         yield from ((number, peer) for peer in (peers if number % 2 else peers[::-1]))
 

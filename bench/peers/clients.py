@@ -1,7 +1,8 @@
-"""Our client beside other clients for Python, all of them on Apache Kafka's broker.
+"""Our client compared to other Python clients, all of them on Apache Kafka's broker.
 
 The programs are those of `bench.client_produce` and `bench.client_consume`: values of 100 bytes,
-acks=all, batches of 16 KB and 5 ms; record by record, and ours as Arrow tables too."""
+acks=all, batches of 16 KB and 5 ms; record by record, and for ours also as Arrow tables.
+"""
 
 from __future__ import annotations
 

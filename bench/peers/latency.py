@@ -1,5 +1,7 @@
-"""How long a record takes from `produce` in one process to `poll` in another, at fixed rates; and
-how many requests of one record a broker answers in a second."""
+"""End-to-end latency at fixed rates, and the rate of one-record requests.
+
+The latency of a record is the time from `produce` in one process to `poll` in another.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ RATES = (1_000, 5_000, 10_000)
 SIZE_BYTES = 1_000
 CONNECTIONS = 8
 WARM_SHARE = 0.2
-"""Of the records, at the beginning, that do not count."""
+"""Share of the records, at the beginning, that do not count."""
 _STAMP = struct.Struct(">d")
 _fork = multiprocessing.get_context("fork")
 

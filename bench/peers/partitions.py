@@ -1,4 +1,4 @@
-"""Very many partitions: creating them, what they take, a clean restart, produce beside them."""
+"""Very many partitions: creation, memory, clean restart, and produce latency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ratios as bars, on a scale where twice as good is as far from 1 as half as good. SVG, by hand."""
+"""Bar charts of ratios, in SVG, on a logarithmic scale: 2 is as far from 1 as 1/2."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Why a row is below 1, or too far above it to be taken at its word: said beneath the table, and
-only while it is so."""
+"""Explanations of ratios below 1, or far above it, printed beneath the table while they apply."""
 
 from __future__ import annotations
 

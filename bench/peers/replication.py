@@ -1,4 +1,4 @@
-"""Three brokers: records on all of them before they are acknowledged, and the death of a leader."""
+"""Three brokers: replicated produce with acks=all, and failover of a leader."""
 
 from __future__ import annotations
 
@@ -67,8 +67,11 @@ def _throughput(rows: Rows, peer: Peer, load_bytes: int) -> None:
 
 
 def failover_s(peer: Peer, topic: str) -> float:
-    """A producer that retries quickly sends all the time; from the kill to the first
-    acknowledgement of a record that was sent after it."""
+    """Return the time from the kill of a leader to the next acknowledged record.
+
+    A producer with short retry intervals sends all the time. The first acknowledgement of a record
+    that was sent after the kill counts.
+    """
     from confluent_kafka import Producer
 
     producer = Producer(

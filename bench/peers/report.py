@@ -1,5 +1,7 @@
-"""docs/benchmarks.json holds what was measured, part by part, each as of its last run;
-docs/benchmarks.md and the pictures in docs/images are made from it."""
+"""Reports. docs/benchmarks.json holds the last run of each part.
+
+docs/benchmarks.md and the images in docs/images are generated from it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def load(docs: Path = DOCS) -> dict[str, Any]:
 def keep(
     part: str, rows: list[Row], about: Mapping[str, str], date: str, docs: Path = DOCS
 ) -> None:
-    """A part's new figures in place of its old ones, and the page anew."""
+    """Replace the figures of a part, and generate the page again."""
     kept = load(docs)
     kept[part] = {"date": date, "machine": dict(about), "rows": [row.to_json() for row in rows]}
     (docs / "images").mkdir(parents=True, exist_ok=True)

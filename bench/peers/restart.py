@@ -1,4 +1,4 @@
-"""A broker that is killed with much data, and started again: when does it take a record?"""
+"""Restart of a broker that was killed with much data: time until it accepts a record."""
 
 from __future__ import annotations
 

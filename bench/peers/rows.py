@@ -1,4 +1,4 @@
-"""What is measured: a row has the figures of both sides, round by round."""
+"""Rows of measurements, with the figures of both sides for each round."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Above 1 is better for us."""
+        """Ratio of the figures; above 1 is better for Ottla."""
         ours, theirs = self.our_figure, self.their_figure
         better, worse = (ours, theirs) if self.higher_is_better else (theirs, ours)
         return better / worse if worse else float("inf")
@@ -41,7 +41,7 @@ class Row:
 
 
 class Rows:
-    """Rows of one part, found again by name from round to round, in the order of their making."""
+    """Rows of one part, identified by name from round to round, in order of creation."""
 
     def __init__(self, part: str) -> None:
         self._part = part

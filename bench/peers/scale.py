@@ -1,4 +1,4 @@
-"""How much is done: as much as two cores do in less than an hour, or a quick look."""
+"""Amount of work: a full run of less than an hour on two cores, or a quick one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Scale:
     transactions: int
     client_records: int
     consumed_records: int
-    """More than one poll of the largest kind brings."""
+    """More than the largest poll returns."""
     table_records: int
     spark_rows: dict[int, int]
 

@@ -1,4 +1,4 @@
-"""From nothing to the first acknowledged record, and memory: idle, and after load."""
+"""Startup: time from nothing to the first acknowledged record, and memory, idle and after load."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def run(scale: Scale) -> list[Row]:
 
 
 def start_to_first_ack(peer: Peer, topic: str = "first", *, create: bool = True) -> float:
-    """A bare socket that tries again at once, so that no client's interval is counted."""
+    """Return the seconds from the start of a peer to its first acknowledged record.
+
+    It uses a bare socket that retries at once, so that no client's retry interval is included.
+    """
     start = time.perf_counter()
     peer.start(wait=False)
     deadline = start + TIMEOUT_S

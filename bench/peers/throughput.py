@@ -1,8 +1,9 @@
-"""Produce and consume: how much a second, and what the broker spends on it.
+"""Produce and consume: throughput, and CPU time of the broker.
 
-*Sockets* is load made beforehand (`wire_load`): the broker is the limit. *librdkafka* is what a
-program sees that uses confluent-kafka, which makes and reads every record: on two cores it
-takes most of them itself. Batches of 64 KB, 4 partitions, acks=all."""
+*Sockets* is load that was prepared beforehand (`wire_load`), so that the broker is the limit.
+*librdkafka* is what a program with confluent-kafka sees; it builds and parses every record, and
+takes most of two cores itself. Batches have 64 KB, topics 4 partitions, and acks=all.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ BATCH_BYTES = 65_536
 SIZES = (100, 1_000)
 CODECS = ("none", "lz4", "zstd")
 READS = 4
-"""Reading takes so little that once would be a few ticks of the clock that counts CPU time."""
+"""Number of reads: a single one takes only a few ticks of the CPU clock."""
 MB, GB = 1_000_000, 1_000_000_000
 
 
@@ -45,7 +46,7 @@ def _sockets(rows: Rows, peer: Peer, size: int, codec: str, load_bytes: int) -> 
     batches = max(1, load_bytes // (records * size * PARTITIONS))
     total_bytes = batches * records * size * PARTITIONS
     what = f"{size} B, {codec}"
-    touch_memory(2 * load_bytes)  # that the page cache takes: nobody is to pay for the host's
+    touch_memory(2 * load_bytes)  # memory of the page cache, so that the host's work is not charged
     with topics.topic(peer.bootstrap, "sockets", PARTITIONS) as (name, leaders):
         before = cpu_of(peer)
         seconds = wire_load.produce(leaders, name, batch, batches)
@@ -122,7 +123,10 @@ def _produce(bootstrap: str, topic: str, size: int, codec: str, records: int, nu
 
 
 def _consume(bootstrap: str, topic: str, records: int, number: int) -> float:
-    """From the first record to the last; told not to pause, as it does by itself."""
+    """Return the seconds from the first record to the last.
+
+    The client's own pauses are disabled (queued.min.messages, fetch.queue.backoff.ms).
+    """
     import time
 
     from confluent_kafka import Consumer, TopicPartition

@@ -1,4 +1,4 @@
-"""Topics of a broker under load, through confluent-kafka: nobody's own client."""
+"""Topics of a broker under test, through confluent-kafka, an independent client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Address = tuple[str, int]
 
 
 def create(bootstrap: str, name: str, partitions: int, replicas: int = 1) -> dict[int, Address]:
-    """Where the leader of each partition is."""
+    """Create a topic, and return the address of the leader of each partition."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     deadline = time.monotonic() + TIMEOUT_S
     for future in admin.create_topics(
@@ -37,7 +37,7 @@ def create(bootstrap: str, name: str, partitions: int, replicas: int = 1) -> dic
 
 
 def _wait_until_led(bootstrap: str, name: str, partitions: int) -> None:
-    """Metadata tells of leaders that do not know yet that they lead."""
+    """Wait until the leaders serve their partitions; metadata may name them before they do."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "log_level": 2})
     deadline, partition = time.monotonic() + TIMEOUT_S, 0
     while partition < partitions:
@@ -94,7 +94,10 @@ class Topic(NamedTuple):
 
 @contextmanager
 def topic(bootstrap: str, kind: str, partitions: int, replicas: int = 1) -> Iterator[Topic]:
-    """For one measurement. No two have the same name: deleting takes its time."""
+    """Provide a topic for one measurement.
+
+    Names are unique, because deletion takes time.
+    """
     name = f"{kind}-{next(_numbers)}"
     found = create(bootstrap, name, partitions, replicas)
     try:

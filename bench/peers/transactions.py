@@ -1,8 +1,9 @@
 """Small transactions on three brokers: one record each, one after another, by one producer.
 
-Such a producer waits for the brokers only: for the leader that adds the partition to the
-transaction, for the record on the in-sync replicas, and for the decision to commit. The next
-transaction begins while the markers of the last one are being written."""
+Such a producer only waits for the brokers: for the leader that adds the partition to the
+transaction, for the in-sync replicas of the record, and for the decision to commit. The next
+transaction begins while the markers of the last one are being written.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ JAVA_TIMEOUT_S = 600.0
 VALUE = bytes(100)
 JAVA_SOURCE = Path(__file__).with_name("SmallTransactions.java")
 Client = Callable[[str, str, int], list[float]]
-"""Takes bootstrap servers, topic and count; returns how long each transaction took, in ms."""
+"""Function of bootstrap servers, topic and count that returns the times of transactions, in ms."""
 
 
 def run(scale: Scale) -> list[Row]:

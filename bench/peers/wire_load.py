@@ -1,8 +1,9 @@
-"""Load that costs its maker next to nothing: requests made beforehand, sent over plain sockets.
+"""Load that costs the client next to nothing: prepared requests, sent over plain sockets.
 
-A client such as librdkafka builds and parses every record, and on two cores it is the client that
-is measured then. Here each request is the same bytes as the one before, and of a fetched batch only
-the header is looked at. Produce v9 and Fetch v12, which both brokers speak."""
+A client such as librdkafka builds and parses every record, so on two cores a benchmark with it
+measures the client. Here all requests have the same bytes, and of a fetched batch only the header
+is parsed. Produce v9 and Fetch v12 are used, which both brokers support.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ IN_FLIGHT = 5
 TIMEOUT_S = 120.0
 PARTITION_MAX_BYTES = 1_048_576
 _BATCH_HEAD = struct.Struct(">qi11xi")
-"""Base offset, length of what follows it, …, last offset delta."""
+"""Base offset, length of the rest of the batch, …, last offset delta."""
 _WORDS = 400
 
 
 def values(size_bytes: int, count: int) -> list[bytes]:
-    """Text of words, which compresses about as logs and JSON do; the same in every run."""
+    """Return texts that compress about as well as logs and JSON, the same in every run."""
     chance = random.Random(7)
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["".join(chance.choices(letters, k=chance.randint(2, 9))) for _ in range(_WORDS)]
@@ -44,7 +45,7 @@ def values(size_bytes: int, count: int) -> list[bytes]:
 
 
 def batch_of(size_bytes: int, batch_bytes: int, compression: str) -> tuple[bytes, int]:
-    """A batch of about so many bytes before compression, and how many records are in it."""
+    """Return a batch of about `batch_bytes` before compression, and its number of records."""
     count = max(1, batch_bytes // (size_bytes + 10))
     now = int(time.time() * 1000)
     records = [(None, value, (), now) for value in values(size_bytes, count)]
@@ -54,8 +55,11 @@ def batch_of(size_bytes: int, batch_bytes: int, compression: str) -> tuple[bytes
 def produce(
     leaders: Mapping[int, Address], topic: str, batch: bytes, batches: int, acks: int = -1
 ) -> float:
-    """So many batches to each partition; seconds. A connection per leader, five requests in flight,
-    each with a batch for every partition of that leader."""
+    """Produce a number of batches to each partition, and return the seconds taken.
+
+    There is a connection per leader with five requests in flight, each with a batch for every
+    partition of that leader.
+    """
     by_leader: dict[Address, list[int]] = {}
     for partition, address in leaders.items():
         by_leader.setdefault(address, []).append(partition)
@@ -83,7 +87,7 @@ def _produce(
 
 
 def consume(leaders: Mapping[int, Address], topic: str, until: Mapping[int, int]) -> float:
-    """Everything from the beginning to those offsets; seconds."""
+    """Fetch everything from the beginning to the given offsets, and return the seconds taken."""
     by_leader: dict[Address, list[int]] = {}
     for partition, address in leaders.items():
         by_leader.setdefault(address, []).append(partition)
@@ -111,7 +115,7 @@ def _consume(address: Address, topic: str, until: Mapping[int, int]) -> None:
 
 
 def _next_offset(records: memoryview) -> int:
-    """Behind the last whole batch."""
+    """Return the offset after the last complete batch."""
     position, following = 0, -1
     while position + 61 <= len(records):
         base, length, last_delta = _BATCH_HEAD.unpack_from(records, position)
@@ -125,7 +129,7 @@ def _next_offset(records: memoryview) -> int:
 def requests_per_s(
     leaders: Mapping[int, Address], topic: str, request_of_one: bytes, seconds: float
 ) -> float:
-    """Requests of one record, a connection for each partition, five in flight on each."""
+    """Return the rate of one-record requests, with a connection per partition, five in flight."""
     selector = selectors.DefaultSelector()
     connections = []
     for partition, address in leaders.items():
@@ -201,7 +205,7 @@ def _check(error: int) -> None:
 
 
 class Connection:
-    """Blocking, frames in and out."""
+    """Blocking connection that sends and receives frames."""
 
     def __init__(self, address: Address) -> None:
         self.socket = socket.create_connection(address, TIMEOUT_S)
@@ -212,12 +216,12 @@ class Connection:
         self.socket.sendall(request)
 
     def receive(self) -> memoryview:
-        """One frame, without its size."""
+        """Return the next frame, without its size."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return memoryview(self._exactly(size))
 
     def received(self) -> list[memoryview]:
-        """All frames that one read completes."""
+        """Return all frames that one read completes."""
         data = self.socket.recv(262_144)
         if not data:
             raise ConnectionError("the broker closed the connection")
@@ -253,7 +257,7 @@ class Connection:
 
 
 def _all(works: Sequence[Any]) -> None:
-    """At once, each in a thread; the first failure is raised."""
+    """Run functions concurrently, each in a thread, and raise the first failure."""
     if len(works) == 1:
         works[0]()
         return

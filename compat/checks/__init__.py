@@ -1,1 +1,1 @@
-"""What is checked, by subject; `compat/run` names them all."""
+"""Checks by subject; `compat/run` lists them all."""

@@ -1,4 +1,4 @@
-"""Tools that look at the broker as a whole."""
+"""Checks of tools for the broker as a whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from compat.checks.tools import Tools
 
 
 def api_versions(tools: Tools) -> None:
-    """kafka-broker-api-versions finds every API that we offer usable."""
+    """kafka-broker-api-versions reports every API that we offer as usable."""
     output = tools.succeed("kafka-broker-api-versions").out
     offered = re.findall(r"^\s+(\w+)\(\d+\): (?!UNSUPPORTED)(.*?),?$", output, re.MULTILINE)
     assert len(offered) >= 17, output
@@ -18,7 +18,7 @@ def api_versions(tools: Tools) -> None:
 
 
 def cluster_id(tools: Tools) -> None:
-    """kafka-cluster tells the cluster's id and its brokers."""
+    """kafka-cluster reports the cluster ID and the brokers."""
     output = tools.java.succeed("kafka-cluster", "cluster-id", *tools.where).out
     assert re.search(r"Cluster ID: [\w-]{22}\n", output), output
     endpoints = tools.java.succeed("kafka-cluster", "list-endpoints", *tools.where).lines
@@ -27,7 +27,7 @@ def cluster_id(tools: Tools) -> None:
 
 
 def log_dirs(tools: Tools) -> None:
-    """kafka-log-dirs tells where each partition lies and how large it is."""
+    """kafka-log-dirs reports the directory and the size of each partition."""
     name = tools.new_topic(2)
     tools.fill(name, 100, 1_000)
     lines = tools.succeed("kafka-log-dirs", "--describe", "--topic-list", name).lines

@@ -1,4 +1,4 @@
-"""kafka-configs."""
+"""Checks of kafka-configs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _broker(tools: Tools) -> tuple[str, ...]:
 
 
 def describes_a_topic(tools: Tools) -> None:
-    """kafka-configs describes what is set on a topic, and with --all what is in force."""
+    """kafka-configs describes the configs set on a topic, and with --all the effective ones."""
     name = tools.new_topic(retention_ms="123456")
     lines = tools.succeed("kafka-configs", "--describe", *_topic(name)).lines
     assert lines[0] == f"Dynamic configs for topic {name} are:", lines
@@ -32,7 +32,7 @@ def describes_a_topic(tools: Tools) -> None:
 
 
 def alters_a_topic(tools: Tools) -> None:
-    """kafka-configs adds and removes a topic's configs, lists among them."""
+    """kafka-configs adds and removes configs of a topic, including lists."""
     name = tools.new_topic(retention_ms="5000000")
     alter = ("kafka-configs", "--alter", *_topic(name))
     tools.succeed(*alter, "--add-config", "max.message.bytes=2000,cleanup.policy=[compact,delete]")
@@ -49,7 +49,7 @@ def alters_a_topic(tools: Tools) -> None:
 
 
 def refuses_wrong_values(tools: Tools) -> None:
-    """kafka-configs is refused wrong values and unknown names, and nothing changes."""
+    """kafka-configs fails for invalid values and unknown names, and nothing changes."""
     name = tools.new_topic()
     alter = ("kafka-configs", "--alter", *_topic(name), "--add-config")
     tools.fail(*alter, "retention.ms=long", saying="InvalidConfigurationException")
@@ -59,7 +59,7 @@ def refuses_wrong_values(tools: Tools) -> None:
 
 
 def a_change_takes_effect(tools: Tools) -> None:
-    """A config that kafka-configs changed is in force at once."""
+    """A config changed by kafka-configs takes effect at once."""
     name = tools.new_topic()
     send = (
         *("--topic", name, "--command-property", "retries=0", "--max-block-ms", "10000"),
@@ -76,7 +76,7 @@ def a_change_takes_effect(tools: Tools) -> None:
 
 
 def alters_a_broker(tools: Tools) -> None:
-    """kafka-configs changes a broker and the default of all brokers, and takes it back."""
+    """kafka-configs changes a broker and the default of all brokers, and reverts both."""
     broker = _broker(tools)
     every = ("--entity-type", "brokers", "--entity-default")
     alter, describe = ("kafka-configs", "--alter"), ("kafka-configs", "--describe")

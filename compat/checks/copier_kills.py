@@ -1,4 +1,4 @@
-"""Java's TransactionalMessageCopier and our broker, killed at random: each record copied once."""
+"""Exactly-once copies by Java's TransactionalMessageCopier while it and our broker are killed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUNDS = 30
 PER_ROUND = 400
 TRANSACTION_SIZE = 5
 MOST_TRANSACTIONS = 40
-"""Of a copier before something is killed; fewer than a round has."""
+"""Maximum number of transactions before a kill; fewer than a round has."""
 OVERRIDES = {
     "group.initial.rebalance.delay.ms": "0",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
@@ -34,7 +34,10 @@ class Ground(NamedTuple):
 
 
 class Copier:
-    """It ends when it has copied all that was there when it began."""
+    """Process of TransactionalMessageCopier.
+
+    It ends when it has copied all records that were present at its start.
+    """
 
     def __init__(self, ground: Ground) -> None:
         self._process = subprocess.Popen(
@@ -65,7 +68,7 @@ class Copier:
         return self._process.poll() is None
 
     def wait_for_transactions(self, count: int) -> None:
-        """It says a line after each; or it has ended."""
+        """Wait until the copier has reported `count` transactions, one line each, or has ended."""
         with self._said:
             wanted = self._lines + count
             done = lambda: self._lines >= wanted or not self.is_running  # noqa: E731
@@ -83,8 +86,10 @@ class Copier:
 
 
 def java_copies_exactly_once_among_kills(ground: Ground) -> None:
-    """TransactionalMessageCopier copies each record once, in order, while it and the broker are
-    killed thirty times."""
+    """TransactionalMessageCopier copies exactly once and in order among thirty kills.
+
+    Each round kills the copier, the broker, or both.
+    """
     chance, broker, written = random.Random(ground.seed), ground.broker, list[bytes]()
     with Admin(broker.bootstrap) as admin:
         admin.create_topics(NewTopic("input", 1), NewTopic("output", 1))

@@ -1,4 +1,4 @@
-"""kafka-dump-log on what our broker wrote."""
+"""Checks of kafka-dump-log on the files of our broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNDER_LOAD_S = 0.5
 
 @dataclass
 class WrittenFiles:
-    """What our broker left: once as a kill left it, once after it had recovered and stopped."""
+    """Files of our broker: after a kill, and after it had recovered and stopped."""
 
     java: Java
     killed: Path
@@ -79,7 +79,7 @@ def reads_every_segment(files: WrittenFiles) -> None:
 
 
 def segments_were_rolled_compacted_and_deleted(files: WrittenFiles) -> None:
-    """The files are of logs that were rolled, compacted, trimmed and cut by retention."""
+    """The logs were rolled, compacted, trimmed and shortened by retention."""
     logs = Counter(path.parent.name for path in files_in(files.stopped, [".log"]))
     assert logs["segments-0"] >= 4, logs
     contents = {name: topic.partitions[0] for name, topic in files.contents.items()}
@@ -89,7 +89,7 @@ def segments_were_rolled_compacted_and_deleted(files: WrittenFiles) -> None:
 
 
 def indexes_agree(files: WrittenFiles) -> None:
-    """kafka-dump-log finds offset and time indexes in agreement with their logs."""
+    """kafka-dump-log finds that offset and time indexes agree with their logs."""
     indexes = files_in(files.stopped, INDEXES)
     assert len(indexes) >= 10, indexes
     dumped = dump(files.java, indexes, "--verify-index-only")
@@ -110,7 +110,7 @@ def indexes_are_sane(files: WrittenFiles) -> None:
 
 
 def snapshots_are_read(files: WrittenFiles) -> None:
-    """kafka-dump-log reads the producers' snapshots."""
+    """kafka-dump-log reads producer snapshots."""
     snapshots = files_in(files.stopped, [".snapshot"])
     assert snapshots
     dumped = dump(files.java, snapshots)
@@ -120,7 +120,7 @@ def snapshots_are_read(files: WrittenFiles) -> None:
 
 
 def group_records_are_decoded(files: WrittenFiles) -> None:
-    """kafka-dump-log --offsets-decoder reads what groups committed, and their members."""
+    """kafka-dump-log --offsets-decoder reads the committed offsets and the members of groups."""
     logs = [
         path
         for path in files_in(files.stopped, [".log"])
@@ -164,7 +164,7 @@ def aborted_transactions_are_read(files: WrittenFiles) -> None:
 
 
 def a_killed_broker_leaves_good_files(files: WrittenFiles) -> None:
-    """What kill -9 leaves is good up to where the last write was cut."""
+    """The files that kill -9 leaves are valid up to the interrupted write."""
     left = files_in(files.killed, EVERYTHING)
     dumped = dump(files.java, left, "--deep-iteration")
     complaints = [
@@ -177,7 +177,7 @@ def a_killed_broker_leaves_good_files(files: WrittenFiles) -> None:
 
 
 def damage_is_seen(files: WrittenFiles) -> None:
-    """kafka-dump-log complains of damage, so its silence means something."""
+    """kafka-dump-log reports damage, so its silence is meaningful."""
     source = files.stopped / "segments-0"
     damaged = files.stopped.parent / "damaged" / "segments-0"
     shutil.copytree(source, damaged)

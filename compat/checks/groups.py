@@ -1,4 +1,4 @@
-"""Java's consumers in groups of the consumer protocol (KIP-848), alone and among classic ones."""
+"""Java's consumers with the consumer protocol (KIP-848), alone and beside classic members."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def require_consumer_protocol(tools: Tools) -> None:
 
 
 def a_console_consumer_reads_in_a_group(tools: Tools) -> None:
-    """kafka-console-consumer reads with group.protocol=consumer and goes on where it was."""
+    """kafka-console-consumer reads with group.protocol=consumer and resumes from its offsets."""
     require_consumer_protocol(tools)
     name, group = tools.new_topic(3), "compat-848-console"
     tools.fill(name, 100)
@@ -47,7 +47,7 @@ def a_console_consumer_reads_in_a_group(tools: Tools) -> None:
 
 
 def a_group_with_members_is_described(tools: Tools) -> None:
-    """kafka-consumer-groups tells state, members and their partitions of a consumer group."""
+    """kafka-consumer-groups describes the state, members and partitions of a consumer group."""
     require_consumer_protocol(tools)
     name, group = tools.new_topic(4), "compat-848-described"
     with verifiable_consumers(tools, name, group, 2) as consumers:
@@ -81,7 +81,7 @@ def consumers_share_and_take_over(tools: Tools) -> None:
 
 
 def a_classic_group_moves_to_the_consumer_protocol_and_back(tools: Tools) -> None:
-    """A live classic group of librdkafka takes in a Java consumer of the consumer protocol."""
+    """A live classic group of librdkafka accepts a Java consumer of the consumer protocol."""
     require_consumer_protocol(tools)
     name, group = tools.new_topic(4), "compat-848-migrated"
     owned: set[int] = set()
@@ -131,7 +131,7 @@ def group_type(tools: Tools, group: str) -> str:
 
 
 class VerifiableConsumer:
-    """kafka-verifiable-consumer, which says what it does, a JSON object a line."""
+    """Process of kafka-verifiable-consumer, which reports its actions as JSON lines."""
 
     def __init__(self, tools: Tools, topic: str, group: str) -> None:
         self._owned: set[int] = set()
@@ -179,7 +179,7 @@ class VerifiableConsumer:
             self._consumed += said["count"]
 
     def stop(self) -> None:
-        """Leave the group, and end."""
+        """Leave the group and end the process."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             self._process.wait(TIMEOUT_S)

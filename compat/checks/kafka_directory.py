@@ -1,4 +1,4 @@
-"""A data directory that Apache Kafka wrote opens in our broker, and goes back."""
+"""Migration of a data directory from Apache Kafka to our broker, and back."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ OUR_METADATA = "ottla-metadata"
 
 @dataclass
 class Taken:
-    """A directory of Kafka's, a copy of it that our broker runs on, and what Kafka served."""
+    """Data directory of Kafka, a copy of it for our broker, and the contents that Kafka served."""
 
     java: Java
     how_left: str
     original: Path
     copy: Path
     kafka: ApacheKafka
-    """Where the copy can be given back to."""
+    """Broker to which the copy can be returned."""
     contents: dict[str, TopicContents]
     broker: BrokerProcess = field(init=False)
 
@@ -49,7 +49,7 @@ class Taken:
 
 
 def write_directories(java: Java, scratch: Path) -> list[Taken]:
-    """As a clean shutdown leaves them, and as a kill does."""
+    """Return directories as left by a clean shutdown and by a kill."""
     kafka = ApacheKafka(java, scratch / "source", node_id=NODE_ID)
     kafka.start()
     try:
@@ -72,7 +72,7 @@ def write_directories(java: Java, scratch: Path) -> list[Taken]:
 def _copied(
     java: Java, kafka: ApacheKafka, scratch: Path, how_left: str, contents: dict[str, TopicContents]
 ) -> Taken:
-    """Kafka's directory as it is now, kept as it is; and a copy of it for our broker."""
+    """Copy Kafka's directory twice: unchanged for comparison, and for our broker."""
     home = scratch / f"left-{how_left}"
     shutil.copytree(kafka.data_dir, home / "original")
     shutil.copytree(kafka.data_dir, home / "data")
@@ -92,7 +92,7 @@ def opens(taken: Taken) -> None:
 
 
 def aborted_records_are_hidden(taken: Taken) -> None:
-    """Under read_committed no aborted and no undecided record is seen."""
+    """Consumers with read_committed see no record of aborted or open transactions."""
     partitions = read_records(
         taken.bootstrap, [("transactions", 0), ("transactions", 1)], "read_committed"
     )
@@ -102,8 +102,11 @@ def aborted_records_are_hidden(taken: Taken) -> None:
 
 
 def a_transaction_left_open_can_be_ended(taken: Taken) -> None:
-    """Kafka's transactional ids are known: the producer of an open transaction begins again, which
-    aborts it, and what it hid from read_committed is seen."""
+    """Kafka's transactional IDs are known, and an open transaction can be ended.
+
+    Its producer initializes again, which aborts the transaction. Consumers with read_committed can
+    then read past it.
+    """
     producer = Producer({"bootstrap.servers": taken.bootstrap, "transactional.id": "left-open"})
     producer.init_transactions(TIMEOUT_S)
     partition = TopicPartition("transactions", 0)
@@ -118,7 +121,7 @@ def a_transaction_left_open_can_be_ended(taken: Taken) -> None:
 
 
 def identity_is_kept(taken: Taken) -> None:
-    """The cluster's id, the broker's id and its own configs are Kafka's."""
+    """The cluster ID, the broker's ID and its own configs are Kafka's."""
     meta = (taken.original / "meta.properties").read_text().split()
     cluster = AdminClient({"bootstrap.servers": taken.bootstrap}).list_topics(timeout=TIMEOUT_S)
     assert f"cluster.id={cluster.cluster_id}" in meta, (cluster.cluster_id, meta)
@@ -128,7 +131,7 @@ def identity_is_kept(taken: Taken) -> None:
 
 
 def group_offsets_are_kept(taken: Taken) -> None:
-    """A group goes on where it had committed to Kafka."""
+    """A group resumes from the offsets that it committed to Kafka."""
     if JOIN_GROUP not in offered_apis(taken.java, taken.bootstrap):
         raise Skipped("needs consumer groups")
     consumer = Consumer({"bootstrap.servers": taken.bootstrap, "group.id": GROUP})
@@ -141,7 +144,7 @@ def group_offsets_are_kept(taken: Taken) -> None:
 
 
 def writing_goes_on(taken: Taken) -> None:
-    """New records get the next offsets, and producers ids that nobody had."""
+    """New records get the next offsets, and producers get IDs that were never used."""
     partitions = taken.contents["codecs"].partitions
     producer = Producer({"bootstrap.servers": taken.bootstrap, "enable.idempotence": True})
     offsets: dict[int, list[int]] = {index: [] for index in partitions}
@@ -163,13 +166,13 @@ def writing_goes_on(taken: Taken) -> None:
 
 
 def bytes_are_kept(taken: Taken) -> None:
-    """Every segment of Kafka's still begins with the bytes that Kafka wrote."""
+    """Every segment of Kafka still begins with the bytes that Kafka wrote."""
     taken.broker.stop()
     kept = 0
     for before in files_in(taken.original, [".log"]):
         after = taken.copy / before.relative_to(taken.original)
         if before.parent.name.startswith(("compacted-", "expiring-")):
-            continue  # these go on being compacted and deleted
+            continue  # compaction and retention go on in these
         old = before.read_bytes()
         assert _digest(after.read_bytes()[: len(old)]) == _digest(old), before
         kept += len(old)
@@ -205,14 +208,14 @@ def goes_back(taken: Taken) -> None:
     (taken.copy / OUR_METADATA).rename(taken.copy.parent / OUR_METADATA)
     with taken.kafka as kafka:
         found = differences(ours, read_contents(kafka.bootstrap))
-        # Its coordinator aborts the transaction that was left open, which takes an offset.
+        # Kafka's coordinator aborts the transaction that was left open, which adds a marker.
         found = [each for each in found if not each.startswith("transactions-0: offsets")]
         assert not found, "\n".join(found)
         assert "orrupt" not in kafka.log(), kafka.log()
 
 
 def starts_with_kafkas_properties(taken: Taken) -> None:
-    """kafka-server-start, ours, takes the server.properties that Kafka ran with."""
+    """Our kafka-server-start accepts the server.properties that Kafka ran with."""
     own = ApacheKafka(taken.java, taken.copy.parent / "own", node_id=NODE_ID)
     shutil.copytree(taken.original, own.data_dir)
     with KafkaServerStart(own.write_properties()) as broker:
@@ -224,7 +227,7 @@ def starts_with_kafkas_properties(taken: Taken) -> None:
 
 
 class KafkaServerStart(BrokerProcess):
-    """Our broker, started as Kafka's is."""
+    """Our broker, started by kafka-server-start."""
 
     def __init__(self, properties: Path) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""kafka-get-offsets, kafka-delete-records."""
+"""Checks of kafka-get-offsets and kafka-delete-records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FAR_FUTURE = "4102444800000"
 
 
 def tells_offsets_by_every_time(tools: Tools) -> None:
-    """kafka-get-offsets tells offsets by every kind of time, by name and by number."""
+    """kafka-get-offsets returns offsets for every kind of time, by name and by number."""
     name = tools.new_topic(2)
     tools.fill(name, 1_000)
     latest = tools.offsets(name)
@@ -27,7 +27,7 @@ def tells_offsets_by_every_time(tools: Tools) -> None:
 
 
 def tells_offsets_of_some_partitions(tools: Tools) -> None:
-    """kafka-get-offsets tells those partitions that it is asked about."""
+    """kafka-get-offsets returns the offsets of the requested partitions only."""
     name = tools.new_topic(4)
     assert tools.offsets(name, "--partitions", "1,3") == {1: 0, 3: 0}
     lines = tools.succeed("kafka-get-offsets", "--topic-partitions", f"{name}:1-3").lines
@@ -55,7 +55,7 @@ def finds_a_record_by_its_time(tools: Tools) -> None:
 
 
 def deletes_records(tools: Tools) -> None:
-    """kafka-delete-records moves the beginning of a partition."""
+    """kafka-delete-records advances the log start offset of a partition."""
     name = tools.new_topic(2)
     tools.fill(name, 2_000)
     latest = tools.offsets(name)

@@ -1,7 +1,7 @@
-"""Our client and tools beside those of others: what one writes, all read the same.
+"""Interoperability of our client and tools with others: all read the same, whichever wrote it.
 
-Three who read and write beside ours: librdkafka (confluent-kafka), kafka-python, and Java's console
-tools."""
+The others are librdkafka (confluent-kafka), kafka-python, and Java's console tools.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 PARTITIONS = 6
 COUNT = 200
 FIRST_TIMESTAMP = int(time.time() * 1000) - 3_600_000
-"""An hour ago: told apart from now, and not too old or too new for any broker."""
+"""One hour ago: distinct from now, and within the range that any broker accepts."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SHOW_ALL = (
     "print.timestamp=true", "print.partition=true", "print.offset=true", "print.headers=true",
@@ -34,7 +34,7 @@ SHOW_ALL = (
 
 
 class Seen(NamedTuple):
-    """A record as anybody must see it."""
+    """Record as every client must see it."""
 
     partition: int
     offset: int
@@ -45,7 +45,10 @@ class Seen(NamedTuple):
 
 
 def _records() -> list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int]]:
-    """Key, value, headers, timestamp. Texts, because Java's console tools read and show texts."""
+    """Return records of key, value, headers and timestamp.
+
+    They are text, because Java's console tools read and show text.
+    """
     return [
         (
             f"key-{number % 50}-é".encode(),
@@ -112,7 +115,7 @@ def _read_by_kafka_python(tools: Tools, topic: str) -> list[Seen]:
 
 
 def _shown_by(run: Callable[..., str], topic: str) -> list[str]:
-    """All that a console consumer shows of a topic."""
+    """Return everything that a console consumer shows of a topic."""
     properties = [word for each in SHOW_ALL for word in ("--formatter-property", each)]
     shown = run(
         "kafka-console-consumer",
@@ -133,7 +136,7 @@ def _line(seen: Seen) -> str:
 
 
 def _ours(tools: Tools) -> Callable[..., str]:
-    """Runs our tool of that name."""
+    """Return a function that runs our tool of a given name."""
 
     def run(tool: str, *arguments: str, stdin: str = "") -> str:
         module = f"ottla.cli.{tool.replace('-', '_')}"
@@ -184,7 +187,7 @@ def ours_reads_what_everybody_writes(tools: Tools) -> None:
 
 
 def keys_lie_on_the_same_partitions(tools: Tools) -> None:
-    """A key lies on the same partition, whoever writes it."""
+    """A key is on the same partition whichever client writes it."""
     places: dict[str, dict[bytes | None, int]] = {}
     for write in (_write_by_ours, _write_by_librdkafka, _write_by_kafka_python, _write_by_java):
         name = tools.new_topic(PARTITIONS)
@@ -199,7 +202,7 @@ def keys_lie_on_the_same_partitions(tools: Tools) -> None:
 
 
 def console_tools_are_alike(tools: Tools) -> None:
-    """Our console producer and consumer and Java's do the same with the same options."""
+    """Our console producer and consumer behave like Java's with the same options."""
     lines = "a:1,b:\tk\tv one\nNULL\tNULL\tNULL\nc:NULL\tk2\té → 日本\n"
     reading = (
         *("--reader-property", "parse.key=true", "--reader-property", "parse.headers=true"),
@@ -225,7 +228,7 @@ def console_tools_are_alike(tools: Tools) -> None:
 
 
 def committed_offsets_are_shown_alike(tools: Tools) -> None:
-    """Our OffsetsMessageFormatter shows what Java's shows."""
+    """Our OffsetsMessageFormatter prints what Java's prints."""
     tools.require_groups()
     name = tools.new_topic()
     tools.fill(name, 5)
@@ -239,7 +242,7 @@ def committed_offsets_are_shown_alike(tools: Tools) -> None:
         *("--timeout-ms", "15000"),
         *("--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"),
     )
-    # Java's prints one object behind the other, ours one to a line.
+    # Java's prints the objects without separators, ours one per line.
     objects = _javas(tools)(*read).replace('}{"key"', '}\n{"key"').splitlines()
     theirs = [each for each in objects if group in each]
     ours = [line for line in _ours(tools)(*read).splitlines() if group in line]
@@ -280,7 +283,7 @@ def _write_by_kafka_python(tools: Tools, topic: str) -> None:
 
 
 def _write_by_java(tools: Tools, topic: str) -> None:
-    """The console producer gives no timestamps; the rest it can."""
+    """Write with the console producer, which cannot set timestamps."""
     lines = []
     for key, value, headers, _ in _records():
         shown = ",".join(f"{name}:{content.decode()}" for name, content in headers)

@@ -15,7 +15,7 @@ TESTS = "tests/integration/client"
 TIMEOUT_S = 900.0
 TAIL = 6_000
 OVERRIDES = {
-    # The tests write records of long ago, and the members of their groups have short sessions.
+    # The tests write very old records, and the members of their groups have short sessions.
     "log.retention.ms": "-1",
     "group.min.session.timeout.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "50",

@@ -1,4 +1,4 @@
-"""Our kafka-dump-log and Apache Kafka's print the same of the same files, byte for byte."""
+"""Comparison of our kafka-dump-log with Apache Kafka's: the same output, byte for byte."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _PROGRAM = "from ottla.cli.kafka_dump_log import main; main()"
 
 
 def prints_of_our_files_what_kafkas_prints(files: WrittenFiles) -> None:
-    """Ours prints of our broker's files what Apache Kafka's tool prints."""
+    """Our kafka-dump-log prints the same as Kafka's own for the files of our broker."""
     _compare(files.java, files.stopped)
 
 
 def prints_of_kafkas_files_what_kafkas_prints(taken: Taken) -> None:
-    """Our kafka-dump-log prints of Apache Kafka's files what Kafka's own prints."""
-    # Kafka's tool ends with an exception at the indexes that a killed broker leaves.
+    """Our kafka-dump-log prints the same as Kafka's own for Apache Kafka's files."""
+    # Kafka's tool fails with an exception at the indexes that a killed broker leaves.
     _compare(taken.java, taken.original, indexes=taken.how_left == "clean")
     metadata = taken.original / "__cluster_metadata-0"
     logs = sorted([*metadata.glob("*.log"), *metadata.glob("*.checkpoint")])

@@ -1,4 +1,4 @@
-"""Producers and consumers among Java's tools."""
+"""Checks of Java's producers and consumers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def keys_headers_and_nulls(tools: Tools) -> None:
 
 
 def reads_from_an_offset(tools: Tools) -> None:
-    """kafka-console-consumer reads a partition from an offset, and read_committed too."""
+    """kafka-console-consumer reads a partition from an offset, also with read_committed."""
     name = tools.new_topic(2)
     text = "".join(f"line {number}\n" for number in range(50))
     tools.succeed("kafka-console-producer", "--topic", name, stdin=text)
@@ -106,7 +106,7 @@ def performance_of_consumers(tools: Tools) -> None:
 
 
 def a_group_reads_a_topic(tools: Tools) -> None:
-    """kafka-console-consumer reads a topic in a group and goes on where it was."""
+    """kafka-console-consumer reads a topic in a group and resumes from its offsets."""
     tools.require_groups()
     name = tools.new_topic()
     read = (
@@ -123,7 +123,7 @@ def a_group_reads_a_topic(tools: Tools) -> None:
 
 
 def verifiable_consumer(tools: Tools) -> None:
-    """kafka-verifiable-consumer reads what was sent, once each, in a group."""
+    """kafka-verifiable-consumer reads each record exactly once, in a group."""
     tools.require_groups()
     name = tools.new_topic()
     tools.fill(name, 1_000)

@@ -1,4 +1,4 @@
-"""Java's administration of a cluster of three of our brokers: replicas, leaders, moves."""
+"""Java's administration tools on a cluster of three of our brokers: replicas, leaders, moves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ClusterTools(Tools):
         return name
 
     def plan(self, topic: str, *replicas: list[int]) -> str:
-        """The file of an assignment."""
+        """Write an assignment to a file, and return its path."""
         partitions = [
             {"topic": topic, "partition": index, "replicas": each}
             for index, each in enumerate(replicas)
@@ -79,7 +79,7 @@ def replicas(tools: ClusterTools) -> None:
 
 
 def under_replicated(tools: ClusterTools) -> None:
-    """kafka-topics finds under-replicated partitions, and none when all is well."""
+    """kafka-topics finds under-replicated partitions, and none in a healthy cluster."""
     name, cluster = tools.new_replicated(), tools.brokers
 
     def found(*which: str) -> list[str]:
@@ -97,7 +97,7 @@ def under_replicated(tools: ClusterTools) -> None:
 
 
 def moves(tools: ClusterTools) -> None:
-    """kafka-reassign-partitions generates, executes with a throttle, verifies."""
+    """kafka-reassign-partitions generates a plan, executes it with a throttle, and verifies it."""
     name = f"compat-{next(tools._numbers)}"
     tools.brokers.create_topic(name, 1, replicas=1, min_insync_replicas="1")
     tools.fill(name, RECORDS)
@@ -127,7 +127,7 @@ def moves(tools: ClusterTools) -> None:
 
 
 def cancelled(tools: ClusterTools) -> None:
-    """kafka-reassign-partitions lists and cancels what is under way."""
+    """kafka-reassign-partitions lists and cancels ongoing reassignments."""
     name, cluster = f"compat-{next(tools._numbers)}", tools.brokers
     cluster.create_topic(name, 1, replicas=1, min_insync_replicas="1")
     tools.fill(name, 100, 10_000)
@@ -143,7 +143,7 @@ def cancelled(tools: ClusterTools) -> None:
 
 
 def elections(tools: ClusterTools) -> None:
-    """kafka-leader-election gives partitions back to their preferred leaders."""
+    """kafka-leader-election returns partitions to their preferred leaders."""
     name, cluster = tools.new_replicated(1), tools.brokers
     first = cluster.partitions(name)[0].replicas[0]
     cluster.brokers[first].kill()

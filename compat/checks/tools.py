@@ -1,4 +1,4 @@
-"""What the checks of Java's tools share: a broker that runs, and the tools pointed at it."""
+"""Common basis of the checks: a running broker, and Java's tools pointed at it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ADD_PARTITIONS_TO_TXN = 24
 
 
 def offered_apis(java: Java, bootstrap: str) -> set[int]:
-    """Keys of what a broker says it answers."""
+    """Return the keys of the APIs that a broker offers."""
     output = java.succeed("kafka-broker-api-versions", "--bootstrap-server", bootstrap).out
     found = re.findall(r"^\s+\w+\((\d+)\): (\S+)", output, re.MULTILINE)
     assert found, output
@@ -43,14 +43,14 @@ class Tools:
         return self.java.succeed(tool, *self.where, *arguments, stdin=stdin, timeout_s=timeout_s)
 
     def fail(self, tool: str, *arguments: str, saying: str) -> Output:
-        """A tool that must be refused, with these words."""
+        """Run a tool that must fail, with a given text in its output."""
         output = self.run(tool, *arguments)
         assert output.code == 1, f"exit code {output.code}: {output.all}"
         assert saying in output.all, f"{saying!r} is not in: {output.all}"
         return output
 
     def new_topic(self, partitions: int = 1, **configs: str) -> str:
-        """Not by a tool: kafka-topics has checks of its own."""
+        """Create a topic, without a tool: kafka-topics has its own checks."""
         name = f"compat-{next(self._numbers)}"
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
         created = self._admin.create_topics([NewTopic(name, partitions, 1, config=dotted)])
@@ -58,7 +58,7 @@ class Tools:
         return name
 
     def fill(self, topic: str, records: int, size: int = 100) -> None:
-        """Not by a tool either."""
+        """Write records, without a tool."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
         for number in range(records):
             producer.produce(topic, bytes(size), str(number))
@@ -69,7 +69,7 @@ class Tools:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
 
     def produce(self, topic: str, records: int, size: int, *properties: str) -> str:
-        """With kafka-producer-perf-test; what it reports in the end."""
+        """Write records with kafka-producer-perf-test, and return its final report."""
         output = self.java.succeed(
             "kafka-producer-perf-test",
             *("--topic", topic, "--num-records", str(records), "--record-size", str(size)),
@@ -81,7 +81,7 @@ class Tools:
         return last
 
     def offsets(self, topic: str, *arguments: str) -> dict[int, int]:
-        """By partition, as kafka-get-offsets tells."""
+        """Return the offsets of kafka-get-offsets by partition."""
         lines = self.succeed("kafka-get-offsets", "--topic", topic, *arguments).lines
         rows = [line.rsplit(":", 2) for line in lines]
         assert all(row[0] == topic for row in rows), lines

@@ -1,4 +1,4 @@
-"""kafka-topics."""
+"""Checks of kafka-topics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def creates_and_describes(tools: Tools) -> None:
 
 
 def describes_by_id_and_by_state(tools: Tools) -> None:
-    """kafka-topics describes by topic id, and finds nothing unavailable or under-replicated."""
+    """kafka-topics describes by topic ID, and finds nothing unavailable or under-replicated."""
     name = tools.new_topic(2, flush_ms="1234")
     (first, *_) = tools.succeed("kafka-topics", "--describe", "--topic", name).lines
     topic_id = first.split("TopicId: ")[1].split("\t")[0]
@@ -53,7 +53,7 @@ def lists(tools: Tools) -> None:
 
 
 def refuses_what_cannot_be_created(tools: Tools) -> None:
-    """kafka-topics refuses a name twice, an illegal one, too many replicas, wrong configs."""
+    """kafka-topics refuses existing and illegal names, too many replicas, and invalid configs."""
     name = tools.new_topic()
     create = ("kafka-topics", "--create", "--topic")
     tools.fail(*create, name, saying=f"Topic '{name}' already exists.")
@@ -67,7 +67,7 @@ def refuses_what_cannot_be_created(tools: Tools) -> None:
 
 
 def adds_partitions(tools: Tools) -> None:
-    """kafka-topics adds partitions, and refuses to take some away."""
+    """kafka-topics adds partitions, and refuses to remove any."""
     name = tools.new_topic(2)
     tools.succeed("kafka-topics", "--alter", "--topic", name, "--partitions", "5")
     assert "PartitionCount: 5" in tools.succeed("kafka-topics", "--describe", "--topic", name).out
@@ -78,7 +78,7 @@ def adds_partitions(tools: Tools) -> None:
 
 
 def deletes(tools: Tools) -> None:
-    """kafka-topics deletes a topic; its name can be used again, with another id."""
+    """kafka-topics deletes a topic; its name can be used again, with another ID."""
     name = tools.new_topic(2)
     tools.fill(name, 100)
     before = tools.succeed("kafka-topics", "--describe", "--topic", name).lines[0]

@@ -1,4 +1,4 @@
-"""Transactions by Java's producer (the second version of the protocol), and kafka-transactions."""
+"""Transactions with Java's producer (version 2 of the protocol), and kafka-transactions."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ def _read(tools: Tools, topic: str, count: int, isolation: str) -> list[str]:
 
 
 def copies_with_random_aborts(tools: Tools) -> None:
-    """TransactionalMessageCopier copies a partition, with a third of its transactions aborted; the
-    copy has every record once, in order."""
+    """TransactionalMessageCopier copies exactly once, in order, with random aborts.
+
+    A third of the transactions is aborted.
+    """
     _require_transactions(tools)
     source, target = tools.new_topic(), tools.new_topic()
     lines = [f"line {number}" for number in range(RECORDS)]
@@ -50,12 +52,12 @@ def copies_with_random_aborts(tools: Tools) -> None:
         assert last["totalProcessed"] == RECORDS, last
     found = _read(tools, target, 2 * RECORDS, "read_committed")
     assert found == lines + lines, f"{len(found)} lines, {len(set(found))} different"
-    # Aborted records and markers are there, and hidden.
+    # Aborted records and markers are in the log, but hidden.
     assert tools.offsets(target)[0] > 2 * RECORDS + 2 * RECORDS // 20
 
 
 def copies_go_on_where_they_were(tools: Tools) -> None:
-    """TransactionalMessageCopier goes on from the offsets that it committed in transactions."""
+    """TransactionalMessageCopier resumes from the offsets that it committed in transactions."""
     _require_transactions(tools)
     source, target = tools.new_topic(), tools.new_topic()
     lines = [f"line {number}" for number in range(200)]
@@ -88,7 +90,7 @@ def perf_test_in_transactions(tools: Tools) -> None:
 
 
 def transactions_are_listed_and_described(tools: Tools) -> None:
-    """kafka-transactions lists and describes, and aborts one that is open."""
+    """kafka-transactions lists and describes transactions, and aborts an open one."""
     _require_transactions(tools)
     name, transactional_id = tools.new_topic(), f"listed-{uuid.uuid4().hex}"
     producer = Producer(
@@ -113,7 +115,7 @@ def transactions_are_listed_and_described(tools: Tools) -> None:
 
 
 def hanging_transactions_are_found(tools: Tools) -> None:
-    """kafka-transactions find-hanging says that no transaction hangs."""
+    """kafka-transactions find-hanging finds no hanging transaction."""
     _require_transactions(tools)
     name = tools.new_topic()
     tools.fill(name, 10)

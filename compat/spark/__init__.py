@@ -1,1 +1,1 @@
-"""Spark's own Kafka connector and ours, side by side."""
+"""Comparison of Spark's own Kafka connector and ours."""

@@ -1,10 +1,11 @@
-"""The same PySpark programs with `.format("kafka")` and `.format("ottla")`, and equal results.
+"""Run PySpark programs with `.format("kafka")` and `.format("ottla")`, and compare the results.
 
     python -m compat.spark.run [--on-kafka] [--bench]
 
 Spark's own connector comes from Maven Central. The broker is ours, or with --on-kafka Apache
-Kafka's: there the tests of the exactly-once protocol are run too. With --bench, rows a second of
-both connectors in one run."""
+Kafka's; there, the tests of the exactly-once protocol run as well. With --bench, print the rows per
+second of both connectors.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ HERE = Path(__file__).parent
 CACHE = HERE.parent / ".cache"
 FORMATS = ("kafka", "ottla")
 OLDER = (("4.2.0", "4.0.0"), ("4.0.0", "4.0.0"))
-"""Versions of the connector, and of its part for tokens."""
+"""Versions of the connector and of its token provider."""
 NEEDED = ("commons-pool2", "kafka-clients", "spark-sql-kafka", "spark-token-provider")
 WAIT_S = 600
 Program = Callable[[Any, str, str, str], Any]
@@ -85,7 +86,7 @@ def _exactly_once(bootstrap: str) -> int:
 
 
 def connector_jars() -> list[str] | None:
-    """Of the connector of this Spark, or of the newest that Maven Central has whole."""
+    """Return the jars of the connector for this Spark, or of the newest complete older version."""
     import pyspark
 
     maven = shutil.which("mvn")
@@ -109,7 +110,7 @@ def connector_jars() -> list[str] | None:
                 continue
         print(f"Spark {pyspark.__version__}, its Kafka connector {version}")
         jars = sorted(target.glob("*.jar"))
-        # The rest is in Spark itself.
+        # Spark itself includes the others.
         return [str(jar) for jar in jars if jar.name.startswith(NEEDED)]
     return None
 
@@ -161,7 +162,7 @@ def filtered(spark: Any, fmt: str, bootstrap: str, topic: str) -> Any:
 
 
 def stream(spark: Any, fmt: str, bootstrap: str, topic: str) -> Any:
-    """Batch by batch: the limits must cut the same batches."""
+    """Return the rows batch by batch: both connectors must apply the limit in the same way."""
     batches: dict[int, Any] = {}
 
     def take(frame: Any, number: int) -> None:
@@ -190,7 +191,7 @@ def written(spark: Any, fmt: str, bootstrap: str, topic: str) -> Any:
         "cast(id as string) key", "concat('v', id) value",
         "array(named_struct('key', 'h', 'value', cast(cast(id as string) as binary))) headers",
     )  # fmt: skip
-    # Spark lets Python sinks have no other mode than this, and its own connector has both.
+    # Spark supports only this mode for Python sinks; its own connector supports both.
     frame.write.format(fmt).mode("append").options(**_options(bootstrap, topic=target)).save()
     rows = (
         spark.read.format("kafka")
@@ -225,7 +226,7 @@ def _create(bootstrap: str, topic: str, partitions: int) -> None:
     from ottla import Admin, NewTopic
 
     with Admin(bootstrap) as admin:
-        # Records of the past must stay.
+        # Old records must not expire.
         admin.create_topics(NewTopic(topic, partitions, configs={"retention.ms": "-1"}))
 
 

@@ -1,11 +1,12 @@
-"""Stream applications elsewhere: on Apache Kafka, on a standalone Spark cluster, beside Java's.
+"""Check stream applications on Apache Kafka and on a standalone Spark cluster.
 
     python -m compat.streams.run [--bench]
 
-An example is run as a program (`ottla run`) on Apache Kafka's broker, first on this machine, then,
-stopped and started again, on a standalone Spark cluster of two workers, one of whose executors is
-killed; its output must be exact, and Apache Kafka's tools must show its group. With --bench, rows a
-second of a windowed count with Kafka Streams' Java and with ours, on the same topic."""
+Run an example as a program (`ottla run`) on Apache Kafka's broker: first on this machine, then,
+after a restart, on a standalone Spark cluster of two workers, where an executor is killed. The
+output must be exact, and Apache Kafka's tools must show the group. With --bench, print the rows per
+second of a windowed count with Kafka Streams in Java and with ours, on the same topic.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +137,10 @@ def _await(
 
 
 def _totals(bootstrap: str) -> dict[tuple[str, int], int]:
-    """The last change of each; that counts only grow shows that none is written twice."""
+    """Return the last change of each count.
+
+    Counts must only grow, which shows that no change is written twice.
+    """
     found: dict[tuple[str, int], int] = {}
     with Consumer(bootstrap, isolation_level="read_committed") as consumer:
         tps = [TopicPartition("totals", each) for each in range(2)]
@@ -154,7 +158,7 @@ def _totals(bootstrap: str) -> dict[tuple[str, int], int]:
 
 
 def _kill_executor(url: str) -> int:
-    """The JVM of one executor of this cluster, and with it its Python workers."""
+    """Kill the JVM of one executor of this cluster, and with it its Python workers."""
     for each in Path("/proc").iterdir():
         if not each.name.isdecimal() or b"CoarseGrainedExecutorBackend" not in _command(each):
             continue

@@ -1,4 +1,4 @@
-"""Kafka Streams' ideas in Python, on Spark.
+"""Stream processing in the style of Kafka Streams, on Spark.
 
     import ottla.streams as st
 
@@ -13,10 +13,11 @@
     )
     app.run()
 
-The modules: `app`, `dsl`, `table` and `grouped` are what users call; `plan` is what they build;
-`compile` makes Spark queries of it, `state` is what their Python state does; `run` runs them;
-`testing` runs them without a broker. Building and explaining needs no Spark; running needs the
-`spark` extra."""
+Users call `app`, `dsl`, `table` and `grouped`, which build a `plan`. `compile` turns the plan into
+Spark queries, and `state` holds the stateful programs that these run in Python. `run` runs an
+application against a cluster, `testing` without a broker. Building and explaining a topology needs
+no Spark; running it needs the `spark` extra.
+"""
 
 from ottla.streams.aggregates import (
     Aggregate,

@@ -1,7 +1,8 @@
-"""What `aggregate` can compute, all of it in Spark's own state.
+"""Aggregates for `Grouped.aggregate`, kept in Spark's own state where possible (see `grouped`).
 
-Named as in SQL; missing values (null) are left out, so that `count("column")` counts those there
-are."""
+They are named as in SQL and skip nulls: `count("column")` counts the records in which the column is
+not null.
+"""
 
 from __future__ import annotations
 

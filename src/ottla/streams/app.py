@@ -1,7 +1,8 @@
-"""An application: a name, a cluster, and what is built on its topics.
+"""Applications: a name, a cluster, and the topology built on the cluster's topics.
 
-The name is the consumer group that shows how far it is, and part of its checkpoint's path and of
-its transactional ids: two applications must not share one."""
+The name begins the consumer groups that show the application's progress, and is part of the path of
+its checkpoint and of its transactional IDs. Two applications must not share a name.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 BAD_RECORDS = ("stop", "drop")
 DEFAULT_BATCH_RECORDS = 2_000_000
-"""Seconds of work: what a stop in the middle of a batch costs, and a bound for memory."""
+"""Seconds of work; bounds a batch's memory, and the work lost by a stop in the middle of one."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -100,7 +101,7 @@ class App:
         return (*self._sinks, *self._failures())
 
     def _failures(self) -> Iterator[Sink]:
-        """A sink for the records for which functions raise, if some may."""
+        """Yield the sink for records on which a function raised, if a function may fail softly."""
         if not isinstance(self.failures, DeadLetter):
             return
         found = {

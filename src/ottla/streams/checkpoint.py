@@ -1,14 +1,15 @@
-"""What an application keeps between runs, and whose it is.
+"""Files that an application keeps between runs, and the lock that guards them.
 
-    STATE_DIR/APP/TOPIC/            Spark's checkpoint of the query that writes TOPIC: what it has
-                                    read, and its state (RocksDB, and a changelog for each batch)
-    STATE_DIR/APP/TOPIC.topology    what it was made for; another topology is refused
+    STATE_DIR/APP/TOPIC/            Spark's checkpoint of the query that writes TOPIC: its source
+                                    offsets and state (RocksDB, and a changelog for each batch)
+    STATE_DIR/APP/TOPIC.topology    topology of the checkpoint; any other topology is refused
     STATE_DIR/APP/TOPIC.store       the topic's table for interactive queries (see `store`)
-    STATE_DIR/APP/~lock             held while the application runs; no topic has this name
+    STATE_DIR/APP/~lock             locked while the application runs; not a valid topic name
 
-STATE_DIR is a local path, or one of Spark's file systems (`s3a://…`, `hdfs://…`). There the lock
-and the stores are in the default directory of this machine: brokers fence a second run by its
-transactional id anyway, and a store is made again from its topic."""
+STATE_DIR is a local path, or a URL of one of Spark's file systems (`s3a://…`, `hdfs://…`). For a
+URL, the lock and the stores are in this machine's default directory. That is safe: the broker
+fences a second run by its transactional ID, and a store can be rebuilt from its topic.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def app_directory(state_dir: str, name: str) -> str:
 
 
 def local_directory(state_dir: str, name: str) -> Path:
-    """Where the lock and the stores are."""
+    """Return the local directory of the lock and the stores."""
     return Path(default_state_dir() if is_remote(state_dir) else state_dir) / name
 
 
@@ -57,20 +58,20 @@ def checkpoint(app: App, sink: Sink) -> str:
 
 
 class Files(Protocol):
-    """The little that is asked of a file system."""
+    """File system operations that checkpoints need."""
 
     def exists(self, path: str) -> bool: ...
 
     def read(self, path: str) -> str | None:
-        """None: there is no such file."""
+        """Return the content of a file, or None if it does not exist."""
 
     def write(self, path: str, text: str) -> None: ...
 
     def names(self, path: str) -> list[str]:
-        """Of what is in a directory; none if there is no such."""
+        """Return the sorted names in a directory, or an empty list if it does not exist."""
 
     def delete(self, path: str) -> None:
-        """A file, or a directory with all in it."""
+        """Delete a file, or a directory and its contents."""
 
 
 class LocalFiles:
@@ -104,7 +105,7 @@ class LocalFiles:
 
 
 class SparkFiles:
-    """Any file system that Spark knows."""
+    """Any file system that Spark supports."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark: Any = spark
@@ -150,7 +151,10 @@ class SparkFiles:
 
 
 def check_topology(app: App, sink: Sink, files: Files) -> None:
-    """An old checkpoint's state means something for its own topology only."""
+    """Refuse a checkpoint of another topology, and record the topology of a new one.
+
+    State can only be read by the topology that wrote it.
+    """
     path = checkpoint(app, sink)
     now = topology([sink]) + "\n"
     before = files.read(path + TOPOLOGY) if files.exists(path) else None
@@ -174,7 +178,10 @@ def changes(before: Sequence[str], now: Sequence[str]) -> str:
 
 
 class AppLock:
-    """One run of an application at a time on a machine; the kernel frees it with the process."""
+    """Lock that allows one run of an application at a time on a machine.
+
+    The kernel releases the lock when the process ends.
+    """
 
     def __init__(self, state_dir: str, name: str) -> None:
         self._name = name
@@ -182,7 +189,11 @@ class AppLock:
         self._file: Any = None
 
     def take(self) -> None:
-        """Raises UserError while another process has it."""
+        """Take the lock.
+
+        Raises:
+            UserError: Another process holds the lock.
+        """
         import fcntl
 
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What operators check, and the shapes of what their functions return."""
+"""Checks that operators make when a topology is built, and the shapes of their results."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ WITH_STATE: dict[type[Node], str] = {
     Processed: "processed",
     Deduplicated: "deduplicated",
 }
-"""Spark takes one of them in a query."""
+"""Stateful operators and the word for their results. Spark allows one of them in a query."""
 
 
 def state_of(node: Node) -> str | None:
-    """What its state is of, if it has one."""
+    """Return the word for the results of a stateful operator, or None for a stateless one."""
     if isinstance(node, Suppressed) and node.limit_ms is not None:
-        # Behind an aggregation, changes wait in the state of that.
+        # Directly after an aggregation, changes wait in the state of the aggregation.
         return None if isinstance(node.parent, Folded) else "suppressed"
     return WITH_STATE.get(type(node))
 
 
 def shape_of(operator: str, function: Function, schema: str | None) -> Shape:
-    """Of what a function returns."""
+    """Return the shape of a function's result."""
     if isinstance(function, InPython):
         if schema is None:
             raise refused(
@@ -80,7 +80,7 @@ def shape_of(operator: str, function: Function, schema: str | None) -> Shape:
 def pair_shapes(
     operator: str, function: Function, schema: str | None, key_schema: str | None
 ) -> tuple[Shape, Shape]:
-    """Of a function that returns (key, value)."""
+    """Return the shapes of the key and the value that a function returns as (key, value)."""
     if isinstance(function, InPython):
         if schema is None or key_schema is None:
             raise refused(
@@ -107,7 +107,7 @@ def _outcome_shape(operator: str, outcome: object) -> Shape:
 
 
 def parse_schema(schema: str) -> Shape:
-    """`"double"` or `"item string, total double"`."""
+    """Parse a schema such as `"double"` or `"item string, total double"`."""
     try:
         return plain(parse_type(schema))
     except TopologyError:
@@ -144,8 +144,11 @@ def has_state(node: Node) -> bool:
 
 
 def failing_softly(node: Node) -> Node:
-    """The operator, with its Python function's failures left out; behind state, where they cannot
-    be told apart a second time, it stays as it is."""
+    """Return the operator with a Python function that reports its exceptions instead of raising.
+
+    Downstream of a stateful operator it is returned unchanged: the dead-letter query evaluates the
+    function a second time, and stateful results can differ between two queries.
+    """
     function = getattr(node, "function", None)
     if not isinstance(function, InPython) or not isinstance(node, OneParent) or has_state(node):
         return node
@@ -153,7 +156,7 @@ def failing_softly(node: Node) -> Node:
 
 
 def refuse_second_state(operator: str, *nodes: Node) -> None:
-    """Of the inputs of an operator with state."""
+    """Refuse a stateful operator if one of its inputs already has state."""
     for each in (above for node in nodes for above in ancestors(node)):
         what = state_of(each)
         if what is not None:
@@ -165,7 +168,7 @@ def refuse_second_state(operator: str, *nodes: Node) -> None:
 
 
 def refuse_two_states(operator: str, node: Node) -> None:
-    """Of an operator whose inputs are one query with it."""
+    """Refuse an operator that runs in the same query as its inputs if several have state."""
     found = [what for each in ancestors(node) if (what := state_of(each)) is not None]
     if len(found) > 1:
         raise refused(
@@ -176,7 +179,10 @@ def refuse_two_states(operator: str, node: Node) -> None:
 
 
 def refuse_late_elsewhere(operator: str, node: Node) -> None:
-    """Late records leave the query with the windows' own: nothing can come between."""
+    """Refuse an operator between windows with a late topic and their sink.
+
+    Late records leave the query through the same sink as the windows' results.
+    """
     if any(isinstance(each, Folded) and each.late is not None for each in ancestors(node)):
         raise refused(
             operator,

@@ -1,9 +1,10 @@
-"""The clock on the wall as a stream of Spark's: a row now and then, with the time in it.
+"""Spark streaming source of wall-clock ticks: rows that hold the current time.
 
-offset   {CLOCK: ms}: what the clock shows. It is in the query's checkpoint before the batch
-         runs, so a batch that is run again sees the same time; and it never goes back
-tick     the first at once, the next when `every_ms` have passed since the batch of the last one
-         was over: a query whose batches take longer than that still has nothing to do at times"""
+offset   {CLOCK: ms}, the time on the clock. Spark writes it to the query's checkpoint before the
+         batch runs, so a batch that is repeated sees the same time. It never decreases.
+tick     The first is due at once, the next `every_ms` after the end of the last tick's batch. A
+         query is therefore idle at times even if its batches take longer than `every_ms`.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class WallClockReader(DataSourceStreamReader):
         self._every_s = every_ms / 1000
         self._shown_ms = 0
         self._shown_at_s = float("-inf")
-        """When the batch of the last tick was found to be over."""
+        """Monotonic time at which the batch of the last tick was found to have ended."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return {CLOCK: 0}
@@ -63,4 +64,4 @@ class WallClockReader(DataSourceStreamReader):
         yield (partition.ms,)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """What is over is told by the next `start`."""
+        """Do nothing: the next `start` offset shows that the batch has ended."""

@@ -1,8 +1,9 @@
-"""Streams as users handle them. Each call makes a new plan and checks it.
+"""Streams. Each call of an operator returns a new plan and checks it.
 
-A `Stream` is events; see `table` for the latest values of keys, `grouped` for aggregations. What
-each operator needs is checked where it is called; an error names the operator, the line and the
-choices."""
+A `Stream` holds events; see `table` for the latest values of keys, and `grouped` for aggregations.
+An operator checks its arguments when it is called; an error names the operator, the line of the
+call and the valid choices.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +53,10 @@ if TYPE_CHECKING:
     from ottla.streams.app import App
 
 Over = Callable[..., Any]
-"""A function of (value), (key, value) or (key, value, timestamp)."""
+"""Function of (value), (key, value) or (key, value, timestamp)."""
 
 CLOCK = "1 second"
-"""How often processors look at the clock on the wall unless they are told."""
+"""Default interval at which processors check the wall clock."""
 LEAST_CLOCK_MS = 100
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,100}")
 

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: "1 minute", "90 s", "500 ms", a timedelta."""
+"""Durations in plain words, such as "1 minute", "90 s" and "500 ms", or as a timedelta."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def duration_ms(given: Duration, *, name: str, least_ms: int = 0) -> int:
 
 
 def spelled(length_ms: int) -> str:
-    """As Spark and people read it, in the largest unit that divides it."""
+    """Return a duration in the largest unit that divides it, for people and for Spark."""
     for unit, unit_ms in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
         if length_ms and length_ms % unit_ms == 0:
             return _counted(length_ms // unit_ms, unit)

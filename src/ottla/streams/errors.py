@@ -1,5 +1,4 @@
-"""What a topology is refused with: one sentence that names the operator, the line that asked for
-it, and the choices there are."""
+"""Errors of topologies: one sentence with the operator, the line of the call and the choices."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def _calling_line() -> str | None:
-    """File and line of the nearest caller outside of this package."""
+    """Return the file and line of the nearest caller outside of this package."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back

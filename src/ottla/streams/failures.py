@@ -1,10 +1,10 @@
-"""Why a query ended, in one line, and whether it is worth starting it again. Pure.
+"""Causes of failed queries, in one line, and whether a restart can help. Without I/O.
 
-What is lost comes back: brokers that could not be reached, Python workers and executors that died,
-transactions that a coordinator timed out. A query that ended of these is started again from its
-checkpoint, and neither loses nor repeats anything by it. Everything else would end it again, at the
-same record: a record that cannot be parsed, a function that raises, offsets that are gone, an
-account without rights."""
+Some failures are transient: unreachable brokers, dead Python workers and executors, transactions
+that the coordinator timed out. After these, the query is restarted from its checkpoint, without
+loss or repetition. Any other failure would recur at the same record: a record that cannot be
+parsed, a function that raises, offsets that are gone, a principal that is not authorized.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +46,11 @@ class QueryFailed(UserError):
 
 
 def cause_of(text: str) -> str:
-    """Of what Spark tells at length, the one line that says it: the last exception of Python's, the
-    first condition of Spark's that names more than where it happened, or the first line."""
+    """Return the line of Spark's error report that names the cause.
+
+    This is the last exception raised in Python; else the first of Spark's error conditions that
+    says more than where the failure happened; else the first line.
+    """
     told = text.partition(_PLAN_FOLLOWS)[0]
     raised = [line for line in _RAISED.findall(told) if not line.startswith(_WRAPPERS)]
     if raised:
@@ -59,11 +62,11 @@ def cause_of(text: str) -> str:
 
 
 def is_passing(text: str) -> bool:
-    """Whether what ended a query is something that comes back."""
+    """Return whether the failure is transient, so that the query should be restarted."""
     told = text.partition(_PLAN_FOLLOWS)[0]
     return _FOR_GOOD.search(told) is None and _LOST.search(told) is not None
 
 
 def pause_s(failures: int) -> float:
-    """Before starting again, after so many failures in a row without a finished batch."""
+    """Return the pause before a restart, after `failures` in a row without a finished batch."""
     return min(FIRST_PAUSE_S * (1 << min(failures - 1, 10)), LONGEST_PAUSE_S)

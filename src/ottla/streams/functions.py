@@ -1,4 +1,4 @@
-"""Functions for use in functions over records: they work on columns and on plain values alike."""
+"""Helpers for functions over records, for columns and plain values alike."""
 
 from __future__ import annotations
 

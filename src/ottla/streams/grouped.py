@@ -1,10 +1,11 @@
-"""Records by key, to be aggregated: in Spark's own state where it can do it, in Python's otherwise.
+"""Aggregations by key, in Spark's own state where possible and in Python state otherwise.
 
-| | state |
+| aggregation | state |
 |---|---|
-| `st.sum` and its like; tumbling, hopping, closed sessions | Spark's |
-| the same in sliding windows, in open sessions, or with late records to a topic | Python's |
-| `reduce`, `aggregate` with functions | Python's, but for a plain sum, min or max |"""
+| `st.sum` and its like; no window, tumbling, hopping, closed sessions | Spark |
+| the same in sliding windows, in open sessions, or with late records to a topic | Python |
+| `reduce`, `aggregate` with functions | Python, except for a plain sum, min or max |
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ LATE = ("drop",)
 WITH_STATE = "functions with state"
 _SUMMED = ("bigint", "double")
 _OWN = ((builtins.min, "min"), (builtins.max, "max"))
-"""Reducers that Spark has."""
+"""Reducers for which Spark has an aggregate."""
 
 
 class Grouped:
@@ -147,7 +148,10 @@ class Grouped:
         return False
 
     def _reduced(self, function: str) -> Node | None:
-        """A plain sum, least or greatest is Spark's own, and several times as quick."""
+        """Return a sum, minimum or maximum of plain values in Spark's state, or None.
+
+        Spark's own state is several times as fast as Python state.
+        """
         value, window = self._node.value, self._window
         if value.is_record or self._late is not None:
             return None
@@ -234,7 +238,7 @@ class Grouped:
         refuse_untyped("aggregate", node.key, record(*columns))
         table = self._folded("aggregate", what, of_aggregates(named), record(*columns), (), why)
         if window.is_session and self._late is None:
-            # What waits until sessions close is in Spark's state.
+            # Sessions that are suppressed until they close are kept in Spark's state.
             shape = record(*WINDOW_COLUMNS, *columns)
             table.when_suppressed = Aggregated(node.key, shape, node, window, named)
         return table

@@ -1,5 +1,8 @@
-"""A table's rows by another key, to be aggregated: a row that changes, or moves to another key, is
-subtracted where it was and added where it is."""
+"""Aggregations of a table by another key.
+
+When a row changes or moves to another key, its old value is subtracted from the old group and its
+new value is added to the new one.
+"""
 
 from __future__ import annotations
 
@@ -135,5 +138,5 @@ class GroupedTable:
 
 
 def _is_of(sink: Sink, node: Node) -> bool:
-    """Whether it writes the changes of that table."""
+    """Return whether the sink writes the changes of the table."""
     return isinstance(sink.parent, Changing) and sink.parent.parent is node

@@ -1,9 +1,11 @@
-"""A query that plans no micro-batch while something is done. For `testing`.
+"""Lock that keeps a query from planning micro-batches while an action runs. For `testing`.
 
-Spark asks a query's sources one after the other what is new: what comes between two questions is
-half seen. It asks under a lock of the query's own, which Spark's tests of itself take for the same
-reason (`withProgressLocked`), and so do we. It is there in Spark's classic sessions, not in those
-of Spark Connect, and takes callbacks from the JVM, which `foreachBatch` has started."""
+Spark asks the sources of a query for new data one after the other, so data that is added between
+two of these calls is seen by some sources only. Spark holds a lock of the query while it asks; its
+own tests take this lock for the same reason (`withProgressLocked`), and so does this module. The
+lock exists in classic Spark sessions, not in Spark Connect, and needs callbacks from the JVM, which
+`foreachBatch` has enabled.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def while_held(query: StreamingQuery, action: Callable[[], None]) -> None:
-    """Raises what `action` raises."""
+    """Run `action` while the query plans no micro-batch. Exceptions of `action` are raised here."""
     wrapper: Any = query._jsq
     called = _Called(action)
     wrapper.streamingQuery().withProgressLocked(called)
@@ -24,8 +26,10 @@ def while_held(query: StreamingQuery, action: Callable[[], None]) -> None:
 
 
 class _Called:
-    """A function of Scala's. What it raises waits outside of the JVM, which would make another
-    error of it."""
+    """Scala function that calls a Python one.
+
+    It keeps an exception on the Python side, since the JVM would replace it with its own error.
+    """
 
     def __init__(self, action: Callable[[], None]) -> None:
         self._action = action
@@ -38,6 +42,6 @@ class _Called:
             self.error = error
 
     class Java:
-        """As py4j has it."""
+        """Java interfaces of this object, for py4j."""
 
         implements = ("scala.Function0",)

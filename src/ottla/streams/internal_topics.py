@@ -1,5 +1,8 @@
-"""Topics of an application's own, between two of its queries: made when it starts, with as many
-partitions as the topic has whose keys they carry."""
+"""Internal topics, between two queries of an application.
+
+They are created when the application starts, with as many partitions as the topic from which their
+keys come.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def internal_topics(app: App) -> dict[str, str]:
-    """Each, and the topic whose keys it carries."""
+    """Return the internal topics, each with the topic from which its keys come."""
     return {sink.topic: _first_topic(sink) for sink in app.sinks if sink.is_internal}
 
 

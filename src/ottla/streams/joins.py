@@ -1,4 +1,4 @@
-"""What joins need: keys of the same type, and a value made of two."""
+"""Helpers for joins: checks of keys, and values composed of two."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def how_of(operator: str, how: str, valid: tuple[str, ...]) -> str:
 
 
 def refuse_uncopartitioned(operator: str, left: Node, right: Node) -> None:
-    """Spark brings equal keys together whatever partitions they are in; they must be comparable."""
+    """Refuse a join of keys that cannot be compared.
+
+    Spark brings equal keys together whatever their partitions, so the types alone matter.
+    """
     if not _comparable(left.key, right.key):
         raise refused(
             operator, f"keys differ: {left.key} and {right.key}; use select_key on one of them"
@@ -47,7 +50,7 @@ def _comparable(left: Shape, right: Shape) -> bool:
 def joined_value(
     left: Shape, right: Shape, function: Callable[..., Any] | None
 ) -> tuple[Function, Shape | None]:
-    """The function that makes the value, and its shape if it is known already."""
+    """Return the function that computes the value, and its shape if known already."""
     if function is not None:
         return trace_pair("join", function, left, right), None
     if not (left.is_record and right.is_record):
@@ -73,7 +76,7 @@ def foreign_join(
     function: Function,
     shape: Shape,
 ) -> ForeignJoin:
-    """Two queries and a topic of the application's own between them."""
+    """Build a foreign-key join: two queries with an internal topic between them."""
     made = trace("join on", on, left.key, left.value)
     foreign = right.key if not isinstance(made, Traced) else shape_of("join on", made, None)
     refuse_untyped("join on", foreign)
@@ -96,7 +99,7 @@ def foreign_join(
 
 
 def free_topic(app: App, name: str) -> str:
-    """For a topic of the application's own: the name, with a number if it is taken."""
+    """Return the name for an internal topic, with a number appended if it is taken."""
     taken = {each.topic for each in app.sinks}
     numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
     return next(each for each in (name, *numbered) if each not in taken)
@@ -114,7 +117,7 @@ def lookup(
     function: Function,
     shape: Shape,
 ) -> Lookup:
-    """By the outcome of `on`; without it, by key."""
+    """Build a look-up in a global table by the result of `on`, or by the stream's key."""
     if on is None:
         by: Function = Traced(_key_itself(left.key))
         on_shape = left.key

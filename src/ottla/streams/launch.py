@@ -1,7 +1,9 @@
-"""What whoever launches a program says of its applications: `ottla run app.py --master …`.
+"""Launcher of programs, for `ottla run app.py --master …`.
 
-A program builds an `App` and calls `run`, or only builds it. Launched, the launcher's word counts
-for where it runs; asked only to build it (`--explain` and such), `run` returns at once."""
+A program builds an `App` and may call its `run`. The settings of the command line override those of
+the program. If the application is only to be built (`--explain` and similar), `run` returns at
+once.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Launch:
     """Applications whose `run` was called."""
 
     def rule(self, app: App) -> None:
-        """Its word over the program's."""
+        """Override the application's settings with those of the command line."""
         if self.master is not None:
             app.master = self.master
         if self.bootstrap is not None:
@@ -59,8 +61,13 @@ def launching(launch: Launch) -> Iterator[None]:
 
 
 def run_program(path: str, arguments: Sequence[str], launch: Launch) -> list[App]:
-    """Run a program as `python PATH ARGUMENTS…` would, and the one application that it built if it
-    does not run any itself. Returns the applications."""
+    """Run a program as `python PATH ARGUMENTS…` would.
+
+    If the program builds one application and runs none, run that one.
+
+    Returns:
+        The applications whose `run` was called.
+    """
     names = _executed(path, arguments, launch)
     if launch.ran:
         return launch.ran
@@ -86,7 +93,8 @@ def _executed(path: str, arguments: Sequence[str], launch: Launch) -> dict[str, 
         raise UserError(f"Cannot read {path}: {(error.strerror or str(error)).lower()}.") from None
     except (SyntaxError, ValueError) as error:
         raise UserError(f"{path} is no Python program: {error}.") from None
-    # As __main__, and kept so: functions of the program are sent to Spark's workers by value.
+    # The module must be __main__, and stay so: cloudpickle then sends its functions to Spark's
+    # workers by value.
     module = ModuleType("__main__")
     module.__file__ = path
     sys.modules["__main__"] = module

@@ -1,4 +1,4 @@
-"""Spark's DataFrames as streams, and streams as DataFrames."""
+"""Conversion between Spark's DataFrames and streams."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def source_of(rows: DataFrame, key: str, time: str) -> FrameSource:
 
 
 def frame_of(app: App, node: Node) -> DataFrame:
-    """A node's rows, from the application's cluster."""
+    """Return the rows of a node, read from the application's cluster."""
     import ottla.spark
     from ottla.streams.compile.frames import frame
     from ottla.streams.run import ClusterTopics

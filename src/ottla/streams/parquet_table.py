@@ -1,5 +1,7 @@
-"""Parquet files of a directory as a Spark table that sees new files whenever it is read, which
-Spark's own does not: it lists them once. For `testing`."""
+"""Parquet directory as a Spark table that sees new files at every read. For `testing`.
+
+Spark's own Parquet source lists the files once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records on standard output, as Kafka Streams' `print` writes them: `[label]: key, value`."""
+"""Sink that prints records in the format of Kafka Streams' `print`: `[label]: key, value`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 
 class PrintSink:
-    """For `foreachBatch`. A batch that is run again after a crash is printed again."""
+    """Handler for `foreachBatch`. A batch that is repeated after a crash is printed again."""
 
     def __init__(self, label: str) -> None:
         self._label = label

@@ -1,12 +1,13 @@
-"""What Spark tells of a query's batches, as figures per operator and as lines for a console. Pure.
+"""Metrics of queries, from Spark's progress reports, and their formats. Without I/O.
 
-    source    rows read, rows/s, and the lag: what is in the topics and not read yet
-    operator  rows that came out of it (`observed` in `run` counts them, but for steps that give
-              one row for each, and topics of which Spark says how many rows it read)
-    state     keys that are kept, changed and dropped as late, memory, time to commit
+    source    rows read, rows/s, and the lag: records in the topics that are not read yet
+    operator  rows of its output. `observed` in `run` counts them, except for operators that emit
+              one row for each input row, and for topics whose rows Spark itself reports
+    state     keys kept, updated and dropped as late, memory, commit time
     sink      the topic that is written
 
-The figures are those of the last batch."""
+All figures are those of the last batch.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from ottla.streams.plan.nodes import (
 from ottla.streams.plan.tracing import Traced
 
 CLOCK = "~clock"
-"""In the offsets of a source that is a clock (`clock_source`); no topic has this name."""
+"""Key in the offsets of a clock source (`clock_source`); not a valid topic name."""
 
 
 @dataclass(frozen=True)
@@ -39,28 +40,30 @@ class SourceMetrics:
     rows: int
     rows_per_second: float
     lag: int | None
-    """Records of the topic after the batch, None where it is not known."""
+    """Records of the topic that remained unread after the batch, or None if unknown."""
 
 
 @dataclass(frozen=True)
 class OperatorMetrics:
     number: int
-    """As in `explain()`."""
+    """Number of the operator in `explain()`."""
     operator: str
     rows: int
-    """That came out of it in the last batch."""
+    """Rows that the operator emitted in the last batch."""
 
 
 @dataclass(frozen=True)
 class StateMetrics:
     operator: str
     rows: int | None
-    """Keys, or keys and windows, that are kept; None: Spark was not told to count them
-    (`query_settings`), or there are none."""
+    """Number of keys, or of keys and windows, in the state.
+
+    None if there are none, or if Spark does not count them (see `query_settings`).
+    """
     updated: int
     removed: int
     dropped_late: int
-    """Records that came after their window was closed, in the last batch."""
+    """Records of the last batch that arrived after their window had closed."""
     memory_bytes: int
     commit_ms: int
 
@@ -68,10 +71,10 @@ class StateMetrics:
 @dataclass(frozen=True)
 class QueryStatus:
     topic: str
-    """That it writes."""
+    """Topic that the query writes."""
     is_active: bool
     batch: int | None
-    """The last that was finished."""
+    """Number of the last finished batch."""
     input_rows_per_second: float
     processed_rows_per_second: float
     batch_ms: int
@@ -123,7 +126,7 @@ def query_status(
     message: str,
     restarts: int = 0,
 ) -> QueryStatus:
-    """`progress`: Spark's, as JSON has it."""
+    """Return the status of a query from Spark's progress report, in its JSON form."""
     if progress is None:
         return QueryStatus(topic, is_active, None, 0.0, 0.0, 0, None, restarts, message)
     sources = tuple(_source(each) for each in progress.get("sources", ()) if not _is_clock(each))
@@ -146,23 +149,27 @@ def query_status(
 
 
 def observed_name(number: int, operator: str) -> str:
-    """What an operator's rows are counted under."""
+    """Return the name under which an operator's rows are counted."""
     return f"{number} {operator}"
 
 
 def is_one_to_one(node: Node) -> bool:
-    """Whether a row comes out of it for each that goes in. (One whose Python function raises may
-    go elsewhere.)"""
+    """Return whether a node emits exactly one row for each input row.
+
+    A Python function is excluded: a record on which it raises may go to the dead-letter topic.
+    """
     if isinstance(node, MapValues | SelectKey):
         return isinstance(node.function, Traced)
     return isinstance(node, Repartitioned | Sink)
 
 
 def read_whole(sink: Sink) -> list[Source]:
-    """The topics of which every row that is read goes on, and that are read once: Spark says how
-    many rows those are. To count them again would cost every row a call, outside of the code that
-    Spark generates for its query. (Where there is JSON, it does Spark good: filters that follow
-    stay behind it, instead of parsing each value once more.)"""
+    """Return the sources that are read once and whose rows are all passed on.
+
+    Spark reports the number of their rows. Counting them again would cost a call per row outside of
+    Spark's generated code. Sources with JSON are excluded, because there the count helps: it keeps
+    filters from being pushed below it, where they would parse each value a second time.
+    """
     sources = [each for each in ancestors(sink) if isinstance(each, Source)]
     topics = [each.topic for each in sources]
     return [
@@ -177,7 +184,10 @@ def read_whole(sink: Sink) -> list[Source]:
 def with_uncounted(
     sink: Sink, counted: Sequence[OperatorMetrics], sources: Sequence[SourceMetrics] = ()
 ) -> tuple[OperatorMetrics, ...]:
-    """Those of topics are what was read, those of steps that are one to one are their parents'."""
+    """Add the operators that are not counted.
+
+    A topic has the rows that Spark read, a one-to-one operator those of its parent.
+    """
     rows = {each.number: each.rows for each in counted}
     names = {each.number: each.operator for each in counted}
     numbers: dict[int, int] = {}
@@ -229,7 +239,7 @@ def _offsets(told: Any) -> Any:
     try:
         return from_json(told)
     except (ValueError, AttributeError):
-        return None  # a source of somebody else's, in a plan with DataFrames of the user's
+        return None  # not a topic: a source of the user's own DataFrame
 
 
 def _state(told: Mapping[str, Any]) -> StateMetrics:
@@ -245,7 +255,7 @@ def _state(told: Mapping[str, Any]) -> StateMetrics:
 
 
 def _number(told: Any) -> float:
-    """Spark has NaN and "Infinity" for a batch that took no time."""
+    """Return a rate, or 0 for the NaN or "Infinity" that Spark reports for an instant batch."""
     try:
         number = float(told)
     except (TypeError, ValueError):
@@ -257,7 +267,10 @@ def _number(told: Any) -> float:
 
 
 def line(status: QueryStatus, now: str) -> str:
-    """`12:00:05  totals  batch 12 in 1.2 s, 120,000 rows/s, state 2.1 MB, lag 0`."""
+    """Return the status as a line.
+
+    `12:00:05  totals  batch 12 in 1.2 s, 500 rows, 120,000 rows/s, state 2.1 MB, lag 0`
+    """
     if status.batch is None:
         return f"{now}  {status.topic}  {status.message}"
     parts = [
@@ -280,7 +293,7 @@ def line(status: QueryStatus, now: str) -> str:
 
 
 def prometheus(app: str, statuses: Sequence[QueryStatus]) -> str:
-    """The text that Prometheus reads."""
+    """Return the metrics in the text format of Prometheus."""
     samples: dict[str, list[tuple[dict[str, object], float]]] = {}
 
     def add(name: str, value: float | None, **labels: object) -> None:

@@ -1,9 +1,9 @@
-"""Settings of Spark's that a query takes with it when it starts; a user's own win.
+"""Spark settings that a query takes over when it starts. The user's own settings take precedence.
 
 | setting | why |
 |---|---|
-| the keys in RocksDB are not counted | to count them, Spark looks up each key once more when it changes: a sixth or more of the processor's time where keys are many |
-| no batch without data, for changes of windows | it writes nothing, and looks through all of the state for windows that have closed, which the next batch does anyway |
+| do not count the keys in RocksDB | the count costs Spark one more look-up for each key that changes: a sixth or more of the CPU time if keys are many |
+| no batches without data, for queries that emit changes | such a batch writes nothing, and scans the whole state for closed windows, which the next batch does anyway |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 COUNTED_STATE = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
 EXTRA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
-"""Whether Spark runs a batch without data when stream time has moved on."""
+"""Whether Spark runs a batch without data when the watermark has advanced."""
 
 
 def query_settings(sink: Sink) -> dict[str, str]:
@@ -33,7 +33,7 @@ def query_settings(sink: Sink) -> dict[str, str]:
 
 
 def not_chosen(settings: Mapping[str, str], app: App, spark: SparkSession) -> dict[str, str]:
-    """Without those that the user has set."""
+    """Return the settings that the user has not set."""
     chosen = spark.sparkContext.getConf()
     return {
         name: value
@@ -44,7 +44,7 @@ def not_chosen(settings: Mapping[str, str], app: App, spark: SparkSession) -> di
 
 @contextmanager
 def applied(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """While queries start; then the session is as it was."""
+    """Apply settings to the session while queries start, then restore it."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)

@@ -1,14 +1,15 @@
-"""Begin anew: what `app.reset()` and `kafka-streams-application-reset` do.
+"""Reset of an application, for `app.reset()` and `kafka-streams-application-reset`.
 
-    groups     offsets of input topics forgotten or set; of topics that the application writes and
-               reads again (`through`) set to the end: their old records are the old run's
-    topics     internal ones deleted: those of its own, and, for the tool, by their names as in
-               Kafka Streams (APP-…-changelog, APP-…-repartition)
-    files      checkpoints with their state, and stores, deleted
+    groups     Offsets of input topics are deleted or set. Topics that the application writes and
+               reads again (`through`) are skipped to the end: their records are old results.
+    topics     Internal topics are deleted: the application's own, and those with names as in Kafka
+               Streams (APP-…-changelog, APP-…-repartition).
+    files      Checkpoints with their state, and stores, are deleted.
 
-Offsets first, files last: until the checkpoints are gone, a reset that was cut short has changed
-nothing that the application would notice, and can be run again. Offsets that somebody set count
-for a query without a checkpoint (`resumeFrom=reset` in `ottla.spark`)."""
+Offsets come first and files last. Until the checkpoints are gone, an interrupted reset has changed
+nothing that the application would notice, and can be repeated. A query without a checkpoint starts
+from offsets that were set for its group (`resumeFrom=reset` in `ottla.spark`).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from ottla.streams.app import App
 
 OURS = ("-changes", "-subscriptions")
-"""How names of internal topics end that `ottla.streams` makes."""
+"""Suffixes of the internal topics that `ottla.streams` creates."""
 _INTERNAL = re.compile(
     r".+-(?:changelog|repartition|subscription-registration-topic|subscription-response-topic"
     r"|KTABLE-FK-JOIN-SUBSCRIPTION-(?:REGISTRATION|RESPONSE)-\d+-topic)"
@@ -90,11 +91,11 @@ def _read_again(sinks: Sequence[Sink], sink: Sink) -> list[str]:
     return sorted(read & written)
 
 
-# ------------------------------------------------------------------------------------- of brokers
+# ------------------------------------------------------------------------------------ the brokers
 
 
 def forget_groups(admin: Admin, groups: Iterable[str]) -> None:
-    """Raises for a group that has members."""
+    """Delete groups and their committed offsets. Raises KafkaError if a group has members."""
     done = admin.delete_groups(*groups, return_errors=True)
     for error in done.errors.values():
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
@@ -102,7 +103,7 @@ def forget_groups(admin: Admin, groups: Iterable[str]) -> None:
 
 
 def pass_over(admin: Admin, group: str, topics: Sequence[str]) -> None:
-    """Set a group to the ends of topics."""
+    """Set the offsets of a group to the end of topics."""
     ends = end_offsets(admin, topics)
     if ends:
         admin.alter_group_offsets(group, ends)
@@ -113,7 +114,7 @@ def end_offsets(admin: Admin, topics: Sequence[str]) -> dict[TopicPartition, int
 
     if not topics:
         return {}
-    described = admin.describe_topics(*topics, return_errors=True)  # one may not be there yet
+    described = admin.describe_topics(*topics, return_errors=True)  # a topic may not exist yet
     partitions = [
         TopicPartition(topic, each.partition)
         for topic, told in described.items()
@@ -126,8 +127,15 @@ def end_offsets(admin: Admin, topics: Sequence[str]) -> dict[TopicPartition, int
 def internal_topics(
     app_name: str, topics: Iterable[str], besides: Iterable[str] = (), written: Iterable[str] = ()
 ) -> list[str]:
-    """Those that belong to an application, by their names; `besides` are a user's own. Names of
-    ours count only for topics that it is known to have `written`."""
+    """Return the internal topics of an application, by their names.
+
+    Args:
+        app_name: Name of the application.
+        topics: Topics of the cluster.
+        besides: Topics of the user, which are left out.
+        written: Topics that the application is known to write. Only among these do Ottla's own
+            suffixes mark an internal topic.
+    """
     kept, known = set(besides), set(written)
     return sorted(
         topic
@@ -143,17 +151,17 @@ def delete_topics(admin: Admin, topics: Sequence[str]) -> None:
         admin.delete_topics(*topics)
 
 
-# --------------------------------------------------------------------------------------- of files
+# -------------------------------------------------------------------------------------- the files
 
 
 def sink_topics(state_dir: str, app_name: str, files: Files) -> list[str]:
-    """The topics for whose queries there is something."""
+    """Return the topics whose queries have a recorded topology."""
     names = files.names(app_directory(state_dir, app_name))
     return [name.removesuffix(TOPOLOGY) for name in names if name.endswith(TOPOLOGY)]
 
 
 def files_of(state_dir: str, app_name: str, files: Files) -> list[str]:
-    """Everything but the lock."""
+    """Return the paths of all files except the lock."""
     directory = app_directory(state_dir, app_name)
     found = [f"{directory}/{name}" for name in files.names(directory) if name != LOCK]
     if is_remote(state_dir):
@@ -167,7 +175,7 @@ def delete_files(state_dir: str, app_name: str, files: Files) -> None:
 
 
 def _local_stores(state_dir: str, app_name: str) -> list[Path]:
-    """Those of an application whose checkpoints are elsewhere."""
+    """Return the local stores of an application whose checkpoints are remote."""
     local = local_directory(state_dir, app_name)
     return [local / name for name in LocalFiles().names(str(local)) if _is_of_store(name)]
 

@@ -1,18 +1,21 @@
-"""A running application over HTTP: (path, query) to a status and a body. Only GET.
+"""HTTP interface of a running application, without sockets: a path and a query to an answer.
+
+Only GET is supported.
 
 | path | |
 |---|---|
 | / | the application, its queries and stores |
-| /status | every query, with the figures of its operators |
+| /status | every query, with the metrics of its operators |
 | /metrics | the same, for Prometheus |
-| /topology, /topology.svg, /explain | as text, as a picture, with what runs each step |
+| /topology, /topology.svg, /explain | as text, as a picture, with the engine of each operator |
 | /stores/NAME | entries; `from`, `to` (keys), `limit` (100), `reverse=true` |
-| /stores/NAME/KEY | the entry of a key; `at`: of the window that begins then, in ms |
-| /stores/NAME/KEY/windows | all of a key's windows; `since`, `until` in ms |
+| /stores/NAME/KEY | entry of a key; `at` selects the window by its start, in ms |
+| /stores/NAME/KEY/windows | all windows of a key; `since`, `until` in ms |
 
-Keys are text: of numbers (`st.Long`) their digits, of JSON their JSON. Keys and values that are
-bytes and no UTF-8 are answered in base64. Errors are {"error": …}. Knows no sockets: see
-`rest_server`."""
+Keys are text: the digits of a number (`st.Long`), the JSON of a JSON key. Keys and values that are
+bytes but not UTF-8 are returned in base64. Errors are {"error": …}. See `rest_server` for the
+sockets.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class NotFound(UserError):
-    """Answered with 404."""
+    """Resource that does not exist; answered with 404."""
 
 
 class Answer(NamedTuple):
@@ -54,14 +57,14 @@ class Answer(NamedTuple):
 
 
 class Resources:
-    """What can be asked of an application."""
+    """Resources of an application, for GET requests."""
 
     def __init__(self, app: App, statuses: Callable[[], list[QueryStatus]]) -> None:
         self._app = app
         self._statuses = statuses
 
     def answer(self, path: str, query: Mapping[str, list[str]]) -> Answer:
-        """Never raises. `path`: a slash inside of a segment is a NUL here."""
+        """Return the answer to a request; never raises. A slash inside a path segment is a NUL."""
         try:
             segments = [each.replace("\0", "/") for each in path.split("/") if each]
             return self._answer(segments, _Query(query))

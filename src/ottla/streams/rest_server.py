@@ -1,4 +1,4 @@
-"""The sockets of `rest`: Python's own HTTP server, a thread for each of so many connections."""
+"""Sockets of `rest`: Python's own HTTP server, with one thread per connection up to a limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_CONNECTIONS = 64
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """`host:port`, or a port of the loopback interface."""
+    """Parse `host:port`, or a port of the loopback interface."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65_535:
         raise UserError(f"http={text!r} is no address: host:port, or a port of this machine alone")
@@ -33,7 +33,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         address = urlsplit(self.path)
-        # A key may have a slash in it, if it is written %2F.
+        # A key may contain a slash, written as %2F.
         path = "/".join(unquote(each).replace("/", "\0") for each in address.path.split("/"))
         found = self.resources.answer(path, parse_qs(address.query))
         data = found.body.encode()
@@ -69,7 +69,11 @@ class _Server(ThreadingHTTPServer):
 
 class RestServer:
     def __init__(self, address: str, resources: Resources) -> None:
-        """Raises UserError for an address that cannot be had."""
+        """Listen on an address and serve it in a thread.
+
+        Raises:
+            UserError: The address cannot be used.
+        """
         host, port = parse_address(address)
         handler = type("Handler", (_Handler,), {"resources": resources})
         try:

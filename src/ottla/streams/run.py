@@ -1,12 +1,13 @@
-"""An application, running: one Spark query per sink, each with a checkpoint of its own.
+"""Start and run an application: one Spark query per sink, each with its own checkpoint.
 
-    start    check the topologies, take the lock, start the queries, and return
-    run      the same, and stay: print how far it is, start queries again that lost a broker or an
-             executor, stop on SIGINT and SIGTERM
+    start    Check the topologies, take the lock, start the queries, and return.
+    run      Do the same and stay: report progress, restart queries that lost a broker or an
+             executor, stop on SIGINT and SIGTERM.
 
-A query is stopped between or in the middle of batches: one that was under way is run again by the
-next start, from the same offsets, and written once. See `checkpoint` for what is kept,
-`ottla.spark` and `update_sink` for exactly-once."""
+A query may stop between batches or in the middle of one. The next start repeats an interrupted
+batch from the same offsets, and its results are written exactly once. See `checkpoint` for the
+files that are kept, `ottla.spark` and `update_sink` for exactly once.
+"""
 
 from __future__ import annotations
 
@@ -48,15 +49,16 @@ COLUMNS = "key BINARY, value BINARY, timestamp TIMESTAMP"
 ORIGIN = "topic STRING, partition INT, offset BIGINT"
 TABLE_COLUMNS = f"{COLUMNS}, offset BIGINT"
 DEFAULT_MASTER = "local[*,8]"
-"""This machine, and a task whose worker or broker died is tried again, as on a cluster."""
+"""All cores of this machine, with up to 8 attempts per task: as on a cluster, a task survives the
+loss of its worker or of a broker."""
 LOOK_EVERY_S = 0.5
-"""How often a stop that was asked for, or a query that failed, is looked for."""
+"""Interval at which a stop request or a failed query is detected."""
 PROGRESS_EVERY_S = 10.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def start(app: App, spark: SparkSession | None = None, *, http: str | None = None) -> Running:
-    """`http`: an address to serve status and stores on; see `rest`."""
+    """Start an application. With `http`, serve status and stores on that address (see `rest`)."""
     sinks = app._checked()
     Running.end_idle(app)
     lock = AppLock(app.state_dir, app.name)
@@ -92,7 +94,7 @@ def run(app: App, *, http: str | None = None) -> None:
         _say(f"{app.name}: starting Spark")
         running = start(app, http=http)
         with _told_to_stop(asked), _spark_alive(app):
-            # Signals again: Spark has set a handler of its own meanwhile.
+            # Set the handlers again: Spark has installed its own in the meantime.
             try:
                 _watch(app, running, asked)
             finally:
@@ -104,7 +106,7 @@ def run(app: App, *, http: str | None = None) -> None:
 
 @contextmanager
 def _spark_alive(app: App) -> Iterator[None]:
-    """Without its JVM a program can only be started again."""
+    """Turn the loss of Spark's JVM into a `QueryFailed`; only a new process recovers from it."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     try:
@@ -128,7 +130,7 @@ def _watch(app: App, running: Running, asked: threading.Event) -> None:
 
 
 class _Console:
-    """A line for each query that did something, now and then."""
+    """Progress report: at intervals, a line for each query that has finished a batch."""
 
     def __init__(self) -> None:
         self._shown: dict[str, int | None] = {}
@@ -145,7 +147,7 @@ class _Console:
 
 
 def _say(text: str) -> None:
-    """To the console: what is no output of the program's."""
+    """Write a message to standard error; standard output is for the program's own output."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
@@ -153,7 +155,7 @@ def _say(text: str) -> None:
 @contextmanager
 def _told_to_stop(asked: threading.Event) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's; whoever runs it here stops it otherwise
+        yield  # only the main thread handles signals; elsewhere, the caller stops the application
         return
 
     def stop(signum: int, frame: FrameType | None) -> None:
@@ -174,7 +176,7 @@ def _has_session() -> bool:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        return False  # which is told when one is asked for
+        return False  # `session_of` reports the missing package
     return SparkSession.getActiveSession() is not None
 
 
@@ -186,7 +188,7 @@ def session_of(app: App) -> SparkSession:
     master = app.master or os.environ.get("SPARK_MASTER") or submitted_master() or DEFAULT_MASTER
     made = ottla.spark.session(master, app_name=app.name, **settings)
     if "spark.log.level" not in app.spark_settings:
-        # Whatever ends a query is told in one sentence; Spark would tell it at length before.
+        # Ottla reports the cause of a failure in one sentence; Spark would first log it at length.
         made.sparkContext.setLogLevel("OFF")
     return made
 
@@ -207,7 +209,7 @@ def _started(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
     rows = sink_frame(sink, ClusterTopics(app, sink, spark))
     options = {
         **connection(app),
-        # Rows that name their topic go there: late ones.
+        # Rows with a `topic` column choose their topic: late records go to one of their own.
         **({} if "topic" in rows.columns else {"topic": sink.topic}),
         "kafka.transactional.id": f"ottla-streams-{app.name}-{sink.topic}",
     }
@@ -222,12 +224,12 @@ def _started(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
 
 
 def group_of(app: App, sink: Sink) -> str:
-    """The consumer group that shows how far the query of a sink is."""
+    """Return the consumer group that shows the progress of a sink's query."""
     return app.name if len(app.sinks) == 1 else f"{app.name}-{sink.topic}"
 
 
 class ClusterTopics:
-    """Sources as topics of the application's cluster."""
+    """Sources that are read from the topics of the application's cluster."""
 
     def __init__(self, app: App, sink: Sink, spark: SparkSession) -> None:
         self._spark = spark
@@ -271,8 +273,8 @@ class ClusterTopics:
         return reader.option(EVERY_MS, str(every_ms)).load()
 
     def observed(self, node: Node, rows: DataFrame) -> DataFrame:
-        """Count the rows that come out of an operator, for `status()`."""
-        # Once: a stream that is read twice is two of them to Spark, and names must differ.
+        """Count the rows that an operator emits, for `status()`."""
+        # Only once: to Spark, a stream that is read twice is two streams, and names must be unique.
         number = self._numbers.pop(id(node), None)
         if not self._counts or number is None or is_one_to_one(node) or not rows.isStreaming:
             return rows

@@ -1,9 +1,10 @@
-"""The queries of a started application, and their way back after a loss.
+"""Queries of a started application, and their recovery after a failure.
 
-    active ──ends with an error──► failed ──what was lost comes back──► started again, after a pause
-                                      └─────anything else──► the application ends, with a sentence
+    active ──ends with an error──► failed ──transient──► restarted after a pause
+                                      └─────otherwise──► the application ends with a message
 
-Only `run` starts queries again (`look_after`); who calls `start` is told of the failure."""
+Only `run` restarts queries, with `look_after`. After `start`, the caller gets the failure.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +40,11 @@ class _Query:
     sink: Sink
     spark: StreamingQuery
     failures: int = 0
-    """In a row, without a finished batch between them."""
+    """Failures in a row, without a finished batch between them."""
     restarts: int = 0
     restart_at_s: float | None = None
     batch: int | None = None
-    """The last that was finished when it was started."""
+    """Last finished batch at the time of the last failure."""
 
 
 class Running:
@@ -65,7 +66,7 @@ class Running:
 
     @classmethod
     def end_idle(cls, app: App) -> None:
-        """Of this process's runs of the application, end those whose queries have all ended."""
+        """End the runs of the application in this process whose queries have all ended."""
         for each in list(cls._all):
             is_same = each._app.name == app.name and each._app.state_dir == app.state_dir
             if is_same and not any(query.spark.isActive for query in each._queries):
@@ -125,8 +126,11 @@ class Running:
     # ---------------------------------------------------------------------------- looking after
 
     def look_after(self, say: Callable[[str], None]) -> None:
-        """Start queries again that lost something that comes back. Raises QueryFailed for others,
-        and for one that somebody stopped."""
+        """Restart queries that failed with a transient error.
+
+        Raises:
+            QueryFailed: A query failed with another error, or was stopped from outside.
+        """
         for query in self._queries:
             if query.restart_at_s is not None:
                 self._start_again(query, say)
@@ -156,14 +160,14 @@ class Running:
         try:
             query.spark = self._starter(self._app, query.sink, self.spark)
         except PySparkException as error:
-            # Spark asks the sources for their schema before there is a query.
+            # Spark asks the sources for their schema before it creates the query.
             self._failed(query, str(error), say)
 
     def _place(self, sink: Sink) -> str:
         return f"App {self._app.name!r}, topic {sink.topic!r}"
 
     def _told(self, sink: Sink, wait: Callable[[], object]) -> None:
-        """Wait, and say in one sentence what a query failed of."""
+        """Wait for a query, and report its failure in one sentence."""
         from pyspark.errors import StreamingQueryException
 
         try:

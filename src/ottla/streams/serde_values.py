@@ -1,4 +1,4 @@
-"""Serdes over Python values: what `compile.codecs` does over columns."""
+"""Serdes for Python values, the counterpart of `compile.codecs` for columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONG_BYTES = 8
 
 
 def encode_value(serde: Serde, given: Any) -> bytes | None:
-    """Bytes are taken as they are."""
+    """Encode a key or value. Bytes are returned unchanged."""
     if given is None or isinstance(given, bytes):
         return given
     match serde.name:
@@ -36,7 +36,7 @@ def decode_value(serde: Serde, data: bytes | None) -> Any:
 
 
 def index_key(serde: Serde, data: bytes) -> bytes:
-    """The same bytes for the same key: JSON can be written in many ways."""
+    """Return a canonical form of a key's bytes: the same JSON can be written in many ways."""
     if serde.name != "json":
         return data
     read = json.loads(data)

@@ -1,15 +1,16 @@
-"""How keys and values are bytes in a topic.
+"""Serdes: the encoding of keys and values in a topic.
 
 | serde | bytes | in a function |
 |---|---|---|
 | Json("id string, amount double") | a JSON object | a record: `o.amount` |
 | String | UTF-8 | a str |
-| Bytes | as they are | bytes |
+| Bytes | unchanged | bytes |
 | Long | 8 bytes, big-endian, as Kafka's LongSerializer writes | an int |
 
-A value of null (a tombstone) is null in all of them. The serdes without parameters may be written
-with or without a call: `st.String` and `st.String()` are the same. `to` takes `st.Json` and
-`st.Json()`, too: it knows the columns that it writes."""
+A null (a tombstone) is null in all of them. Serdes without parameters may be written with or
+without a call: `st.String` and `st.String()` are the same. `to` also accepts `st.Json` and
+`st.Json()`, because it knows the columns that it writes.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ from ottla.streams.plan.shapes import Shape, parse_record, plain
 class DeadLetter:
     """Topic for records that cannot be processed, with headers for the cause and the origin.
 
-    The headers are `ottla.error.reason`, `ottla.source.topic`, `ottla.source.partition` and
-    `ottla.source.offset`.
+    The header `ottla.error.reason` is always present. Records that cannot be parsed also have
+    `ottla.source.topic`, `ottla.source.partition` and `ottla.source.offset`; records on which a
+    function raised have `ottla.function`; late records have `ottla.operator`.
     """
 
     topic: str
@@ -113,8 +115,7 @@ def sink_serde(name: str, given: object, shape: Shape) -> Serde | None:
 
 
 def natural(shape: Shape) -> Serde:
-    """What a key or value is written as when nothing else is said: text and bytes as they are,
-    everything else as JSON."""
+    """Return the default serde for a key or value: text and bytes unchanged, all else as JSON."""
     if not shape.is_record and shape.columns[0].type in _ENCODES:
         return _ENCODES[shape.columns[0].type or ""]
     return Serde("json", shape)

@@ -1,20 +1,21 @@
-"""Interactive queries: a table that an application keeps, looked up while it runs.
+"""Interactive queries: look-ups in a table that an application writes.
 
     app.store("totals").get("tea")
 
 A store is the table that a sink writes. Every change of the query's state is a record of its topic,
-so the topic is the state's changelog, as in Kafka Streams; a store follows it into an indexed file
-(`store_file`), from the offset where it was last, and thus is what a standby replica is there. It
-works in the process of the application and in any other, on a query that runs, restarts or has
-stopped.
+so the topic is the changelog of the state, as in Kafka Streams. A store reads the topic into an
+indexed file (`store_file`), from the offset that it reached last, and thereby plays the role of a
+standby replica. It works in the process of the application or in any other, whether the query is
+running, restarting or stopped.
 
-An answer has everything that was committed when it was asked for: each call first reads what the
-topic has more. Under exactly-once nothing else is ever seen. What costs is catching up, and only
-while somebody asks.
+A result includes everything that was committed before the call: each look-up first reads the new
+records of the topic. It reads committed records only. The cost is that of catching up, and arises
+only on look-ups.
 
-Windows are kept for a day after stream time has passed them (or for their size and grace, if that
-is longer), as in Kafka Streams. Without windows, a topic should be compacted: one whose old records
-are deleted has no more than what is left, should the file have to be made again."""
+Windows are kept for a day after stream time has passed them (or for their size and grace period, if
+that is longer), as in Kafka Streams. The topic of a table without windows should be compacted: if
+old records are deleted, a store that has to be rebuilt holds only what is left.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +45,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Time = datetime | int
-"""Of an instant, or ms since 1970. Without a zone: UTC."""
+"""A datetime, or milliseconds since the epoch. A datetime without a time zone is in UTC."""
 
 DAY_MS = 24 * 60 * 60 * 1000
 POLL_S = 1.0
 CATCH_UP_S = 30.0
-"""How long nothing may come of what is known to be there."""
+"""Maximum time without progress while records are known to be available."""
 POLL_RECORDS = 10_000
 FORGET_EVERY_MS = 60 * 60 * 1000
-"""Of stream time: how often old windows are dropped."""
+"""Stream time between two removals of expired windows."""
 _NUMBER_BYTES = 8
 _TOPIC_ID = "topic id"
 
@@ -73,7 +74,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Windows:
-    """How windows are in the keys of a topic."""
+    """Format of the windows in the keys of a topic."""
 
     size_ms: int
     kept_ms: int
@@ -100,7 +101,7 @@ def windows_of(sink: Sink) -> Windows | None:
 
 
 def store_names(app: App) -> list[str]:
-    """What is printed is in no topic."""
+    """Return the topics of all sinks except those that print."""
     return [sink.topic for sink in app.sinks if not isinstance(sink, Printed)]
 
 
@@ -141,7 +142,7 @@ class Store:
         """Whether the keys have windows."""
         return self._windows is not None
 
-    # ------------------------------------------------------------------------------- asking
+    # ---------------------------------------------------------------------------- looking up
 
     def get(self, key: Any, at: Time | None = None) -> Any:
         """Return the value of a key, or None.
@@ -309,7 +310,7 @@ class Store:
 
     def _change(self, record: Record) -> Change | None:
         if record.key is None:
-            return None  # a record without a key is of no table
+            return None  # a record without a key belongs to no table
         key, window = record.key, NO_WINDOW
         if self._windows is not None:
             key, window = self._windows.split(key)

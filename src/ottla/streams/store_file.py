@@ -1,11 +1,12 @@
-"""A table on disk, ordered by key: what `store` looks things up in. SQLite, of Python's own.
+"""Table on disk, ordered by key, for the look-ups of `store`. It uses Python's own SQLite.
 
-    entries     key, window start and end (0, 0 without windows), value, timestamp
-    positions   partition -> the offset that comes next
-    facts       name -> text: format, topic id
+    entries     key, start and end of the window (0, 0 without windows), value, timestamp
+    positions   partition -> next offset
+    facts       name -> text: format, topic ID
 
-Entries and positions change in one transaction, so a file is always the table as it was at its
-positions, whatever dies. Keys are compared as bytes, as Kafka Streams' stores do."""
+Entries and positions change in one transaction, so the file always holds the table as of its
+positions, even after a crash. Keys are compared as bytes, as in the stores of Kafka Streams.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 FORMAT = "1"
 READ_ROWS = 1_000
-"""At a time, so that a long range does not keep others from reading."""
+"""Rows per query, so that a long range does not block other readers."""
 NO_WINDOW = (0, 0)
 
 _TABLES = """
@@ -41,12 +42,12 @@ class Change(NamedTuple):
     key: bytes
     window: tuple[int, int]
     value: bytes | None
-    """None deletes."""
+    """New value; None deletes the entry."""
     timestamp_ms: int
 
 
 class StoreFile:
-    """For many threads: one works on it at a time."""
+    """Store file that any number of threads may share; a lock serializes them."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +59,7 @@ class StoreFile:
         try:
             return self._opened()
         except sqlite3.DatabaseError:
-            # Another format, or no database any more. What was in it is in the topic.
+            # The file has another format or is damaged. Rebuild it from the topic.
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{self._path}{suffix}").unlink(missing_ok=True)
             return self._opened()
@@ -102,14 +103,14 @@ class StoreFile:
                                  positions.items())  # fmt: skip
 
     def clear(self, facts: Mapping[str, str]) -> None:
-        """Begin anew."""
+        """Delete all entries and positions, and set facts."""
         with self._lock, self._transaction() as database:
             database.execute("delete from entries")
             database.execute("delete from positions")
             database.executemany("insert or replace into facts values (?, ?)", facts.items())
 
     def forget_before(self, end_ms: int) -> None:
-        """Drop windows that ended before."""
+        """Delete the windows that ended before a time."""
         with self._lock, self._transaction() as database:
             database.execute("delete from entries where finish > 0 and finish < ?", (end_ms,))
 
@@ -129,7 +130,7 @@ class StoreFile:
         return None if row is None else str(row[0])
 
     def latest(self, key: bytes) -> Row | None:
-        """Of the windows of a key the last; without windows, what it has."""
+        """Return the latest window of a key, or its only entry if there are no windows."""
         rows = self.of_key(key, limit=1, is_reverse=True)
         return rows[0] if rows else None
 
@@ -142,7 +143,7 @@ class StoreFile:
         limit: int = -1,
         is_reverse: bool = False,
     ) -> list[Row]:
-        """Its windows that begin in that time, both ends included."""
+        """Return the windows of a key that start in a range, both ends included."""
         order = "desc" if is_reverse else "asc"
         with self._lock:
             found = self._database.execute(
@@ -156,7 +157,7 @@ class StoreFile:
     def range(
         self, first: bytes | None, last: bytes | None, *, is_reverse: bool = False
     ) -> Iterator[Row]:
-        """From a key to another, both included."""
+        """Return the entries of a range of keys, both ends included."""
         order, sign = ("desc", "<") if is_reverse else ("asc", ">")
         after: tuple[bytes | None, int, int] = (None, 0, 0)
         while True:

@@ -1,5 +1,8 @@
-"""Tables that are suppressed by time. Changes must wait somewhere, and a query has one state: what
-Spark would count in its own is counted in Python's, where they wait beside it."""
+"""Suppression of tables by time.
+
+Waiting changes need state, and a query has only one. An aggregation that Spark would keep in its
+own state is therefore moved to Python state, where the changes can wait beside it.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ WHY = "changes wait for a time limit"
 
 
 def limited(node: Node, limit_ms: int) -> Node:
-    """A table whose keys change at most once in so much event time."""
+    """Return a table whose keys change at most once in `limit_ms` of event time."""
     if not has_state(node):
         refuse_untyped("suppress", node.key, node.value)
     elif isinstance(node, MapValues | TableFilter):
-        # What is made of each change alone may be made of those that are left.
+        # Stateless operators may as well run on the changes that pass the suppression.
         return replace(node, parent=limited(node.parent, limit_ms))
     elif isinstance(node, Aggregated):
         node = _in_python(node)

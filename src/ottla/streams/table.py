@@ -1,5 +1,7 @@
-"""Tables: the latest value of each key. A topic read as a changelog, the outcome of an aggregation,
-or a join of two."""
+"""Tables: the latest value of each key.
+
+A table is a topic that is read as a changelog, the result of an aggregation, or a join of tables.
+"""
 
 from __future__ import annotations
 

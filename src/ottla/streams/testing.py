@@ -1,16 +1,17 @@
-"""A topology on given records, without a broker: the same plan, the same Spark queries.
+"""Driver for tests: runs a topology on given records, without a broker, as the same Spark queries.
 
     driver = TopologyDriver(app, spark)
     driver.send("orders", {"item": "tea", "amount": 12.5}, key="1", at="2026-01-01T00:00:05Z")
     assert driver.read("totals") == [...]
 
-What was sent since the last `process()` or `read()` is one micro-batch of each query that reads it,
-so that a test decides what is late: stream time moves between batches. A query that reads what
-others write sees that in the same batch: it plans nothing until they are done. Queries stay up
-between batches; one takes part of a second.
+The records that were sent since the last `process()` or `read()` are one micro-batch of each query
+that reads them. A test thus decides which records are late: stream time advances between batches. A
+query that reads the output of others sees it in the same batch, because it plans nothing until they
+are done. Queries keep running between batches; a batch takes a fraction of a second.
 
-Sources are files that Spark watches. A table is read by a small data source that looks at its files
-in each batch, as `format("ottla")` looks at its topic."""
+Sources are files that Spark watches. A table is read by a small data source that lists its files in
+each batch, as `format("ottla")` reads its topic in each batch.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from ottla.streams.app import App
 
 Time = datetime | str | int
-"""A datetime, ISO 8601, or ms since 1970. Without a zone: UTC."""
+"""A datetime, ISO 8601, or milliseconds since the epoch. Without a time zone, UTC."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,10 @@ class TopologyDriver:
         self._process_first(len(self._queries))
 
     def _process_first(self, count: int) -> None:
-        """Of the queries in order: each is held until what it reads is there as a whole."""
+        """Process the first `count` queries, in order.
+
+        Each query is held until its whole input is available.
+        """
         if count == 0:
             for topic, rows in self._waiting.items():
                 self._add(topic, rows)
@@ -149,7 +153,7 @@ class TopologyDriver:
         while_held(query, lambda: self._process_first(count - 1))
         self._process(sink, query)
         if _has_clock(sink):
-            # Stream time has moved on with the batch: in another, those who wait for that are told.
+            # The batch has advanced stream time; a second one runs the timers that this made due.
             self._tick()
             self._process(sink, query)
 
@@ -190,7 +194,7 @@ class TopologyDriver:
         mode = "update" if sink.emits_changes else "append"
         writer = rows.writeStream.outputMode(mode).foreachBatch(collect)
         writer = writer.option("checkpointLocation", str(self._home / "state" / sink.topic))
-        # Where there is a clock every batch is to have its time: none is made but by us.
+        # With a clock, every batch needs a tick, so Spark must not start batches of its own.
         with applied(self._spark, {EXTRA_BATCHES: "false"} if _has_clock(sink) else {}):
             return writer.start()
 
@@ -205,7 +209,7 @@ class TopologyDriver:
             ) from None
 
     def _add(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, datetime]]) -> None:
-        """A file, whole when it gets its name."""
+        """Write rows to a temporary file, then rename it into place."""
         import pyarrow as pa
 
         keys, values, times = zip(*rows, strict=True)
@@ -239,7 +243,7 @@ class TopologyDriver:
 
 
 def in_order(sinks: Sequence[Sink]) -> list[Sink]:
-    """Those first whose topics others read. In a circle, as they came."""
+    """Order the sinks so that each precedes the readers of its topic. Cycles keep their order."""
     left, found = list(sinks), list[Sink]()
     while left:
         written = {each.topic for each in left}

@@ -1,9 +1,10 @@
-"""Changes of tables into topics, exactly once.
+"""Sink that writes the changes of tables to topics, exactly once.
 
-Spark gives Python sinks no update mode, only `foreachBatch`. So a batch's rows are written there by
-the very writer that streams use (`ottla.spark.sink`): tasks stage their rows in open transactions
-and say so in a row each, and the driver commits them by the batch's number. A batch that Spark runs
-again after a crash is recognised by that number."""
+Spark offers Python sinks no update mode, only `foreachBatch`. There, the rows of a batch are
+written by the same writer that streams use (`ottla.spark.sink`): each task stages its rows in an
+open transaction and returns a row that describes it, and the driver commits the transactions under
+the batch's number. By this number it recognizes a batch that Spark repeats after a crash.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from ottla.spark.sink import BATCH_ID, QUERY_ID, stream_writer
 
 
 class UpdateSink:
-    """For `foreachBatch`. `options` are those of `format("ottla")`."""
+    """Handler for `foreachBatch`. `options` are those of `format("ottla")`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
@@ -38,7 +39,7 @@ class UpdateSink:
 
 
 class _Stage:
-    """On executors: one task's rows, staged; its message to the driver as a row."""
+    """Function for executors that stages the rows of a task and returns its message as a row."""
 
     def __init__(self, writer: DataSourceStreamArrowWriter) -> None:
         self._writer = writer

@@ -1,14 +1,14 @@
 """Windows in event time.
 
-    tumbling   one after another: [0, size), [size, 2·size), …
-    hopping    of `size`, one beginning `every` so often; a record is in several
-    sliding    of `difference`, both ends included: one for each different set of records
-    session    as long as no gap between records is longer than `gap`
+    tumbling   one after the other: [0, size), [size, 2·size), …
+    hopping    windows of `size`, one starting every `every`; a record is in several
+    sliding    windows of `difference`, both ends included: one for each distinct set of records
+    session    ends when no record follows within `gap`
 
-`grace` is how late a record may be: a window takes records until the stream's time has passed its
-end by that much. The stream's time is the greatest timestamp seen, and moves on between
-micro-batches (Kafka Streams: with every record), so that records of one batch are never late for
-each other."""
+`grace` is how late a record may be: a window accepts records until stream time has passed its end
+by that much. Stream time is the greatest timestamp seen. It advances between micro-batches (in
+Kafka Streams, with every record), so the records of one batch are never late for each other.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """Brokers and connector kits for tests, of Ottla itself and of programs that use it.
 
     BrokerThread     a broker in the test's own process; the pytest fixtures return one
-    BrokerProcess    a broker in a process of its own, which can be killed
+    BrokerProcess    a broker in its own process, which can be killed
     EmbeddedBroker   a broker on the running event loop
     SourceKit, SinkKit, check_source, check_sink   run a connector without a cluster
 
-`simulation` has the simulated disk, clock, network and cluster of Ottla's own tests. The other
-packages of Ottla import nothing of this one."""
+`simulation` holds the simulated disk, clock, network and cluster of Ottla's own tests. No other
+package of Ottla imports this one.
+"""
 
 from __future__ import annotations
 

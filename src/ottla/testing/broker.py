@@ -1,13 +1,14 @@
 """Brokers for tests.
 
-`BrokerProcess` is what a user runs: a process of its own, found by its port, stopped by signals. It
-is the one to kill. `EmbeddedBroker` runs on the test's event loop and lets the test look inside;
-`broker_thread.BrokerThread` runs one on a loop of its own. All listen on a free port of the
-loopback interface and keep their data in a directory that is removed in the end, unless the test
-brings its own.
+`BrokerProcess` is what a user runs: a separate process that is found by its port and stopped by
+signals. It is the one to kill. `EmbeddedBroker` runs on the test's event loop and gives the test
+access to its internals; `broker_thread.BrokerThread` runs one on an event loop of its own. All of
+them listen on a free port of the loopback interface and keep their data in a directory that is
+removed at the end, unless the test supplies one.
 
-Readiness is read off the broker's own log, so a broker that cannot start fails the test at once,
-with what it said."""
+Readiness is detected in the broker's own log, so a broker that cannot start fails the test at once,
+and the error includes the log.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ from ottla.cli.main import main
 main()
 """
 _SOURCE = str(Path(__file__).parents[2])
-"""So that the process runs the same Ottla as the test."""
+"""Added to the path, so that the process runs the same Ottla as the test."""
 
 
 class BrokerFailed(AssertionError):
@@ -207,7 +208,7 @@ class BrokerProcess:
         self.send_signal(number)
         return self.wait(timeout_s)
 
-    # -------------------------------------------------------------------------- looking at it
+    # ----------------------------------------------------------------------------- inspection
 
     @property
     def is_running(self) -> bool:
@@ -248,7 +249,7 @@ class BrokerProcess:
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            is_running = self.is_running  # asked first: what it said last counts
+            is_running = self.is_running  # checked first, so that its last lines count
             found = re.search(pattern, self.log())
             if found is not None:
                 return found

@@ -1,11 +1,11 @@
-"""A broker in the test's own process, for any Kafka client: sync or async, in Python or started by
-the test as another program.
+"""Broker in the test's own process, for any Kafka client: sync or async, in any language.
 
-It runs on an event loop of its own in a thread, so a test may block, and may have a loop itself.
-Its data is not synced to the disk (`unsynced`) and is removed when it is closed. What it logs goes
-to the loggers below `ottla`, where pytest finds it when a test fails.
+It runs on its own event loop in a thread, so a test may block, and may have an event loop itself.
+Its data is not synced to disk (`unsynced`) and is removed when it is closed. It logs to the loggers
+below `ottla`, where pytest captures the output for a failed test.
 
-Not for killing: a broker that shares the test's process cannot die alone. `BrokerProcess` can."""
+A broker that shares the test's process cannot be killed alone; use `BrokerProcess` for that.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ T = TypeVar("T")
 TIMEOUT_S = 30.0
 
 FOR_TESTS: Mapping[str, str] = {
-    "group.initial.rebalance.delay.ms": "0",  # no waiting for members that will not come
+    "group.initial.rebalance.delay.ms": "0",  # do not wait for members that will not join
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
-"""Where Kafka's defaults only cost a test time. Overrides win."""
+"""Properties whose Kafka defaults only cost a test time. Overrides take precedence."""
 
 
 class BrokerThread:
@@ -140,7 +140,7 @@ class BrokerThread:
         self._thread.join(TIMEOUT_S)
         self._loop = self._thread = None
 
-    # -------------------------------------------------------------------------- looking at it
+    # ----------------------------------------------------------------------------- inspection
 
     @property
     def is_running(self) -> bool:
@@ -227,7 +227,7 @@ class BrokerThread:
 
 
 def _as_strings(properties: Mapping[str, object]) -> dict[str, str]:
-    """Tests write `True` and `10`; properties are text."""
+    """Convert property values to text; tests write `True` and `10`."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in properties.items()
@@ -237,7 +237,7 @@ def _as_strings(properties: Mapping[str, object]) -> dict[str, str]:
 def _new_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
-    except ImportError:  # a platform without it
+    except ImportError:  # not available on this platform
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
 

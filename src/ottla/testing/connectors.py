@@ -1,16 +1,17 @@
-"""Connectors of one's own, tried without a worker and without a cluster.
+"""Kits that run a connector without a worker and without a cluster.
 
-`SourceKit` and `SinkKit` take a connector's class (or its name) and its properties, as a file has
-them, and do what a worker does: check the properties, make tasks, hand over offsets and batches.
-They also do what happens to a worker: `crash` forgets everything that was not committed.
+`SourceKit` and `SinkKit` take a connector's class (or its name) and its properties, as in a file,
+and do what a worker does: validate the properties, create tasks, pass offsets and batches. They
+also simulate what may happen to a worker: `crash` discards everything that was not committed.
 
     kit = SourceKit(Counter, {"topic": "counts"})
     assert [each.value for each in kit.take(3)] == [{"n": 0}, {"n": 1}, {"n": 2}]
     kit.crash()
     assert kit.take(1)[0].value == {"n": 3}
 
-`check_source` and `check_sink` try a connector's promise at every place where it may be
-interrupted, and raise AssertionError where it does not hold."""
+`check_source` and `check_sink` interrupt a connector at every possible point, and raise
+AssertionError if it does not deliver exactly once.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +42,19 @@ CONVERTERS = {
     "value.converter": "JsonConverter",
     "value.converter.schemas.enable": "false",
 }
-"""Unless the properties name others."""
+"""Default converters, used unless the properties name others."""
 POLL_S = 0.05
 PATIENCE_S = 30.0
 
 
 def configured(connector: type[Connector] | str, properties: Mapping[str, str]) -> ConnectorConfig:
-    """Raises what a worker would tell: UserError with everything that is wrong. A class must be one
-    of its module, not of a function, as for a worker."""
+    """Return the validated configuration of a connector.
+
+    A class must be defined at the top level of its module, as for a worker.
+
+    Raises:
+        UserError: The configuration is invalid. The message lists all problems, as a worker does.
+    """
     if not isinstance(connector, str):
         connector = f"{connector.__module__}:{connector.__qualname__}"
     return ConnectorConfig.of(
@@ -298,7 +304,7 @@ def check_source(make: Callable[[Offsets], SourceKit], count: int) -> list[Recor
     kit, found = make([]), list[Record]()
     until = time.monotonic() + PATIENCE_S
     while len(found) < count:
-        # Polled, and lost: it must come again.
+        # Poll without a commit and crash: the same records must be returned again.
         kit.poll(commit=False)
         kit.crash()
         found += kit.poll()

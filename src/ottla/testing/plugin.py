@@ -1,20 +1,22 @@
-"""The pytest plugin: a real broker as a fixture, in the test's own process.
+"""Pytest plugin: a real broker as a fixture, in the test's own process.
 
     def test_orders_are_kept(ottla_broker):
         producer = Producer({"bootstrap.servers": ottla_broker.bootstrap})
 
-| fixture | gives |
+| fixture | value |
 |---|---|
 | `ottla_broker` | a broker for this test alone (`ottla.testing.broker_thread.BrokerThread`) |
-| `ottla_session_broker` | one for the whole run: quicker still, shared |
+| `ottla_session_broker` | one broker for the whole run: faster still, but shared |
 | `ottla_broker_factory` | a function that starts brokers, each with its own overrides |
 
 `@pytest.mark.ottla(overrides={"auto.create.topics.enable": False})` sets broker properties for the
-`ottla_broker` of a test, a class or a module (`pytestmark`); the nearer mark wins, name by name.
+`ottla_broker` of a test, a class or a module (`pytestmark`). For each property, the closest mark
+takes precedence.
 
 pytest loads this module in every project where Ottla is installed, so it imports nothing until a
-test that is about to run asks for one of the fixtures. The broker is imported then, between
-collection and the first test: no test's time has that in it."""
+test that is about to run uses one of the fixtures. The broker is then imported between collection
+and the first test, so that no test's duration includes the import.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _leave_assertions_alone(config: pytest.Config) -> None:
-    """pytest takes every module of a package with a plugin for tests, and parses it anew. Brokers
-    import some of theirs in threads, and CPython 3.11 cannot parse in two of them at once."""
+    """Exclude Ottla from pytest's assertion rewriting.
+
+    pytest treats every module of a package with a plugin as a test and parses it again. Brokers
+    import some modules in threads, and CPython 3.11 cannot parse in two threads at once.
+    """
     hook = getattr(config.pluginmanager, "rewrite_hook", None)
     getattr(hook, "_must_rewrite", set()).discard("ottla")
 

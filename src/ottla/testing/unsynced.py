@@ -1,7 +1,8 @@
-"""A file system that promises nothing about power cuts.
+"""File system that gives no guarantees about power cuts.
 
-What a test writes is thrown away when it ends, so waiting for the disk would only make it slow, and
-its time depend on what else the machine is writing."""
+Data of a test is deleted when it ends. Waiting for the disk would only slow the test down, and make
+its duration depend on what else the machine is writing.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class UnsyncedFile(OsFile):
 
 class UnsyncedFileSystem(OsFileSystem):
     def open(self, path: str, *, create: bool = False) -> OsFile:
-        super().open(path, create=create)  # a name that is opened only when it is used
+        super().open(path, create=create)  # creates or checks the file; it is opened on first use
         return UnsyncedFile(self, path)
 
     def sync_directory(self, path: str) -> None:

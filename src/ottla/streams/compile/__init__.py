@@ -1,16 +1,17 @@
-"""A plan -> Spark DataFrames, batch or streaming: the same plan, the same code.
+"""Compiler from a plan to Spark DataFrames, both batch and streaming.
 
     columns           expressions -> columns
     python_functions  functions that could not be traced -> Arrow UDFs
     codecs            serdes -> columns
     sources           sources -> DataFrames
-    stateful          programs of `state` -> DataFrames, with state of Spark's
-    ticks             the clock on the wall, for them
-    arrow_rows        Arrow columns <-> Python values, for them
+    stateful          programs of `state` -> DataFrames that use Spark's state
+    ticks             wall-clock ticks for these programs
+    arrow_rows        Arrow columns <-> Python values for these programs
     aggregations      aggregations and processors -> DataFrames
     joining           joins -> DataFrames
     frames            all nodes -> DataFrames
 
-Between nodes, rows are `key`, `value` (a struct if it is a record), `timestamp`, and `window` (a
-struct of start and end) where keys have one. This package imports Spark; nothing imports it before
-an application starts."""
+The rows between nodes have the columns `key`, `value` (a struct if it is a record), `timestamp`,
+and, where keys are windowed, `window` (a struct of start and end). This package imports Spark;
+other modules import it only when an application starts.
+"""

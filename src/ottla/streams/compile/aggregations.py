@@ -1,4 +1,4 @@
-"""Aggregations -> DataFrames: in Spark's own state, and in Python's."""
+"""Compiler for aggregations and processors, in Spark's own state and in Python state."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def aggregated(node: Aggregated, rows: DataFrame) -> DataFrame:
     done = watermarked.groupBy(_window(node.window).alias("_window"), "key").agg(*columns, latest)
     start, end = f.col("_window.start"), f.col("_window.end")
     if node.window.is_session:
-        # Kafka's sessions end with their last record, Spark's a gap after it.
+        # In Kafka, a session ends with its last record; in Spark, one gap after it.
         end = end - f.lit(timedelta(milliseconds=node.window.size_ms))
     value = f.struct(start.alias("window_start"), end.alias("window_end"), *names)
     window = f.struct(start.alias("start"), end.alias("end"))
@@ -122,7 +122,7 @@ def _program(node: Folded, is_final: bool) -> Program:
 
 
 def limited(node: Node, rows: DataFrame, limit_ms: int) -> DataFrame:
-    """A table's changes, each key's at most once in so much event time."""
+    """Emit at most one change per key of a table in `limit_ms` of event time."""
     schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
     return run_program(
         TimeLimited(Latest(), limit_ms), [rows.where(f.col("key").isNotNull())], schema
@@ -142,7 +142,7 @@ def table_folded(node: TableFolded, rows: DataFrame) -> DataFrame:
     )
     rows = rows.select("key", f.explode(f.array(*steps)).alias("step"), "timestamp")
     rows = rows.where(f.col("step.of").isNotNull())
-    # The key as the function sees it is the table's; then the outcome takes its place.
+    # The function sees the table's key; its result becomes the key of the grouped table.
     seen = {"key": f.col("key"), "value": f.col("step.of"), "timestamp": f.col("timestamp")}
     key = function_column(node.function, seen, type_of(node.key), field_names(node.key))
     rows = rows.select(key.alias("key"), f.col("step").alias("value"), "timestamp")

@@ -1,5 +1,8 @@
-"""Arrow columns <-> Python values, a column at a time: a struct becomes a `Row`, made of its
-columns' lists, which is several times quicker than one Python dict after another."""
+"""Conversion between Arrow columns and Python values, one column at a time.
+
+A struct becomes a `Row` built from the lists of its columns, which is several times faster than
+converting each row to a dict.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from ottla.streams.state.records import Row, row_class
 
 
 def values_of(column: Any) -> list[Any]:
-    """Of an Arrow array."""
+    """Return the values of an Arrow array as Python objects."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     kind = column.type
@@ -39,7 +42,10 @@ def _with_nulls(column: Any, values: list[Any]) -> list[Any]:
 
 
 def column_of(values: Sequence[Any], kind: Any, what: str) -> Any:
-    """An Arrow array of that type; a struct of dicts, rows, or tuples in the columns' order."""
+    """Return an Arrow array of the given type.
+
+    The values of a struct may be dicts, rows, or tuples in the order of the columns.
+    """
     if not pa.types.is_struct(kind):
         try:
             return pa.array(values, kind)
@@ -73,7 +79,7 @@ def _in_order(value: Any, names: list[str], what: str) -> tuple[Any, ...]:
 
 
 def milliseconds_of(column: Any) -> Any:
-    """Of a column of timestamps in microseconds, a NumPy array."""
+    """Convert a column of microsecond timestamps to a NumPy array of milliseconds."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     return column.cast(pa.int64()).to_numpy() // 1000

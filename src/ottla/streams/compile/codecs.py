@@ -1,4 +1,4 @@
-"""Serdes -> columns: bytes of a topic to keys and values, and back."""
+"""Serdes as Spark columns: convert the bytes of a topic to keys and values, and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ LONG_BYTES = 8
 
 
 def decode(serde: Serde, data: Column, *, stops: bool) -> tuple[Column, Column]:
-    """The key or value, and whether it is bad; one that is bad ends the query if it `stops`."""
+    """Return the key or value, and a column that is true where it cannot be parsed.
+
+    With `stops`, data that cannot be parsed fails the query instead.
+    """
     never = f.lit(False)
     match serde.name:
         case "bytes":
@@ -33,7 +36,7 @@ def decode(serde: Serde, data: Column, *, stops: bool) -> tuple[Column, Column]:
             return f.when(is_long, number), ~is_long
     text = data.cast("string")
     if not serde.shape.is_record:
-        # Spark parses objects only: what is no record is made a column of one.
+        # Spark parses JSON objects only, so wrap a plain value in an object with one field.
         (column,) = serde.shape.columns
         parsed, is_bad = _parsed(
             f.concat(f.lit(f'{{"{column.name}":'), text, f.lit("}")), serde, stops
@@ -52,7 +55,7 @@ def _parsed(text: Column, serde: Serde, stops: bool) -> tuple[Column, Column]:
 
 
 def encode(serde: Serde, given: Column, shape: Shape) -> Column:
-    """As bytes; null stays null."""
+    """Return the key or value as bytes. Nulls stay null."""
     match serde.name:
         case "bytes":
             return given.cast("binary")
@@ -73,11 +76,14 @@ def encode(serde: Serde, given: Column, shape: Shape) -> Column:
 
 
 def big_endian(number: Column) -> Column:
-    """8 bytes."""
+    """Encode a long as 8 big-endian bytes."""
     return f.unhex(f.lpad(f.hex(number.cast("bigint")), 2 * LONG_BYTES, "0"))
 
 
 def windowed_key(key: Column, window: Column, *, is_session: bool) -> Column:
-    """Kafka Streams' format: the key, then the window's start; for sessions its end and start."""
+    """Append the window to a key, in the format of Kafka Streams.
+
+    The key is followed by the start of the window; for sessions, by the end and the start.
+    """
     start, end = (big_endian(f.unix_millis(window.getField(name))) for name in ("start", "end"))
     return f.concat(key, end, start) if is_session else f.concat(key, start)

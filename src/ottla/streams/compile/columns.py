@@ -1,4 +1,4 @@
-"""Expressions -> Spark columns."""
+"""Translation of traced expressions to Spark columns."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pyspark.sql import functions as f
 from ottla.streams.plan.expressions import Call, Constant, EventTime, Expression, Field
 
 Rows = Mapping[str, Column]
-"""Where `key`, `value`, `timestamp`, `left`, `right` are."""
+"""Columns of `key`, `value`, `timestamp`, `left` and `right`, by these names."""
 
 
 class _ByName(dict[str, Column]):
-    """Columns of the rows between nodes. Made when asked for: columns need a session."""
+    """Columns of the rows between nodes, created on access because columns need a session."""
 
     def __missing__(self, name: str) -> Column:
         return f.col(name)
@@ -67,7 +67,7 @@ def column_of(expression: Expression, rows: Rows) -> Column:
 
 
 def outcome_column(outcome: Any, rows: Rows) -> Column:
-    """Of a traced function: a dict becomes a struct."""
+    """Return the column of a traced function's result. A dict becomes a struct."""
     if isinstance(outcome, dict):
         return f.struct(*(column_of(each, rows).alias(name) for name, each in outcome.items()))
     return column_of(outcome, rows)

@@ -1,4 +1,4 @@
-"""Nodes -> DataFrames."""
+"""Translation of all plan nodes to DataFrames."""
 
 from __future__ import annotations
 
@@ -75,7 +75,10 @@ LATE = "the record came after its windows had closed"
 
 
 def sink_frame(sink: Sink, topics: Topics) -> DataFrame:
-    """Rows for a topic: key, value, timestamp; and topic, where there are several."""
+    """Return the rows of a sink: key, value and timestamp, with headers if there are any.
+
+    A sink with a late topic also has a `topic` column.
+    """
     rows = frame(sink.parent, topics)
     key = encode(sink.key_serde, f.col("key"), sink.key)
     if sink.has_window_in_key:
@@ -90,7 +93,7 @@ def sink_frame(sink: Sink, topics: Topics) -> DataFrame:
 def _with_late(
     sink: Sink, rows: DataFrame, key: Column, value: Column, late_topic: str
 ) -> DataFrame:
-    """Late records as they came to the windows, to a topic of their own."""
+    """Route late records, in the form in which they reached the window, to their own topic."""
     (node,) = (each for each in ancestors(sink) if isinstance(each, Folded))
     came = node.parent
     is_late = f.col("late").isNotNull()
@@ -107,7 +110,7 @@ def _with_late(
 
 
 def frame(node: Node, topics: Topics) -> DataFrame:
-    """Rows of key, value, timestamp, and window where keys have one."""
+    """Return rows of key, value and timestamp, and of window where keys are windowed."""
     return topics.observed(node, _frame(node, topics))
 
 
@@ -160,7 +163,7 @@ def _frame(node: Node, topics: Topics) -> DataFrame:  # noqa: C901 - one case pe
 
 
 def _of_each(node: Node, rows: DataFrame) -> DataFrame:
-    """Operators that look at one record."""
+    """Return the rows of an operator that handles each record on its own."""
     match node:
         case Repartitioned(partitions=partitions):
             return rows.repartition(partitions, "key")
@@ -174,7 +177,7 @@ def _of_each(node: Node, rows: DataFrame) -> DataFrame:
 
 
 def _made(node: Node) -> Column:
-    """What the operator's function makes of a record."""
+    """Return the column that holds the result of the operator's function."""
     match node:
         case Filter(function=function):
             return function_column(function, ROWS, "boolean", ())
@@ -223,7 +226,7 @@ def _fails_softly(node: Node) -> bool:
 
 
 def _failures(node: Failures, topics: Topics) -> DataFrame:
-    """Of each operator, the records for which its function raised, as bytes."""
+    """Return the records, as bytes, on which the function of any operator raised."""
     parts = []
     for each in node.operators:
         came = each.parents[0]

@@ -1,4 +1,4 @@
-"""Joins -> DataFrames."""
+"""Translation of joins to DataFrames."""
 
 from __future__ import annotations
 
@@ -26,9 +26,12 @@ _SPARK_JOINS = {"inner": "inner", "left": "left", "outer": "full_outer"}
 
 
 def stream_join(node: StreamJoin, left: DataFrame, right: DataFrame) -> DataFrame:
-    """Records without a value join nothing, as in Kafka Streams. A record is late when the window
-    in which others may join it has passed by the grace; Spark's watermark drops by the record's own
-    time, so it stays behind by both."""
+    """Join two streams.
+
+    Records without a value join nothing, as in Kafka Streams. A record is late when stream time has
+    passed its join window by the grace period. Spark compares the watermark with the record's own
+    time, so the watermark lags by the window and the grace period together.
+    """
     delay_ms = node.within_ms + node.grace_ms
     within = f.lit(timedelta(milliseconds=node.within_ms))
     sides = []
@@ -57,7 +60,7 @@ def stream_join(node: StreamJoin, left: DataFrame, right: DataFrame) -> DataFram
 
 
 def table_join(node: TableJoin | Lookup, rows: DataFrame, table: DataFrame) -> DataFrame:
-    """`table` has `_key` and `right`."""
+    """Join a stream with a table, whose rows have the columns `_key` and `right`."""
     rows = rows.where(f.col("value").isNotNull())
     if isinstance(node, Lookup):
         by = function_column(node.on, ROWS, type_of(node.on_shape), field_names(node.on_shape))
@@ -137,7 +140,7 @@ def _made_of_pairs(node: TablesJoin | ForeignJoin, rows: DataFrame) -> DataFrame
 def _joined(
     node: StreamJoin | TableJoin | Lookup | TablesJoin | ForeignJoin, left: Column, right: Column
 ) -> Column:
-    """What the function makes of the two; of none, none."""
+    """Return the result of the join function, or null if both sides are null."""
     rows = {"left": left, "right": right}
     return function_column(
         node.function, rows, type_of(node.value), field_names(node.value), skips=("left", "right")

@@ -1,6 +1,7 @@
-"""Functions that could not be traced, as UDFs over Arrow batches: one call per record, in Python.
+"""Functions that could not be traced, as Arrow UDFs that call Python once per record.
 
-Records arrive as `Row`: `o.amount` and `o["amount"]` both work, as they do on columns."""
+Records arrive as `Row`: `o.amount` and `o["amount"]` both work, as they do on columns.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from ottla.streams.plan.shapes import Shape, type_of
 from ottla.streams.plan.tracing import InPython
 
 MADE = "_made"
-"""Where the outcome of a function that fails softly is: a struct of outcome and failure."""
+"""Column for the result of a function that fails softly: a struct of outcome and failure."""
 _TAKEN = {1: ("value",), 2: ("key", "value"), 3: ("key", "value", "timestamp")}
 
 
@@ -30,8 +31,15 @@ def function_column(
     *,
     skips: tuple[str, ...] = (),
 ) -> Column:
-    """`returns` is the type that a Python function gives, `names` the columns of its dict. Where
-    all that it `skips` is null, so is the outcome, and it is not called."""
+    """Return the column of a function's result.
+
+    Args:
+        function: The function, traced or in Python.
+        rows: Columns of the function's arguments.
+        returns: Type that a Python function returns.
+        names: Columns of the dict that a Python function returns.
+        skips: Arguments that, if all are null, make the result null without a call.
+    """
     if not isinstance(function, InPython):
         made = outcome_column(function.outcome, rows)
         if not skips:
@@ -57,13 +65,13 @@ def _called(
         except Exception as error:
             return attempt(None, f"{type(error).__name__}: {error}")
 
-    # Spark would call it twice, for the failure and for the outcome, if it were deterministic.
+    # Spark would evaluate a deterministic UDF twice, for the failure and for the outcome.
     both = f"struct<outcome: {returns}, failure: string>"
     return f.udf(attempted, both, useArrow=True).asNondeterministic()(*given)
 
 
 def pair_column(function: Function, rows: Rows, key: Shape, value: Shape) -> Column:
-    """(key, value) as a struct."""
+    """Return a column of structs for a function that returns (key, value)."""
     if not isinstance(function, InPython):
         made = [outcome_column(each, rows) for each in function.outcome]
         return f.struct(made[0].alias("key"), made[1].alias("value"))
@@ -71,7 +79,7 @@ def pair_column(function: Function, rows: Rows, key: Shape, value: Shape) -> Col
 
 
 def pairs_column(function: InPython, rows: Rows, key: Shape, value: Shape) -> Column:
-    """A list of (key, value) as an array of structs."""
+    """Return a column of arrays of structs for a function that returns a list of (key, value)."""
     return _pairs(function, rows, key, value, is_list=True)
 
 
@@ -94,7 +102,7 @@ def _pairs(function: InPython, rows: Rows, key: Shape, value: Shape, *, is_list:
 
 
 def calling_column(function: InPython, rows: Rows) -> Column:
-    """Always true; the function is called for what it does."""
+    """Return a column that is always true and calls the function for its side effects."""
     user = function.function
 
     def call(*arguments: Any) -> bool:
@@ -116,8 +124,11 @@ def field_names(shape: Shape) -> tuple[str, ...]:
 
 
 def each_of(names: tuple[str, ...]) -> Callable[[Any], Any]:
-    """A dict to a row, by the columns' names; other outcomes stay as they are. A row, since Spark
-    hands it to the next Python function as it is."""
+    """Return a function that turns a dict into a row with these columns.
+
+    Other results are returned unchanged. A row keeps its type when Spark passes it to the next
+    Python function.
+    """
     made = Row(*names)
 
     def row(outcome: Any) -> Any:
@@ -134,7 +145,10 @@ def each_of(names: tuple[str, ...]) -> Callable[[Any], Any]:
 def _adapted(
     function: Callable[..., Any], names: tuple[str, ...], skips: int
 ) -> Callable[..., Any]:
-    """The first `skips` arguments are for us: it is called if one of them is there."""
+    """Wrap a function so that its results become rows and null inputs are skipped.
+
+    The first `skips` arguments are not passed on: if all of them are None, so is the result.
+    """
     row = each_of(names)
 
     def call(*arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Sources -> DataFrames: a topic's bytes as keys and values, and those that cannot be parsed."""
+"""Sources as DataFrames: decoded keys and values of a topic, and records that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from ottla.streams.plan.nodes import Node, Source
 
 
 class Topics(Protocol):
-    """Where a source's rows come from: topics of a cluster, or a test's records. Their columns are
-    those of `format("ottla")`: key, value, timestamp, and offset for tables."""
+    """Provider of the rows of sources: topics of a cluster, or the records of a test.
+
+    The rows have the columns of `format("ottla")`: key, value, timestamp, and offset for tables.
+    """
 
     def stream(self, source: Source, *, with_origin: bool = False) -> DataFrame:
-        """Rows as they come; with topic, partition and offset if asked for."""
+        """Return new rows, on request with their topic, partition and offset."""
 
     def table(self, source: Source) -> DataFrame:
-        """All rows there are, anew in every micro-batch."""
+        """Return all rows of the topic, read again in every micro-batch."""
 
     def clock(self, every_ms: int) -> DataFrame:
-        """What the clock on the wall shows, so often: rows of `ms`."""
+        """Return wall-clock ticks: rows of `ms`, one per interval."""
 
     def observed(self, node: Node, rows: DataFrame) -> DataFrame:
-        """The same rows, counted on their way if anybody wants to know how many there are."""
+        """Return the rows, counted as the operator's output if metrics are enabled."""
 
 
 def decoded(source: Source, rows: DataFrame) -> DataFrame:
@@ -35,7 +37,7 @@ def decoded(source: Source, rows: DataFrame) -> DataFrame:
     key, bad_key = decode(source.key_serde, f.col("key"), stops=stops)
     value, bad_value = decode(source.value_serde, f.col("value"), stops=stops)
     if not stops:
-        # A tombstone is not bad: its condition is null.
+        # A tombstone is not bad: for null, `is_bad` is null.
         for is_bad in (bad_key, bad_value):
             rows = rows.where(~f.coalesce(is_bad, f.lit(False)))
     more = [name for name in ("offset",) if name in rows.columns]
@@ -48,8 +50,11 @@ def decoded(source: Source, rows: DataFrame) -> DataFrame:
 
 
 def latest(source: Source, topics: Topics) -> DataFrame:
-    """A table as it is in the micro-batch: `_key` and `right`. What is latest is so by offset: all
-    records of a key are in one partition."""
+    """Return the current rows of a table in the micro-batch, as `_key` and `right`.
+
+    The latest value of a key is the one with the highest offset: all records of a key are in one
+    partition.
+    """
     changes = decoded(source, topics.table(source)).where(f.col("key").isNotNull())
     newest = changes.groupBy(f.col("key").alias("_key")).agg(
         f.max_by(f.struct("value"), "offset").alias("_latest")
@@ -59,7 +64,7 @@ def latest(source: Source, topics: Topics) -> DataFrame:
 
 
 def bad_records(source: Source, rows: DataFrame) -> DataFrame:
-    """Those that `decoded` drops, with headers that say why and whence."""
+    """Return the records that `decoded` drops, with headers for the reason and the origin."""
     _, bad_key = decode(source.key_serde, f.col("key"), stops=False)
     _, bad_value = decode(source.value_serde, f.col("value"), stops=False)
     reasons = [
@@ -79,7 +84,7 @@ def bad_records(source: Source, rows: DataFrame) -> DataFrame:
 
 
 def headers_of(named: dict[str, Column]) -> Column:
-    """Texts, as the headers of a record."""
+    """Return texts as the headers of a record."""
     return f.array(
         *(
             f.struct(f.lit(name).alias("key"), text.cast("binary").alias("value"))

@@ -1,21 +1,22 @@
-"""Programs with Python state, in Spark's state store.
+"""Programs with Python state, on Spark's state store.
 
-    rows -> bucket by the key's hash         columns, in the JVM
-         -> packed: one row per bucket       Arrow, on the side of the source
+    rows -> bucket by the hash of the key    columns, in the JVM
+         -> packed: one row per bucket       Arrow, in the tasks of the source
          -> grouped by bucket                Spark's shuffle, of a few large rows
-         -> the program, once per bucket     state: the bucket's, pickled, one value of Spark's
+         -> the program, once per bucket     state of the bucket, pickled as one value in Spark
          -> unpacked                         Arrow
 
-Packed rows are (bucket, side, task, number, latest, rows): rows as an Arrow stream; side, task and
-number put them in order again; latest is their greatest timestamp, which makes Spark's watermark.
-Records of one task stay in their order; tasks are merged by timestamp, as Kafka Streams merges
-partitions: always the one whose next record is the oldest.
+Packed rows are (bucket, side, task, number, latest, rows). `rows` is an Arrow stream; side, task
+and number restore the order; latest is the greatest timestamp, from which Spark computes the
+watermark. Records of one task keep their order. Tasks are merged by timestamp, as Kafka Streams
+merges partitions: the next record always comes from the task whose next record is the oldest.
 
-Spark drops rows behind the watermark before a program sees them, though what is late is for windows
-to say. So the column that carries the watermark is moved to the end of all times once it has been
-counted.
+Spark drops rows behind the watermark before the program sees them, but windows must decide for
+themselves which records are late. The watermark column is therefore replaced by a time in the far
+future once Spark has computed the watermark from it.
 
-One such operator per query is all that Spark allows."""
+Spark allows one such operator per query.
+"""
 
 from __future__ import annotations
 
@@ -38,26 +39,29 @@ from ottla.streams.state.program import BUCKETS, Batch, ClockProgram, Output, Pr
 PACK_ROWS = 200_000
 PACK_BYTES = 64 * 1024 * 1024
 OUTPUT_ROWS = 50_000
-"""In an Arrow stream of a program's output."""
+"""Maximum number of rows in an Arrow stream of a program's output."""
 PACKED = "bucket int, side int, task int, number int, latest timestamp, rows binary"
 END_OF_TIME = "2200-01-01 00:00:00"
-"""Later than any watermark, and not too late for pandas."""
+"""Later than any watermark, and still in the range of pandas."""
 DELAY_KEY = "spark.watermarkDelayMs"
-"""Spark's mark of a column that carries a watermark."""
+"""Metadata key by which Spark marks a watermark column."""
 
 
 def run_program(
     program: Program, inputs: Sequence[DataFrame], schema: str, spreads_by: str = "key"
 ) -> DataFrame:
-    """Rows with `key`, `value`, `timestamp`, one input per side -> rows of `schema`: key, value,
-    timestamp, and if it has them window and late."""
+    """Run a program over inputs with the columns key, value and timestamp, one input per side.
+
+    Returns:
+        Rows of `schema`: key, value, timestamp, and window and late if the schema has them.
+    """
     return _run(program, inputs, schema, spreads_by, None)
 
 
 def run_clock_program(
     program: ClockProgram, inputs: Sequence[DataFrame], schema: str, clock: DataFrame
 ) -> DataFrame:
-    """The same, by the clock on the wall, too: rows of `ms`."""
+    """Run a program that also receives wall-clock ticks, as rows of `ms`."""
     return _run(program, inputs, schema, "key", clock)
 
 
@@ -206,9 +210,12 @@ def _runner(program: Program, schema: Any, has_clock: bool) -> Callable[..., Ite
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without Python's search for cycles of garbage. A bucket's records and state are many objects
-    at once, and no cycles; to look through them again and again while they are made costs several
-    times what making them does. Cycles that a user's function leaves wait for the bucket's end."""
+    """Disable the garbage collector for the duration of the block.
+
+    The records and the state of a bucket are many live objects without cycles. Scanning them again
+    and again while they are created takes several times as long as creating them. Cycles that a
+    user's function leaves behind are collected after the bucket.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -229,7 +236,7 @@ def _keep(program: Program, state: Any, data: State, stream_time_ms: int, has_cl
         kept += (cast(ClockProgram, program).next_tick_ms(data), next_ms)
     state.update(kept)
     if next_ms is not None:
-        # Spark calls once the watermark is greater.
+        # Spark fires the timeout once the watermark is greater than it.
         state.setTimeoutTimestamp(max(next_ms - 1, stream_time_ms, 1))
 
 

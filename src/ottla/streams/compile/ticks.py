@@ -1,11 +1,12 @@
-"""The clock on the wall, for programs with Python state.
+"""Wall-clock ticks for programs with Python state.
 
-    tick    a row for each bucket, packed as its records are, of a side of its own
-    state   (the program's, pickled; the time on the wall at which it wants to be called; the stream
-            time at which it does)
+    tick    one row for each bucket, packed like records, with a side of its own
+    state   (pickled state of the program, wall-clock time of its next call, stream time of its
+            next call)
 
-So a bucket in which nothing is due is neither unpickled nor written again. A batch without a tick
-has the time that Spark noted for it in the query's checkpoint."""
+A bucket in which nothing is due is thus neither unpickled nor written again. A batch without a tick
+uses the processing time that Spark recorded for the batch in the query's checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ STATE = "data binary, tick_ms bigint, time_ms bigint"
 
 
 def packed_ticks(clock: DataFrame) -> DataFrame:
-    """Of rows of `ms`. They are no events: their time is none for the watermark."""
+    """Return a packed tick for each bucket.
+
+    Ticks are not events: their timestamp is 0, so that they do not advance the watermark.
+    """
     return clock.select(
         f.explode(f.sequence(f.lit(0), f.lit(BUCKETS - 1))).alias("bucket"),
         f.lit(SIDE).alias("side"),
@@ -34,14 +38,16 @@ def packed_ticks(clock: DataFrame) -> DataFrame:
 
 
 def taken_out(packs: Sequence[Any]) -> tuple[list[Any], int | None]:
-    """Packs of records, and what the clock shows if there was a tick."""
+    """Separate the ticks from the packs of records, and return the latest tick, if any."""
     ticks = [int(pack.rows) for pack in packs if pack.side == SIDE]
     return [pack for pack in packs if pack.side != SIDE], max(ticks, default=None)
 
 
 def is_nothing_due(state: Any, wall_clock_ms: int, stream_time_ms: int) -> bool:
-    """For a bucket that got a tick and no records. Spark forgets when to call it, so it is told
-    again."""
+    """Return whether a bucket that received a tick and no records has nothing to do.
+
+    Spark clears the timeout of a bucket that it calls, so the timeout is set again.
+    """
     if not state.exists:
         return True
     _, tick_ms, time_ms = state.get

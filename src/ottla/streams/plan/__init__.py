@@ -1,9 +1,11 @@
-"""The plan of an application: immutable values that are checked when they are made.
+"""Plan of an application: immutable values that are checked when they are created.
 
-    shapes       columns and their types, read from Spark's DDL
-    expressions  what a traced function has become
+    shapes       columns and their types, parsed from Spark's DDL
+    expressions  results of traced functions
     tracing      functions over records -> expressions, or why they must run in Python
     nodes        sources, operators, sinks
     explain      a plan as text
+    picture      a plan as an SVG document
 
-Nothing here knows Spark."""
+Nothing in this package imports Spark.
+"""

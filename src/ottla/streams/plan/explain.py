@@ -1,10 +1,11 @@
-"""A plan as text: what is done, from the topics down to the sink, and by what.
+"""Plan as text: the operators from the topics down to the sink, and the engine that runs each.
 
-[columns]       Spark's own expressions, at the JVM's speed
+[columns]       Spark expressions, at the speed of the JVM
 [Python: why]   a Python function over Arrow batches, and why it could not be traced
 [state]         Spark's built-in state
-[Python state]  state in Python, over Arrow batches, a bucket of keys at a time
-[DataFrame]     Spark code of the user's"""
+[Python state]  state in Python, over Arrow batches, one bucket of keys at a time
+[DataFrame]     Spark code of the user
+"""
 
 from __future__ import annotations
 
@@ -50,12 +51,12 @@ from ottla.streams.plan.tracing import InPython, spelled
 
 
 def explain(sinks: Sequence[Sink]) -> str:
-    """For people: with what runs each step."""
+    """Return the plan for people, with the engine of each operator."""
     return "\n\n".join("\n".join(_lines(sink, with_engine=True)) for sink in sinks)
 
 
 def topology(sinks: Sequence[Sink]) -> str:
-    """What must not change under a checkpoint."""
+    """Return the part of the plan that must not change while a checkpoint is in use."""
     return "\n\n".join("\n".join(_lines(sink, with_engine=False)) for sink in sinks)
 
 
@@ -219,10 +220,10 @@ def _function(node: Node) -> Function | None:
 
 
 def words(node: Node) -> tuple[str, str]:
-    """An operator's name, and what it does."""
+    """Return the name of an operator and a description."""
     return _words(node)
 
 
 def engine(node: Node) -> str:
-    """What runs it, as `explain` says it."""
+    """Return the engine of an operator, in the notation of `explain`."""
     return _engine(node)

@@ -1,12 +1,13 @@
-"""What a traced function has become: a tree of columns, constants and operators.
+"""Expressions: trees of columns, constants and operators that result from traced functions.
 
 An expression stands in for a value while a function is called once. Operators build a larger
-expression; whatever needs the value itself (`if`, `and`, `len`, `int`, an f-string) raises
-`NotTraceable`, and the function then runs in Python instead.
+expression; anything that needs the value itself (`if`, `and`, `len`, `int`, an f-string) raises
+`NotTraceable`, and the function runs in Python instead.
 
-Operators are traced only where Spark's meaning is Python's: `//`, `**` and `%` by a negative number
-differ and are not; `+` of strings is a concatenation; numbers and strings are not compared. Missing
-values (null) follow SQL: what is computed from one is missing, and a filter drops it."""
+Operators are traced only where Spark and Python agree. `//`, `**` and `%` by a negative number
+differ, so they are not traced; `+` of strings is a concatenation; numbers are not compared with
+strings. Nulls follow SQL: an expression of a null is null, and a filter drops it.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from ottla.streams.plan.shapes import Shape, family, is_integer, wider
 
 
 class NotTraceable(Exception):
-    """The function needs values: it must run in Python."""
+    """The function needs actual values, so it must run in Python."""
 
 
 @dataclass(frozen=True, eq=False)
 class Expression:
-    """`type` is None where only Spark can tell."""
+    """Base of all expressions. `type` is None if only Spark can infer it."""
 
     type: str | None
 
@@ -141,8 +142,10 @@ class Expression:
 
 @dataclass(frozen=True, eq=False)
 class Field(Expression):
-    """A column of the record; `of` says whose: value, key, left, right. A plain value has no
-    `name`."""
+    """Column of a record. `of` is its origin: value, key, left or right.
+
+    `name` is None for a plain value.
+    """
 
     of: str
     name: str | None
@@ -160,7 +163,7 @@ class Constant(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Call(Expression):
-    """`function` is an operator of Spark SQL or one of its functions."""
+    """Call of a Spark SQL operator or function."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -187,11 +190,11 @@ STRING_METHODS: dict[str, tuple[int, str, str]] = {
     "endswith": (1, "endswith", "boolean"),
     "split": (1, "split", "array<string>"),
 }
-"""Python's methods that mean the same in Spark: arguments, function, type."""
+"""String methods that mean the same in Spark: number of arguments, function, type of the result."""
 
 
 class Record:
-    """Stands in for a record while a function is traced: its columns are attributes and items."""
+    """Stand-in for a record during tracing, with its columns as attributes and items."""
 
     _shape: Shape
     _of: str
@@ -227,7 +230,7 @@ class UnknownColumn(Exception):
 
 
 def argument(shape: Shape, of: str) -> Record | Expression:
-    """What a traced function is called with in place of a key or value."""
+    """Return the stand-in for a key or value with which a traced function is called."""
     if shape.is_record:
         return Record(shape, of)
     return Field(shape.columns[0].type, of, None)
@@ -298,7 +301,7 @@ INFIX = frozenset(("<", "<=", ">", ">=", "=", "!=", "and", "or", "+", "-", "*", 
 
 
 def text_of(expression: Expression) -> str:
-    """As SQL, for people."""
+    """Return the expression as SQL, for people."""
     match expression:
         case Field(of=of, name=name):
             return (name or of) if of == "value" else f"{of}.{name}" if name else of

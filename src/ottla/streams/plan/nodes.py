@@ -1,8 +1,9 @@
-"""Sources, operators and sinks, as values. Each knows the shape of its records' keys and values.
+"""Sources, operators and sinks as values. Each knows the shape of its keys and values.
 
-A stream's records are events; a table's are the latest value of each key, and what comes out of one
-is its changes. `emits_changes` says that a node's output is updated rather than only added to,
-which decides how a sink writes it (Spark's update mode) and what may be built upon it."""
+The records of a stream are events; those of a table are the changes of the latest value of each
+key. A node with `emits_changes` updates earlier output rather than only appending to it, which
+decides how a sink writes it (Spark's update mode) and what may be built on it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class Node:
 
     @property
     def is_windowed(self) -> bool:
-        """Keys have a window beside them."""
+        """Whether each key has a window."""
         return any(parent.is_windowed for parent in self.parents)
 
 
@@ -53,14 +54,14 @@ class Source(Node):
 
 @dataclass(frozen=True, eq=False)
 class BadRecords(Node):
-    """The records of a topic that cannot be parsed, as bytes."""
+    """Records of a topic that cannot be parsed, as bytes."""
 
     source: Source
 
 
 @dataclass(frozen=True, eq=False)
 class Failures(Node):
-    """Records for which the functions of these operators raised, as they came to them."""
+    """Records on which the functions of these operators raised, as they reached the operator."""
 
     operators: tuple[Node, ...]
 
@@ -86,7 +87,7 @@ class Filter(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class MapValues(OneParent):
-    """`keeps_null`: of tables, where no value is a deleted key."""
+    """Map over values. `keeps_null` is set for tables, where a null deletes the key."""
 
     function: Function
     keeps_null: bool = False
@@ -99,7 +100,7 @@ class FlatMapValues(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class Map(OneParent):
-    """The function makes (key, value)."""
+    """Map with a function that returns (key, value)."""
 
     function: Function
 
@@ -110,7 +111,7 @@ class Map(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class FlatMap(OneParent):
-    """The function makes a list of (key, value)."""
+    """Map with a function that returns a list of (key, value)."""
 
     function: Function
 
@@ -121,7 +122,7 @@ class FlatMap(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class TableFilter(OneParent):
-    """What does not pass is deleted: its value becomes null."""
+    """Filter of a table, which deletes rows that do not pass: their value becomes null."""
 
     function: Function
     negated: bool
@@ -129,7 +130,7 @@ class TableFilter(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class Peek(OneParent):
-    """The function is called for each record, and what it returns does not matter."""
+    """Call of a function for each record; its result is ignored."""
 
     function: Function
 
@@ -141,21 +142,21 @@ class Repartitioned(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class Transformed(OneParent):
-    """A user's function from DataFrame to DataFrame, with columns key, value, timestamp."""
+    """Function of the user from DataFrame to DataFrame, with the columns key, value, timestamp."""
 
     function: InPython
 
 
 @dataclass(frozen=True, eq=False)
 class FrameSource(Node):
-    """A streaming DataFrame of the user's."""
+    """Streaming DataFrame of the user."""
 
     rows: Any
 
 
 @dataclass(frozen=True, eq=False)
 class Deduplicated(OneParent):
-    """The first record of each outcome of the function, for so long."""
+    """First record of each result of the function, within a period."""
 
     function: Function
     within_ms: int
@@ -182,7 +183,7 @@ class Merge(Node):
 
 @dataclass(frozen=True, eq=False)
 class Aggregated(OneParent):
-    """Per key, and per window if there is one."""
+    """Aggregation in Spark's state, per key, and per window if there is one."""
 
     window: Window | None
     aggregates: tuple[tuple[str, Aggregate], ...]
@@ -198,8 +199,11 @@ class Aggregated(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class Suppressed(OneParent):
-    """Nothing until the window closes, then its last value; or, with a limit, a key's changes at
-    most once in so much event time."""
+    """Suppression of intermediate results.
+
+    Without a limit, only the final value of a window is emitted, when the window closes. With a
+    limit, a key's changes are emitted at most once in `limit_ms` of event time.
+    """
 
     limit_ms: int | None = None
 
@@ -210,9 +214,11 @@ class Suppressed(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class Folded(OneParent):
-    """An aggregation in Python's state: what `fold` does with values, per key, and per window if
-    there is one. `late` records go to that topic. `operator`, `what` and `why` tell of it;
-    `outcome` is the value without the window's columns."""
+    """Aggregation in Python state with `fold`, per key, and per window if there is one.
+
+    Late records go to the topic of `late`. `operator`, `what` and `why` describe the node in
+    `explain`; `outcome` is the value without the columns of the window.
+    """
 
     operator: str
     what: str
@@ -230,13 +236,16 @@ class Folded(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class Changing(OneParent):
-    """A table's values before and now: the first step of grouping it by another key."""
+    """Old and new values of a table: the first step of grouping it by another key."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableFolded(OneParent):
-    """The second step, over the records of the first: values of shape `came` by the `function`'s
-    key, those of before subtracted, those of now added."""
+    """Aggregation of the changes: the second step of grouping a table by another key.
+
+    `function` returns the new key of a value of shape `came`; old values are subtracted and new
+    ones added.
+    """
 
     came: Shape
     function: Function
@@ -249,8 +258,10 @@ class TableFolded(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class Processed(OneParent):
-    """A user's processor: `make` makes one. `clock_ms`: how often it is to look at the clock on
-    the wall, if it does."""
+    """Processor of the user, created by `make`.
+
+    `clock_ms` is the interval of wall-clock ticks, or None if the processor does not use them.
+    """
 
     make: Callable[[], Processor]
     name: str
@@ -264,7 +275,7 @@ class Processed(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class TablesJoin(Node):
-    """Two tables by key: the outcome changes with either."""
+    """Join of two tables by key. A change of either changes the result."""
 
     left: Node
     right: Node
@@ -278,8 +289,10 @@ class TablesJoin(Node):
 
 @dataclass(frozen=True, eq=False)
 class Subscribing(OneParent):
-    """A table's records with the foreign key they have, and the one they had: the first step of a
-    join by foreign key. Its value is (before, now, value)."""
+    """Rows of a table with their old and new foreign key: the first step of a foreign-key join.
+
+    The value is (before, now, value).
+    """
 
     foreign_key: Shape
     function: Function
@@ -287,7 +300,7 @@ class Subscribing(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class ForeignJoin(Node):
-    """The second step: `left` are the records of the first, read from a topic."""
+    """Second step of a foreign-key join; `left` is the topic that the first step writes."""
 
     left: Source
     right: Node
@@ -302,7 +315,7 @@ class ForeignJoin(Node):
 
 @dataclass(frozen=True, eq=False)
 class Lookup(Node):
-    """Each record of a stream with what a global table holds for `on`."""
+    """Join of each record of a stream with the row of a global table for `on`."""
 
     left: Node
     table: Source
@@ -332,7 +345,7 @@ class StreamJoin(Node):
 
 @dataclass(frozen=True, eq=False)
 class TableJoin(Node):
-    """Each record of a stream with what the table holds for its key in the micro-batch."""
+    """Join of each record of a stream with the row of a table for its key, in the micro-batch."""
 
     left: Node
     table: Source
@@ -351,11 +364,11 @@ class Sink(OneParent):
     value_serde: Serde
     has_window_in_key: bool
     is_internal: bool = False
-    """A topic of the application's own, between two of its queries."""
+    """Whether the topic is internal, between two queries of the application."""
 
     @property
     def late_topic(self) -> str | None:
-        """Where records go that came too late for the windows of this sink."""
+        """Topic of records that arrive too late for the windows of this sink."""
         folded = self.parent.parent if isinstance(self.parent, Suppressed) else self.parent
         if isinstance(folded, Folded) and folded.late is not None:
             return folded.late.topic
@@ -364,11 +377,11 @@ class Sink(OneParent):
 
 @dataclass(frozen=True, eq=False)
 class Printed(Sink):
-    """To standard output; `topic` is what each line begins with."""
+    """Sink that writes to standard output; `topic` is the label at the start of each line."""
 
 
 def ancestors(node: Node) -> list[Node]:
-    """The node and all above it, parents first, each once."""
+    """Return the node and all nodes upstream of it, without duplicates, parents first."""
     found: list[Node] = []
 
     def visit(each: Node) -> None:

@@ -1,14 +1,15 @@
-"""A topology as a picture (SVG): topics at the top and bottom, operators between them.
+"""Topology as a picture (SVG): topics at the top and bottom, operators between them.
 
-Colours say what runs a step, as `explain` does: columns, Python, state. A dashed line leads from
-where a topic is written to where the application reads it again, in a query of its own.
+Colours show the engine of an operator, as `explain` does: columns, Python, state. A dashed line
+leads from a topic that the application writes to the query in which it reads the topic again.
 
 Layout: a node is one layer below its lowest parent, or further down where that layer is full: a
-picture is at most `MOST_WIDTH` wide, the width of a notebook's cell. Lines that pass layers have a
-place of their own in each and bend only between layers, so that they never run behind a box. Places
-in a layer are ordered by the mean of their neighbours', a few times down and up, and then moved
-towards them as far as others leave room. A picture that is still too wide is scaled. Pure: the same
-plan, the same picture."""
+picture is at most `MOST_WIDTH` wide, the width of a notebook's cell. A line that crosses layers has
+a place of its own in each and bends only between layers, so that it never runs behind a box. The
+places in a layer are ordered by the mean of their neighbours', in a few sweeps down and up, and
+then moved towards them as far as there is room. A picture that is still too wide is scaled. The
+result depends on the plan alone.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ SWEEPS = 6
 PASSING_WIDTH = 2.0
 PASSING_GAP = 12
 CAPACITIES = (960, 880, 760, 640, 520, 400, 300)
-"""Widths that the boxes of a layer may have together, tried until the lines fit beside them."""
+"""Limits on the total width of a layer's boxes, tried until the lines fit beside them."""
 
 _FILLS = {
     "topic": ("#e8f0fe", "#3367d6"),
@@ -50,7 +51,7 @@ _FONT = "font-family=\"ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monosp
 
 @dataclass(eq=False)
 class _Place:
-    """A node, or where a line passes a layer."""
+    """Position of a node, or of a line where it crosses a layer."""
 
     node: Node | None
     layer: int
@@ -60,9 +61,9 @@ class _Place:
     above: list[_Place] = field(default_factory=list)
     below: list[_Place] = field(default_factory=list)
     x: float = 0.0
-    """Of the middle."""
+    """Centre of the box."""
     y: float = 0.0
-    """Of the top."""
+    """Upper edge of the box."""
     bottom: float = 0.0
     """Lower edge of the whole layer."""
 
@@ -92,7 +93,7 @@ class _Line:
 
 
 def picture(sinks: Sequence[Sink]) -> str:
-    """An SVG document."""
+    """Return the topology as an SVG document."""
     places, lines = _graph(sinks)
     layers = _ordered(places)
     _move(layers)
@@ -132,7 +133,7 @@ def _topic(node: Node) -> str | None:
 
 
 def _read_again(nodes: Sequence[Node]) -> list[tuple[Node, Node, bool]]:
-    """From sinks to sources of the same topic, but for one that would close a circle."""
+    """Return edges from sinks to sources of the same topic, except those that close a cycle."""
     found: list[tuple[Node, Node, bool]] = []
     above = {id(node): {id(each) for each in ancestors(node)} for node in nodes}
     for sink in (each for each in nodes if isinstance(each, Sink)):
@@ -152,7 +153,7 @@ Edges = Sequence[tuple[Node, Node, bool]]
 def _layers(nodes: Sequence[Node], edges: Edges, widths: dict[int, float]) -> dict[int, int]:
     """Return each node's layer, so that all layers fit into the picture where that is possible."""
     depths = {id(node): 0 for node in nodes}
-    for _ in nodes:  # as often as the longest way could need
+    for _ in nodes:  # enough passes for the longest path
         for parent, node, _ in edges:
             depths[id(node)] = max(depths[id(node)], depths[id(parent)] + 1)
     tried = [_filled(nodes, edges, widths, depths, capacity) for capacity in CAPACITIES]
@@ -186,7 +187,7 @@ def _filled(
     for key in sorted((id(node) for node in nodes), key=depths.__getitem__):
         first = max((layers[each] + 1 for each in above[key]), default=0)
         put(key, itertools.count(first))
-    for node in reversed(nodes):  # sources: down to where they are used
+    for node in reversed(nodes):  # move sources down to where they are used
         key = id(node)
         if not above[key] and below[key]:
             lowest = min(layers[each] for each in below[key]) - 1
@@ -216,7 +217,7 @@ def _place(node: Node) -> _Place:
         kind = "topic"
         title = f"{operator} {topic}"
         what = what.removeprefix(f"topic {topic}: ")
-    lines = textwrap.wrap(what, MOST_CHARS)  # breaks longer words, too
+    lines = textwrap.wrap(what, MOST_CHARS)  # breaks long words as well
     if len(lines) > MOST_LINES:
         lines = [*lines[: MOST_LINES - 1], f"{lines[MOST_LINES - 1][: MOST_CHARS - 2]} …"]
     return _Place(node, 0, title, lines, kind)
@@ -249,7 +250,7 @@ def _mean_order(place: _Place, neighbours: Sequence[_Place], order: dict[int, in
 
 
 def _apart(left: _Place, right: _Place) -> float:
-    """Return the least distance between the middles of two neighbours."""
+    """Return the minimum distance between the centres of two neighbours."""
     gap = PASSING_GAP if left.node is None and right.node is None else GAP_X
     return (left.width + right.width) / 2 + gap
 
@@ -273,8 +274,11 @@ def _move(layers: Sequence[list[_Place]]) -> None:
 
 
 def _move_layer(layer: Sequence[_Place]) -> None:
-    """To the mean of the neighbours; then apart again, from the left and from the right, and to the
-    mean of both; then into the picture."""
+    """Move the boxes of a layer towards the mean of their neighbours.
+
+    Overlaps are resolved once from the left and once from the right. Each box takes the mean of
+    both positions, and is then moved inside the picture.
+    """
     for each in layer:
         neighbours = [*each.above, *each.below]
         if neighbours:
@@ -341,7 +345,7 @@ def _legend() -> list[str]:
 
 
 def _curve(line: _Line) -> str:
-    """Return a line that is straight beside boxes and bends between layers."""
+    """Return the path of a line that is straight beside boxes and bends between layers."""
     first = line.places[0]
     path = f"M{first.x:.1f} {first.y + first.height:.1f}"
     for upper, lower in itertools.pairwise(line.places):

@@ -1,7 +1,8 @@
-"""The shape of keys and values: named columns of a record, or one plain value.
+"""Shapes of keys and values: the named columns of a record, or one plain value.
 
-Types are Spark's DDL in small letters (`double`, `array<string>`, `struct<a:int>`); None stands for
-one that only Spark can tell."""
+Types are Spark's DDL in lower case (`double`, `array<string>`, `struct<a:int>`), or None if only
+Spark can infer them.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Shape:
-    """`is_record`: columns with names; otherwise one value without."""
+    """Columns of a key or value. Without `is_record`, one plain value."""
 
     columns: tuple[Column, ...]
     is_record: bool
@@ -69,7 +70,7 @@ def record(*columns: Column) -> Shape:
 
 
 def parse_record(ddl: str) -> Shape:
-    """`"id string, amount double"`."""
+    """Parse the schema of a record, such as `"id string, amount double"`."""
     columns = []
     for part in _split(ddl):
         name, _, of_type = part.strip().replace("\n", " ").partition(" ")
@@ -98,19 +99,22 @@ def parse_type(text: str, ddl: str | None = None) -> str:
 
 
 def type_of(shape: Shape) -> str:
-    """As one type of Spark's: a record is a struct."""
+    """Return the shape as one Spark type. A record is a struct."""
     if not shape.is_record:
         return shape.columns[0].type or "string"
     return f"struct<{', '.join(f'`{each.name}`: {each.type}' for each in shape.columns)}>"
 
 
 def untyped(*shapes: Shape) -> list[str]:
-    """Columns whose types only Spark can tell."""
+    """Return the columns whose types only Spark can infer."""
     return [str(each) for shape in shapes for each in shape.columns if each.type is None]
 
 
 def family(of_type: str | None) -> str | None:
-    """Types that may be compared and added without a cast that changes their meaning."""
+    """Return the family of a type.
+
+    Types of one family can be compared and added without a cast that changes their meaning.
+    """
     if of_type is None:
         return None
     if of_type in _INTEGERS or of_type in ("float", "double") or of_type.startswith("decimal"):
@@ -125,7 +129,7 @@ def is_integer(of_type: str | None) -> bool:
 
 
 def wider(left: str | None, right: str | None) -> str | None:
-    """The type of a sum of two numbers, where it is plain."""
+    """Return the type of a sum of two numbers, or None if only Spark can infer it."""
     if left == right and left is not None and not left.startswith("decimal"):
         return left
     if is_integer(left) and is_integer(right):
@@ -136,7 +140,7 @@ def wider(left: str | None, right: str | None) -> str | None:
 
 
 def _split(ddl: str) -> list[str]:
-    """At commas outside of brackets."""
+    """Split at commas outside of brackets."""
     parts, depth, start = [], 0, 0
     for at, letter in enumerate(ddl):
         if letter in "<(":

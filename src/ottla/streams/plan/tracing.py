@@ -1,11 +1,13 @@
-"""Functions over records -> expressions, by calling them once with stand-ins for key and value.
+"""Tracing of functions over records: call them once with stand-ins for the key and the value.
 
-A function is traced only if one call tells all: it must not read the clock, draw a random number or
-look at anything that may change. So the globals it names are checked first; constants, Ottla's own
-functions, pure builtins and other functions that pass the same test are allowed. What cannot be
-traced runs in Python, over Arrow batches, and `reason` says why.
+A function is traced only if one call represents all: it must not read the clock, draw a random
+number or use anything that may change. The globals that it uses are therefore checked first;
+constants, Ottla's own functions, pure builtins and other functions that pass the same test are
+allowed. A function that cannot be traced runs in Python, over Arrow batches, and `reason` holds the
+reason.
 
-Functions take the value, or (key, value), or (key, value, timestamp)."""
+Functions take the value, or (key, value), or (key, value, timestamp).
+"""
 
 from __future__ import annotations
 
@@ -35,20 +37,23 @@ Function = Callable[..., Any]
 _PURE_BUILTINS = frozenset(("abs", "dict", "tuple"))
 _CONSTANT_TYPES = (bool, int, float, str, bytes, type(None))
 _DEEPEST = 8
-"""Functions that call functions are looked into so far."""
+"""Maximum depth to which functions that call other functions are inspected."""
 
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """`outcome` is an expression, a dict of them, or a tuple of such."""
+    """Traced function. `outcome` is an expression, a dict of expressions, or a tuple of these."""
 
     outcome: Any
 
 
 @dataclass(frozen=True, eq=False)
 class InPython:
-    """`arity`: which of (value), (key, value), (key, value, timestamp) it takes. If it
-    `fails_softly`, a record for which it raises is left out, and goes to a topic of failures."""
+    """Function that runs in Python.
+
+    `arity` selects its arguments: (value), (key, value) or (key, value, timestamp). With
+    `fails_softly`, a record on which it raises is dropped and sent to the dead-letter topic.
+    """
 
     function: Function
     arity: int
@@ -61,7 +66,7 @@ class InPython:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with the function's code, for checkpoints that must not outlive it."""
+        """Hash of the function's code. A checkpoint is refused if it differs."""
         code = getattr(self.function, "__code__", None)
         if not isinstance(code, CodeType):
             return self.name
@@ -78,7 +83,7 @@ def trace(operator: str, function: Function, key: Shape, value: Shape) -> Traced
 def in_python(
     operator: str, function: Function, reason: str, *, arities: tuple[int, ...] = (1, 2, 3)
 ) -> InPython:
-    """A function that is called for what it does, or keeps state: it is not traced."""
+    """Check a function that is not traced because it has side effects or state."""
     arity = _arity(operator, function, unknown=arities[0])
     if arity not in arities:
         raise refused(
@@ -88,7 +93,7 @@ def in_python(
 
 
 def fingerprint_of_class(given: type) -> str:
-    """Changes with the code of any of its functions."""
+    """Return a hash of the code of all methods."""
     functions = [
         (name, each.__code__)
         for base in reversed(given.__mro__)
@@ -100,7 +105,7 @@ def fingerprint_of_class(given: type) -> str:
 
 
 def trace_pair(operator: str, function: Function, left: Shape, right: Shape) -> Traced | InPython:
-    """A function that joins two values."""
+    """Trace a function of two values, for joins and reducers."""
     if _arity(operator, function, unknown=2) != 2:
         raise refused(operator, "the function must take (left, right)")
     return _trace(operator, function, 2, (argument(left, "left"), argument(right, "right")))
@@ -133,7 +138,11 @@ def _outcome(given: Any) -> Any:
 
 
 def _arity(operator: str, function: Function, unknown: int = 1) -> int:
-    """`unknown`: of those that take any number, or do not tell, as many of C do."""
+    """Return the number of positional arguments of a function.
+
+    Returns `unknown` for functions that take any number of them, and for those without a signature,
+    such as many functions written in C.
+    """
     if not callable(function):
         raise refused(operator, f"{function!r} is no function")
     try:
@@ -157,7 +166,7 @@ def _arity(operator: str, function: Function, unknown: int = 1) -> int:
 
 
 def _doubt(function: Function, depth: int) -> str | None:
-    """Why one call may not tell all; None if it does."""
+    """Return why one call may not represent all calls, or None if it does."""
     if not isinstance(function, FunctionType):
         return "not a plain function"
     if depth == 0:
@@ -219,7 +228,7 @@ def _codes(code: CodeType) -> Iterator[bytes]:
 
 
 def spelled(function: Traced | InPython) -> str:
-    """For `explain()`."""
+    """Return the function as text, for `explain`."""
     if isinstance(function, InPython):
         return f"{function.name}()"
     return _spelled(function.outcome)

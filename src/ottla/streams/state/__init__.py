@@ -1,16 +1,20 @@
-"""Operators that keep state in Python: what they do with a batch of records, as plain functions of
-state, records and stream time. No Spark here; `compile/stateful` runs these programs in its state.
+"""Operators with state in Python, as plain functions of state, records and stream time.
 
-    program     the contract: state, a batch, the time -> records out; when to be called again
+They do not use Spark; `compile/stateful` runs these programs on Spark's state.
+
+    program     the interface: state, a batch and the time -> output records; time of the next call
     records     records as functions see them: `o.amount` and `o["amount"]`
-    folds       initialiser, adder, merger: of users, and of `st.sum` and its like
+    folds       initializer, adder and merger, of users and of `st.sum` and its like
     totals      aggregations by key
     windows     aggregations by key in tumbling, hopping and session windows
     sliding     aggregations by key in sliding windows
+    limits      at most one change per key within a time limit
     tables      joins of tables by key
     foreign     joins of tables by a foreign key
-    processors  users' processors with stores and timers
+    processors  processors of users, with timers
+    stores      stores of processors
 
-Keys are spread over buckets by their hash. A bucket's state is one Python object, pickled, in
-one row of Spark's state store; it is read and written once per micro-batch, however many records
-there are. That is what makes it two orders quicker than a call to Spark for each key."""
+Keys are distributed over buckets by their hash. The state of a bucket is one Python object, pickled
+into one row of Spark's state store. It is read and written once per micro-batch, however many
+records there are, which is about a hundred times as fast as a call to Spark for each key.
+"""

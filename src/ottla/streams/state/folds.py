@@ -1,8 +1,9 @@
-"""What an aggregation does with its values, one after another.
+"""Folds: the functions with which an aggregation combines its values.
 
-Users give an initialiser and an adder, or a reducer; `st.sum` and its like become folds where
-Spark's own state cannot be used (sliding windows, sessions that are given out while they are
-open). They leave nulls out, as in SQL. An aggregate of None is none: the key is deleted."""
+Users supply an initializer and an adder, or a reducer. `st.sum` and its like become folds where
+Spark's own state cannot be used, such as sliding windows, and sessions that are emitted while they
+are open. They skip nulls, as in SQL. An aggregate of None deletes the key.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,11 @@ Add = Callable[[Any, Any, Any], Any]
 
 @dataclass(frozen=True)
 class Fold:
-    """`add(aggregate, key, value)`; `merge(one, other)` is for sessions; `finish` makes of an
-    aggregate what is given out."""
+    """Functions of an aggregation.
+
+    `add(aggregate, key, value)` returns the next aggregate, `merge(one, other)` combines two
+    sessions, and `finish(aggregate)` returns the result.
+    """
 
     initial: Callable[[], Any]
     add: Add
@@ -38,12 +42,12 @@ def of_aggregator(
     merge: Callable[[Any, Any], Any] | None,
     finish: Callable[[Any], Any] | None,
 ) -> Fold:
-    """`add` takes (aggregate, value) or (aggregate, key, value)."""
+    """Return a fold of an `add` that takes (aggregate, value) or (aggregate, key, value)."""
     return Fold(initial, add if arity == 3 else _without_key(add), merge, finish)
 
 
 def of_reducer(reduce: Callable[[Any, Any], Any]) -> Fold:
-    """The first value is the first aggregate."""
+    """Return a fold that starts with the first value."""
 
     def add(aggregate: Any, key: Any, value: Any) -> Any:
         return value if aggregate is None else reduce(aggregate, value)
@@ -62,11 +66,11 @@ def _without_key(add: Callable[[Any, Any], Any]) -> Add:
     return added
 
 
-# ------------------------------------------------------------------------------- by their names
+# ----------------------------------------------------------------------------- named aggregates
 
 
 def of_aggregates(aggregates: Sequence[tuple[str, Aggregate]]) -> Fold:
-    """`st.sum("amount")` and so on: a list with a place for each."""
+    """Return a fold of `st.sum("amount")` and its like; its aggregate is a list of theirs."""
     steps = [_STEPS[each.function] for _, each in aggregates]
     columns = [each.column for _, each in aggregates]
     counts_all = [each.function == "count" and each.column is None for _, each in aggregates]
@@ -98,7 +102,7 @@ def of_aggregates(aggregates: Sequence[tuple[str, Aggregate]]) -> Fold:
 
 
 def _either(join: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """None is no value yet."""
+    """Extend a function of two values to None, which stands for no value yet."""
 
     def joined(one: Any, other: Any) -> Any:
         if one is None or other is None:
@@ -154,4 +158,4 @@ _STEPS: dict[str, tuple[Any, Any, Any, Any]] = {
     "collect_list": ((), _listed, _plus, list),
     "collect_set": ((), _once, _all_once, list),
 }
-"""Of each: where it begins, how a value is added, how two are merged, what is given out."""
+"""Initial aggregate, function to add a value, function to merge two, function of the result."""

@@ -1,21 +1,25 @@
-"""Joins of two tables where a foreign key of the left is the key of the right, in two steps with a
-topic between them, as in Kafka Streams.
+"""Joins of two tables by a foreign key, in two steps with a topic between them.
 
-First, by the left's key: which foreign key did it have before? The topic gets, with the left's
-key, (the foreign key before, the one now, the left's value). It goes on as up to two rows: leave
-the one, enter the other. Both are in one record of the topic, so that they are in one batch.
+The foreign key of a left row is the key of a right row, as in Kafka Streams.
 
-    Subscriptions   state: left's key -> foreign key
+The first step is partitioned by the left key and looks up the old foreign key. It writes, with the
+left key, (old foreign key, new foreign key, left value) to the topic. The second step reads this as
+up to two rows: leave the old foreign key, enter the new one. Both are in one record, and therefore
+in one batch.
 
-Then, by foreign key: who is subscribed, and what does the right hold?
+    Subscriptions   state: left key -> foreign key
 
-    Subscribed      state: foreign key -> [right's value, its timestamp,
-                                           {left's key: (value, timestamp)}]
+The second step is partitioned by the foreign key. It knows the subscribed left rows and the right
+value.
 
-In a batch, those who leave go first, then come the right's changes, then those who enter; a left
-key's changes of one batch were made one by the first step. So a left key is given out by one
-foreign key in a batch, and what comes last to the output topic is right. Kafka Streams has to
-compare hashes for this."""
+    Subscribed      state: foreign key -> [right value, its timestamp,
+                                           {left key: (value, timestamp)}]
+
+Within a batch, rows that leave are handled first, then changes of the right table, then rows that
+enter; the first step has combined the changes of a left key in a batch. A left key is thus emitted
+by one foreign key per batch, and its last record in the output topic is the correct one. Kafka
+Streams has to compare hashes to achieve this.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,10 @@ LEAVE, ENTER = "leave", "enter"
 
 @dataclass(frozen=True)
 class Subscriptions:
-    """Values in: (foreign key, the left's value), or None. Out: (before, now, value)."""
+    """First step: find the old foreign key of each left row.
+
+    Input values are (foreign key, left value), or None. Output values are (before, now, value).
+    """
 
     needs_time: ClassVar[bool] = False
 
@@ -57,8 +64,11 @@ class Subscriptions:
 
 @dataclass(frozen=True)
 class Subscribed:
-    """Keys are foreign keys. Values of side 0: (action, left's key, has moved, left's value); of
-    side 1: the right's. Given out by the left's key: (left, right) or None."""
+    """Second step: join left rows with the right row of their foreign key.
+
+    The keys are foreign keys. Values of side 0 are (action, left key, has moved, left value), those
+    of side 1 are right values. The output has the left key, and the value (left, right) or None.
+    """
 
     how: str
     needs_time: ClassVar[bool] = False
@@ -85,7 +95,7 @@ class Subscribed:
         return None
 
     def _change(self, state: State, rows: list[Any]) -> Iterator[Any]:
-        """Take over the right's changes; the keys that now hold something else."""
+        """Apply the changes of the right table, and yield the keys whose value may differ now."""
         before: dict[Any, Any] = {}
         for foreign, value, at_ms, side in rows:
             if side == RIGHT and foreign is not None:

@@ -1,12 +1,13 @@
-"""Changes of a table, each key's at most once in some time: Kafka Streams' `untilTimeLimit`.
+"""Rate limit for changes of a table: Kafka Streams' `untilTimeLimit`.
 
-    state   INNER -> the state of the program whose changes they are
-            WAITING -> (key, window) -> (when it is given out, the change)
+    state   INNER -> state of the program that emits the changes
+            WAITING -> (key, window) -> (due time, change)
 
-A change waits until stream time is so much past it. What replaces it meanwhile does not wait
-longer: it takes its place, and goes when that would have gone. The changes of a micro-batch are
-one, which begins with the first record of the key, and the window, in it. Records that came too
-late are no changes, and go at once."""
+A change waits until stream time has passed it by the limit. A later change of the same key and
+window replaces it and keeps its due time. The changes of a micro-batch count as one, which starts
+with the first record of the key and window in the batch. Late records are not changes, and are
+emitted at once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ INNER, WAITING = "inner", "waiting"
 
 @dataclass(frozen=True)
 class Latest:
-    """Of each key that is in a batch, its last record; without state."""
+    """Last record of each key in a batch, without state."""
 
     needs_time: ClassVar[bool] = False
 
@@ -73,7 +74,7 @@ class TimeLimited:
 
 
 def _began_ms(change: Output, times_ms: Sequence[int]) -> int:
-    """Of the records of its key, the time of the first that it is made of."""
+    """Return the time of the first record of the key that belongs to a change."""
     start_ms, end_ms = change.window or (None, None)
     for at_ms in times_ms:
         if start_ms is None or end_ms is None or start_ms <= at_ms <= end_ms:

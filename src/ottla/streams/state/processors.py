@@ -1,4 +1,4 @@
-"""Processors of users' own, with stores and timers.
+"""Processors of users, with stores and timers.
 
     class Reminder(st.Processor):
         waiting = st.ValueStore()
@@ -12,21 +12,22 @@
 
     orders.process(Reminder, schema="late string")
 
-By the clock on the wall, `schedule_wall_clock` and `on_wall_clock` are their counterparts.
+For timers on the wall clock, use `schedule_wall_clock` and `on_wall_clock`.
 
-Stores and timers belong to the key of the record that is being processed (Kafka Streams' belong to
-a partition; a map store gives each key a map of its own). A timer rings once stream time, which
-moves between micro-batches, has reached it. With `ttl` what was written is gone once stream time
-is that much past the record, or timer, by which it was written.
+Stores and timers belong to the key of the current record. (In Kafka Streams they belong to a
+partition; here, a map store holds a separate map for each key.) A timer expires once stream time,
+which advances between micro-batches, has reached it. With `ttl`, an entry expires once stream time
+has passed the time of the record or timer that wrote it by that much.
 
-The clock on the wall is looked at now and then, behind the records of a micro-batch; what it showed
-is part of the query's offsets, so that a batch that is run again after a crash gives the same.
-What its timers write into stores is written at stream time.
+Wall-clock timers are checked at intervals, after the records of a micro-batch. The wall-clock time
+is part of the query's offsets, so a batch that is repeated after a crash has the same result. What
+these timers write to stores is written at stream time.
 
-    state   key -> {TIMERS: [ms, …] in order, WALL_CLOCK: the same, store's name: its data}
+    state   key -> {TIMERS: [ms, …] in order, WALL_CLOCK: the same, name of a store: its data}
 
-Data of stores: a value [value, written at]; a list [[item, written at], …]; a map
-{name: [value, written at]}."""
+Data of stores: a value is [value, written at], a list [[item, written at], …], a map
+{name: [value, written at]}.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ from ottla.streams.state.program import Batch, Output, State
 TIMERS = ("timers",)
 WALL_CLOCK = ("wall clock",)
 MAX_RINGS = 100_000
-"""Of one key's timers in a batch: beyond it they set each other for ever."""
+"""Maximum number of timers that expire for one key in a batch. More of them means that timers
+reschedule each other forever."""
 
 
 class Record(NamedTuple):
@@ -70,7 +72,7 @@ class Timer(NamedTuple):
 
 
 class Store(ABC):
-    """Declared in a processor's class; in its methods, the data of the record's key."""
+    """Store, declared in a processor's class. In its methods it is the data of the current key."""
 
     def __init__(self, ttl: Duration | None = None) -> None:
         self.ttl_ms = None if ttl is None else duration_ms(ttl, name="ttl", least_ms=1)
@@ -84,19 +86,19 @@ class Store(ABC):
 
     @abstractmethod
     def _view(self, context: Context) -> Any:
-        """The data of its key."""
+        """Return the data of the current key."""
 
     @abstractmethod
     def written_ms(self, data: Any) -> Iterator[int]:
-        """When what there is was written."""
+        """Return the times at which the entries were written."""
 
     @abstractmethod
     def kept(self, data: Any, expired_ms: int) -> Any:
-        """Without what is gone; None if nothing is left."""
+        """Return the data without expired entries, or None if nothing is left."""
 
 
 class Context:
-    """Of the record or timer that is being processed."""
+    """Context of the record or timer that is being processed."""
 
     __slots__ = (
         "data", "key", "now_ms", "outputs", "stream_time_ms", "wall_clock_ms", "written_ms",
@@ -108,9 +110,9 @@ class Context:
         self.outputs: list[Output] = []
         self.key: Any = None
         self.now_ms = 0
-        """What is forwarded has this time."""
+        """Timestamp of records that are forwarded."""
         self.written_ms = 0
-        """What goes into stores has this time."""
+        """Time at which entries are written to stores."""
         self.data: dict[Any, Any] = {}
 
     def turn_to(self, key: Any, data: dict[Any, Any], now_ms: int, written_ms: int) -> None:
@@ -231,7 +233,7 @@ def has_wall_clock(processor: type[Processor]) -> bool:
 
 @dataclass(frozen=True)
 class Processing:
-    """Runs a processor over a bucket. `make` makes one, for each batch."""
+    """Program that runs a processor over a bucket. `make` creates one for each batch."""
 
     make: Callable[[], Processor]
     needs_time: ClassVar[bool] = True
@@ -282,7 +284,7 @@ class Processing:
         stream_time_ms, now_ms = context.stream_time_ms, context.wall_clock_ms
         for key in _due(state, WALL_CLOCK, now_ms):
             timers = state[key][WALL_CLOCK]
-            while timers and timers[0] <= now_ms:  # those that are set now are later
+            while timers and timers[0] <= now_ms:  # new timers are in the future
                 at_ms = timers.pop(0)
                 context.turn_to(key, state[key], at_ms, stream_time_ms)
                 processor.on_wall_clock(Timer(key, at_ms, stream_time_ms))
@@ -301,7 +303,7 @@ class Processing:
 
 
 def _due(state: State, timers: Any, now_ms: int) -> list[Any]:
-    """Keys with a timer that is, the earliest first."""
+    """Return the keys with a timer that has expired, the earliest first."""
     first = [(data[timers][0], key) for key, data in state.items() if data.get(timers)]
     first = [each for each in first if each[0] <= now_ms]
     return [key for _, key in sorted(first, key=lambda each: each[0])]

@@ -1,10 +1,12 @@
-"""The contract between operators with Python state and what runs them.
+"""Interface between programs with Python state and their runner.
 
-A program is called with a bucket's state and what came for it in a micro-batch, and again, with no
-records, once stream time has reached `next_time_ms`. It changes the state and returns records. It
-must not look at a clock: time is an argument, so that a batch that is run again after a crash gives
-the same. A program that goes by the clock on the wall, too, is called when that has reached
-`next_tick_ms`; its times come with the batch, out of the query's offsets (see `clock_source`)."""
+The runner calls a program with the state of a bucket and its records of a micro-batch, and again,
+without records, once stream time has reached `next_time_ms`. The program changes the state and
+returns records. It must not read a clock: time is an argument, so that a batch that is repeated
+after a crash has the same result. A program that also uses the wall clock is called when this has
+reached `next_tick_ms`; its time comes with the batch, from the query's offsets (see
+`clock_source`).
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,20 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 BUCKETS = 128
-"""Keys are spread over so many; a bucket's state is written whole when one of its keys changes. Old
-checkpoints mean nothing under another number."""
+"""Number of buckets over which keys are distributed. The whole state of a bucket is written when
+one of its keys changes. Another number would invalidate existing checkpoints."""
 
 State = dict[Any, Any]
-"""Of one bucket. Empty at first; what is empty is not kept."""
+"""State of one bucket. It is empty at first, and an empty one is not kept."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Records in order; `sides` says which input each came from, if there are several. The time on
-    the wall is 0 where no program asks for it; `is_tick` says that the clock has moved on."""
+    """Records in order, with the input (`sides`) of each if there are several.
+
+    `wall_clock_ms` is 0 for programs that do not use it. `is_tick` is set if the wall clock has
+    advanced.
+    """
 
     keys: Sequence[Any] = ()
     values: Sequence[Any] = ()
@@ -34,7 +39,7 @@ class Batch:
 
 
 class Output(NamedTuple):
-    """A record. With `late` it is one that came too late, as it came."""
+    """Output record. `late` holds the unchanged value of a record that arrived too late."""
 
     key: Any
     value: Any
@@ -46,17 +51,17 @@ class Output(NamedTuple):
 class Program(Protocol):
     @property
     def needs_time(self) -> bool:
-        """Whether it is called again when time passes."""
+        """Whether the program is called again when stream time advances."""
 
     def run(self, state: State, batch: Batch, stream_time_ms: int) -> Iterable[Output]:
-        """Change the state, and give out records."""
+        """Update the state and return the output records."""
 
     def next_time_ms(self, state: State) -> int | None:
-        """The stream time at which there is something to do without records."""
+        """Return the stream time at which the program must run without records, or None."""
 
 
 class ClockProgram(Program, Protocol):
-    """One that goes by the clock on the wall, too."""
+    """Program that also uses the wall clock."""
 
     def next_tick_ms(self, state: State) -> int | None:
-        """The time on the wall at which there is something to do without records."""
+        """Return the wall-clock time at which the program must run without records, or None."""

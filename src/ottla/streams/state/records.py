@@ -1,6 +1,7 @@
-"""Records as Python functions see them: a tuple whose columns are attributes and items too.
+"""Records as Python functions see them: tuples with columns as attributes and items.
 
-A class is made for each set of columns. Pickled, a record is its columns' names and its values."""
+There is a class for each set of columns. A record is pickled as its column names and values.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 
 
 class Row(tuple[Any, ...]):
-    """`o.amount`, `o["amount"]`; `"amount" in o` asks for a column, as Spark's rows do."""
+    """Record with `o.amount` and `o["amount"]`. As in Spark, `"amount" in o` tests for a column."""
 
     __slots__ = ()
     _places: dict[str, int]
@@ -43,7 +44,7 @@ class Row(tuple[Any, ...]):
 
 @lru_cache(maxsize=256)
 def row_class(names: tuple[str, ...]) -> type[Row]:
-    # The getters of a named tuple are the quickest there are, whatever the columns are called.
+    # The getters of a named tuple are the fastest attributes, and work for any column name.
     fields = [f"f{place}" for place in range(len(names))]
     getters = namedtuple("getters", fields).__dict__
     columns = {name: getters[field] for name, field in zip(names, fields, strict=True)}

@@ -1,15 +1,16 @@
 """Aggregations by key in sliding windows, as Kafka Streams defines them.
 
-    state   CLOSED -> the time up to which windows are closed
-            key -> [(timestamp, value), …] in order of time; of the same time, as they came
+    state   CLOSED -> time up to which windows are closed
+            key -> [(timestamp, value), …] by time; records with equal timestamps in arrival order
 
-A window is `difference` long, both ends included, and there is one for each different set of
+A window is `difference` long, both ends included, and there is one for each distinct set of
 records: it ends with a record, [t - difference, t], or begins right after one that has left it,
-[t + 1, t + 1 + difference]. None begins before 1970. A record changes all windows that it is in,
-and those come out, each once in a batch.
+[t + 1, t + 1 + difference]. None begins before 1970. A record changes all windows that contain it;
+each changed window is emitted once per batch.
 
-Windows overlap by records, not by a fixed step, so the records are kept, for as long as a window
-may need them; aggregates are made anew from them, in order of time."""
+Windows overlap by records, not by a fixed step. The records are therefore kept for as long as a
+window may need them, and aggregates are computed anew from them, by time.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from ottla.streams.state.folds import Fold
 from ottla.streams.state.program import Batch, Output, State
 
 CLOSED = ("closed",)
-"""No key is a tuple like this: records have a class of their own."""
+"""Cannot collide with a key: no key is a plain tuple, since records have a class of their own."""
 _BEFORE_ALL = -(2**63)
 
 
@@ -76,7 +77,7 @@ class SlidingWindows:
         return self.grace_ms + (forgotten_ms if later is None else min(later, forgotten_ms))
 
     def _starts(self, records: list[tuple[int, Any]]) -> list[int]:
-        """Of the windows there are."""
+        """Return the starts of all windows."""
         starts = set()
         for at_ms, _ in records:
             starts.add(max(0, at_ms - self.difference_ms))
@@ -91,7 +92,7 @@ class SlidingWindows:
     def _changed(
         self, key: Any, records: list[tuple[int, Any]], times_ms: list[int], close_ms: int
     ) -> Iterator[Output]:
-        """Windows with a new record in them, and those that begin right after one."""
+        """Yield the windows that contain a new record or begin right after one."""
         for start_ms in self._starts(records):
             end_ms = start_ms + self.difference_ms
             place = bisect_left(times_ms, start_ms - 1)

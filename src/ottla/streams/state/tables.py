@@ -1,10 +1,11 @@
-"""Joins of two tables by key, as Kafka Streams does them.
+"""Joins of two tables by key, as in Kafka Streams.
 
-    state   key -> [left, right, left's timestamp, right's timestamp]
+    state   key -> [left, right, timestamp of left, timestamp of right]
 
-A change of either side changes the outcome, or deletes it: a record without value. Where there was
-no outcome there is nothing to delete. A key's changes of one batch make one change of the outcome.
-The value that is given out is (left, right); what is made of the two is made in columns."""
+A change of either side changes the result or deletes it with a record without a value. If there was
+no result, there is nothing to delete. The changes of a key in one batch cause one change of the
+result. The output value is (left, right); the join function is applied to it as columns.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
 """Aggregations by key, without windows.
 
-    Totals        state: key -> [aggregate, the latest timestamp]
+    Totals        state: key -> [aggregate, latest timestamp]
     Changes       state: key -> value
-    TableTotals   state: as of Totals
+    TableTotals   state: as in Totals
 
-Each key that changed in a batch is given out once, as it is after it, with the latest timestamp of
+Each key that changed in a batch is emitted once, with its final value and the latest timestamp of
 its records.
 
-The rows of a table that are grouped by another key take two steps with a topic between them, as in
-Kafka Streams: by the table's key, (the value before, the value now); then, by the other key, what
-was before is subtracted and what is now is added."""
+Grouping the rows of a table by another key takes two steps with a topic between them, as in Kafka
+Streams. The first, by the table's key, emits (old value, new value). The second, by the other key,
+subtracts the old value and adds the new one.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Changes:
-    """Of a table. Values out: (before, now)."""
+    """Changes of a table. Output values are (before, now)."""
 
     needs_time: ClassVar[bool] = False
 
@@ -73,7 +74,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class TableTotals:
-    """Values in: (whether it is added, the value)."""
+    """Aggregation of the changes of a table. Input values are (is added, value)."""
 
     fold: Fold
     subtract: Add
@@ -82,7 +83,7 @@ class TableTotals:
     def run(self, state: State, batch: Batch, stream_time_ms: int) -> Iterable[Output]:
         steps = zip(batch.keys, batch.values, strict=True)
         both = Fold(self.fold.initial, self._step, finish=self.fold.finish)
-        # What is subtracted goes first: a value that moved within a key must not count twice.
+        # Subtract first, so that a value that changes within a group is never counted twice.
         order = sorted(range(len(batch.keys)), key=[value[0] for _, value in steps].__getitem__)
         columns = (batch.keys, batch.values, batch.times_ms)
         keys, values, times_ms = ([column[place] for place in order] for column in columns)

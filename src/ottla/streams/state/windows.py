@@ -1,15 +1,16 @@
-"""Aggregations by key in windows, with Kafka Streams' rules of what is late.
+"""Aggregations by key in windows, with Kafka Streams' rules for late records.
 
-    tumbling, hopping   state: window's start -> key -> [aggregate, latest timestamp]
+    tumbling, hopping   state: start of window -> key -> [aggregate, latest timestamp]
     sessions            state: key -> sessions [start, end, aggregate, latest timestamp] by start
 
-A window [start, start + size) takes records until stream time has reached its end and `grace`; a
-session until stream time is past its last record by gap and grace. Records for windows that are
-closed are left out, or given out as late.
+A window [start, start + size) accepts records until stream time has reached its end plus the grace
+period; a session, until stream time has passed its last record by more than the gap and the grace
+period. Records for closed windows are dropped, or emitted as late.
 
-`is_final`: nothing until a window closes, then its outcome, once. Otherwise each window that
-changed in a batch comes as it is after it. A session that grew has another window, so that what was
-given out before is deleted: a record without value for the old one."""
+With `is_final`, a window emits one result when it closes. Otherwise each window that changed in a
+batch emits its state after the batch. A session that grew has another window, so the result of the
+old window is deleted with a record without a value.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ class TimeWindows:
         return min(state) + self.size_ms + self.grace_ms if state else None
 
     def _starts(self, at_ms: int) -> Iterator[int]:
-        """Of the windows that a time is in, the earliest first."""
+        """Return the starts of the windows that contain a time, the earliest first."""
         last = at_ms - at_ms % self.every_ms
         count = (self.size_ms - 1 - (at_ms - last)) // self.every_ms
         return iter(range(last - count * self.every_ms, last + 1, self.every_ms))
@@ -122,7 +123,10 @@ class SessionWindows:
         return end_ms + self.gap_ms + self.grace_ms + 1
 
     def _is_late(self, sessions: list[Any], at_ms: int, stream_time_ms: int) -> bool:
-        """By the session that it would be in: a record may be old if its session is not."""
+        """Return whether a record is late.
+
+        The session that it would join decides: a record may be old as long as that session is open.
+        """
         near = (end for start, end, *_ in sessions if self._touches(start, end, at_ms))
         return self._closes_ms(max(near, default=at_ms)) <= stream_time_ms
 
@@ -151,7 +155,10 @@ class SessionWindows:
         return self.fold.merge(one, other)
 
     def _changes(self, key: Any, old: list[Any], now: list[Any]) -> Iterator[Output]:
-        """A session that took a record is another object, whatever its aggregate is."""
+        """Yield deletions of sessions that are gone, and the sessions that changed.
+
+        A session that received a record is a new object, even if its aggregate is the same.
+        """
         windows = {(each[0], each[1]) for each in now}
         for start_ms, end_ms, _, at_ms in old:
             if (start_ms, end_ms) not in windows:

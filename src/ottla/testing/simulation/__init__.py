@@ -1,2 +1,1 @@
-"""The outside world in memory: time and a disk that pass, break and recover on command, repeatably
-for a seed."""
+"""Simulated environment in memory: time, disks, network and ZooKeeper, repeatable for a seed."""

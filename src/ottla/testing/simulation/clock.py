@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move."""
+"""Clock that stands still until a test advances it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class SimulatedClock:
         return self._elapsed_ms / 1000
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass, for both clocks."""
+        """Advance both the wall clock and the monotonic clock."""
         if duration_ms < 0:
             raise ValueError("time does not go back; set_time moves the wall clock alone")
         self._now_ms += duration_ms
         self._elapsed_ms += duration_ms
 
     def set_time(self, time_ms: int) -> None:
-        """Set the wall clock, as an administrator or a time server would: it may go back."""
+        """Set the wall clock, as an administrator or a time server would. It may go back."""
         self._now_ms = time_ms

@@ -1,13 +1,14 @@
-"""A whole cluster in one process: real brokers on simulated machines, under the virtual clock.
+"""Whole cluster in one process: real brokers on simulated machines, under a virtual clock.
 
-Each broker is a simulated process with a disk of its own, and runs the real code: server, handlers,
-replication, controller, coordinators, ZooKeeper client. Only what lies around it is simulated:
-clock, disk, network, and the ZooKeeper server behind its real protocol.
+Each broker is a simulated process with its own disk and runs the real code: server, handlers,
+replication, controller, coordinators, ZooKeeper client. Only its environment is simulated: clock,
+disk, network, and the ZooKeeper server behind its real protocol.
 
     cluster = SimulatedCluster(seed=7, brokers=3)
     cluster.start()
-    cluster.kill(1); cluster.network.cut("broker-2", "zookeeper"); …
-    cluster.scheduler.run_for(10)"""
+    cluster.machines[1].kill(); cluster.network.cut("broker-2", "zookeeper"); …
+    cluster.scheduler.run_for(10)
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ QUICK = {
     "transaction.state.log.num.partitions": "2",
     "log.cleaner.enable": "false",
 }
-"""A cluster whose reactions are fast, so that a short run sees many of them."""
+"""Settings for fast reactions, so that many of them happen in a short run."""
 
 
 class SimulatedCluster:
@@ -58,7 +59,7 @@ class SimulatedCluster:
         self.machines = {number: Machine(self, number) for number in range(1, brokers + 1)}
 
     def use(self, overrides: Mapping[str, str]) -> None:
-        """For brokers that are started from now on."""
+        """Override properties of brokers that are started from now on."""
         self._overrides |= overrides
 
     def process(self, name: str) -> Process:
@@ -99,7 +100,7 @@ class SimulatedCluster:
 
 
 class Machine:
-    """A broker's process and its disk, which outlives it."""
+    """Process of a broker, and its disk, which outlives the process."""
 
     def __init__(self, cluster: SimulatedCluster, number: int) -> None:
         self._cluster = cluster
@@ -111,13 +112,13 @@ class Machine:
         self.broker: Broker | None = None
         self.is_ready = False
         self.last_broker: Broker | None = None
-        """The one that ran last, for an observer: what it wrote is there unless power was cut."""
+        """Broker of the last run, for observers. Its data is on the disk unless power was cut."""
         self.is_intact = True
-        """Whether everything is there that its last run wrote."""
+        """Whether the disk still holds everything that the last run wrote."""
         self._starting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to start; `is_ready` tells when it has."""
+        """Begin to start the broker; `is_ready` is set once it has started."""
         if not self.process.is_alive:
             self.process.restart()
             self._cluster.network.attach(self.process)
@@ -125,8 +126,10 @@ class Machine:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the broker has given up starting, as one does that finds no ZooKeeper or a full
-        disk; whoever supervises it kills and starts it again."""
+        """Whether the broker has failed to start, for example without ZooKeeper or on a full disk.
+
+        A supervisor should then kill the process and start it again.
+        """
         return self._starting is not None and self._starting.done() and not self.is_ready
 
     async def _run(self) -> None:
@@ -138,12 +141,12 @@ class Machine:
         self.is_ready = self.is_intact = True
 
     def kill(self) -> None:
-        """The process ends; what it wrote is in the operating system's hands."""
+        """Kill the process. Everything that it wrote is kept by the operating system."""
         self._end()
         self.disk = self.disk.kill()
 
     def cut_power(self) -> None:
-        """The machine goes off: what was not synced may be lost."""
+        """Cut the power of the machine. Data that was not synced may be lost."""
         self._end()
         self.disk = self.disk.power_cut()
         self.is_intact = False
@@ -154,7 +157,7 @@ class Machine:
         self.broker = None
 
     async def shut_down(self) -> None:
-        """In order; call it in the machine's own process."""
+        """Shut the broker down cleanly. Must be called in the machine's own process."""
         assert self.broker is not None
         self.is_ready = False
         await self.broker.stop()
@@ -162,10 +165,10 @@ class Machine:
 
 class _NoLock:
     def acquire(self, paths: Iterable[str]) -> None:
-        """Nobody else has this disk."""
+        """Do nothing: no other process uses this disk."""
 
     def release(self) -> None:
-        """Nothing was taken."""
+        """Do nothing: `acquire` takes no lock."""
 
     @property
     def identity(self) -> str:
@@ -180,7 +183,7 @@ class _Socket:
         return ("", self.port)
 
     def close(self) -> None:
-        """There is nothing behind it."""
+        """Do nothing: there is no real socket."""
 
 
 async def _bind(host: str, port: int, send_bytes: int, receive_bytes: int) -> list[_Socket]:
@@ -189,8 +192,7 @@ async def _bind(host: str, port: int, send_bytes: int, receive_bytes: int) -> li
 
 @contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """Chance from the seed alone, also where code asks the system for it, so that a run can be
-    repeated exactly."""
+    """Seed all sources of randomness, including `os.urandom`, so that a run is repeatable."""
     urandom, state = os.urandom, random.getstate()
     random.seed(seed)
     os.urandom = _seeded(seed)

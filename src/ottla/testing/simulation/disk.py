@@ -1,21 +1,22 @@
-"""A disk in memory that behaves as badly as real ones may: the FileSystem port with a page cache.
+"""Disk in memory that behaves as badly as a real one may: the FileSystem port with a page cache.
 
-What a program sees is the cache. What survives a power cut is less:
+Programs see the cache. Less than that survives a power cut:
 
-    contents    certain as of the last `sync` of the file. Of what came later, each 512-byte sector
-                is found as it was at some moment since; in a page of 4,096 bytes mostly the same
-                one. The file may have grown without its data having arrived: zeros.
-    truncation  happened or not; what was written behind one that did not happen is gone
-    names       certain as of the last `sync_directory`. Each creation, rename (as a whole) and
+    contents    Certain as of the last `sync` of the file. After that, each 512-byte sector is in
+                the state of some moment since then; within a page of 4,096 bytes, mostly the same
+                moment. The file may have grown without its data having arrived, as zeros.
+    truncation  Happened or not. If it did not, later writes are lost.
+    names       Certain as of the last `sync_directory`. Each creation, rename (as a whole) and
                 removal since then happened or not.
 
 A process crash (`kill`) loses nothing. A `sync` that fails leaves its file as a power cut would,
-while the cache goes on showing everything, and a later sync does not write it again (the kernel
-has marked the pages clean).
+while the cache continues to show everything, and a later sync does not write it again: the kernel
+has marked the pages clean.
 
-Faults are set by script (`inject`, `capacity`, `flip_bit`, `cut_in`) or drawn from the seed
-(`fault_rate`, `cold_rate`). A file is looked up by its path in every call, as by a program whose
-descriptors are closed whenever it looks away. Nothing here is safe for threads."""
+Faults are scripted (`inject`, `capacity`, `flip_bit`, `cut_in`) or drawn from the seed
+(`fault_rate`, `cold_rate`). Every call looks up its file by path, as for a program whose
+descriptors may be closed between any two calls. Nothing here is thread-safe.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +45,15 @@ ENDLESS = 1 << 50
 
 
 class PowerCut(Exception):
-    """The machine is off; this disk answers no more. `power_cut` gives the disk as found later."""
+    """The machine is off. `power_cut` returns the disk that the next start finds."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """Make calls of `operation` fail: after `skip` good ones, `times` in a row. An operation is
-    named as its method; `path` is a part of the paths it is meant for."""
+    """Failure of an operation: after `skip` successful calls, the next `times` calls fail.
+
+    An operation is named after its method. `path` is a substring of the affected paths.
+    """
 
     operation: str
     error: int = errno.EIO
@@ -74,7 +77,7 @@ class SimulatedFile:
         return None if self._disk.is_cold() else self.read(position, length)
 
     def range_cached(self, position: int, length: int) -> None:
-        """The simulated network sends bytes, and no files."""
+        """Return None: the simulated network sends bytes, not files."""
 
     def write(self, position: int, buffers: Sequence[ReadableBuffer]) -> None:
         self._disk.write(self.path, position, b"".join(buffers))
@@ -90,17 +93,20 @@ class SimulatedFile:
 
 
 class SimulatedDisk:
-    """`capacity` bytes, all files together; None is without end. A write for which there is no
-    room writes what fits and raises ENOSPC."""
+    """Simulated disk.
+
+    `capacity` limits the total bytes of all files; None is unlimited. A write that does not fit
+    writes as much as there is room for, and raises ENOSPC.
+    """
 
     def __init__(self, seed: int = 0, clock: Clock | None = None) -> None:
         self.rng = random.Random(seed)
         self.capacity: int | None = None
         self.fault_rate = 0.0
-        """The chance that a call of one of `random_operations` fails with EIO."""
+        """Probability that a call of one of `random_operations` fails with EIO."""
         self.random_operations = DATA_OPERATIONS
         self.cold_rate = 0.0
-        """The chance that bytes are not in the cache (`read_cached` gives None)."""
+        """Probability that bytes are not in the cache, so that `read_cached` returns None."""
         self.calls: defaultdict[str, int] = defaultdict(int)
         self._clock = clock if clock is not None else SimulatedClock()
         self._root = DirectoryNode()
@@ -115,27 +121,27 @@ class SimulatedDisk:
         self._faults.append(fault)
 
     def heal(self) -> None:
-        """No more faults, and room for everything."""
+        """Remove all faults and the limit on capacity."""
         self._faults.clear()
         self.capacity, self.fault_rate, self.cold_rate = None, 0.0, 0.0
 
     def cut_in(self, calls: int | None) -> None:
-        """Raise PowerCut instead of doing the call that is `calls` calls away; None: never."""
+        """Raise PowerCut in place of the call after the next `calls` calls; None never does."""
         self._calls_until_cut = calls
 
     def fill(self, room_bytes: int) -> None:
-        """Leave so much room, and no more."""
+        """Limit the capacity so that `room_bytes` are free."""
         self.capacity = _total_size(self._root) + room_bytes
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
-        """Damage a byte on the platter, behind everyone's back."""
+        """Flip a bit of a file on the medium, unnoticed."""
         file = self._file(path)
         for contents in (file.cached, file.durable):
             if position < len(contents):
                 contents[position] ^= 1 << bit
 
     def power_cut(self, rng: random.Random | None = None) -> SimulatedDisk:
-        """Turn the machine off. Returns the disk as the next start finds it."""
+        """Turn the machine off, and return the disk in the state that the next start finds."""
         rng = self.rng if rng is None else rng
         self._is_off = True
         found = self._successor()
@@ -144,7 +150,7 @@ class SimulatedDisk:
         return found
 
     def kill(self) -> SimulatedDisk:
-        """End the process that used the disk. Returns the disk for the next one: all is there."""
+        """End the process that used the disk, and return the complete disk for the next one."""
         self._is_off = True
         found = self._successor()
         found._root = self._root

@@ -1,18 +1,19 @@
-"""A network in memory for simulated processes: streams that are slow, cut, or never arrive.
+"""Network in memory for simulated processes: streams that are slow, cut, or never arrive.
 
-A connection is two one-way streams. What is written arrives in order, in pieces of any size, each
-after a delay that the seed gives; a stream never loses or reorders bytes, as TCP does not. What can
-happen to it:
+A connection is two one-way streams. Bytes arrive in order, in pieces of any size, each after a
+delay drawn from the seed. Like TCP, a stream never loses or reorders bytes. Possible events:
 
-    a link is cut (`cut(a, b)`)   what is written is held back, and goes on when it is healed
-                                  before the peer gives up, else the connection breaks
+    a link is cut (`cut(a, b)`)   bytes are held back, and delivered if the link is healed before
+                                  the peer gives up; otherwise the connection breaks
     a link is slow (`slow_down`)  everything on it takes longer
-    a link is reset (`reset`)     its connections break now, with all that is on its way
-    a process is killed           its peers see the connection reset, after a delay
-    nobody listens                connection refused
-    a link is cut at connecting   no answer: the connect hangs until the caller's own time is up
+    a link is reset (`reset`)     its connections break now, and bytes in flight are lost
+    a process is killed           its peers see a connection reset, after a delay
+    no process listens            connection refused
+    a link is cut at connecting   no answer: the connect hangs until the caller's timeout
 
-Links are cut one way or both. Host names are process names; ports are what was asked for."""
+Links can be cut in one direction or in both. Host names are process names; ports are those that
+were requested.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ FIRST_FREE_PORT = 40_000
 MIN_DELAY_S = 0.000_05
 MAX_DELAY_S = 0.002
 RESET_AFTER_S = 30.0
-"""How long TCP tries to get bytes through a cut link before it gives up."""
+"""Time for which TCP retransmits over a cut link before it gives up."""
 HIGH_WATER_BYTES = 1 << 20
 SPLIT_CHANCE = 0.1
 
@@ -43,7 +44,7 @@ class SimulatedNetwork:
         self.max_delay_s = MAX_DELAY_S
 
     def attach(self, process: Process) -> None:
-        """Call after each (re)start of a process."""
+        """Connect a process to the network. Must be called after each (re)start."""
         process.loop.network = self
 
     # ---------------------------------------------------------------------------------- faults
@@ -54,7 +55,7 @@ class SimulatedNetwork:
             self._cut.add((receiver, sender))
 
     def heal(self, sender: str | None = None, receiver: str | None = None) -> None:
-        """All links, or both ways of one."""
+        """Heal all links, or both directions of one."""
         if sender is None or receiver is None:
             self._cut.clear()
             self._slow.clear()
@@ -65,7 +66,7 @@ class SimulatedNetwork:
             stream.deliver_later()
 
     def slow_down(self, sender: str, receiver: str, max_delay_s: float) -> None:
-        """One way, until all links are healed."""
+        """Delay one direction of a link, until all links are healed."""
         self._slow[sender, receiver] = max_delay_s
 
     def reset(self, first: str, second: str) -> None:
@@ -165,7 +166,7 @@ class SimulatedServer:
 
 
 class Stream:
-    """One way of a connection: bytes on their way from one transport to the other."""
+    """One direction of a connection: bytes in flight from one transport to the other."""
 
     def __init__(self, sender: SimulatedTransport, receiver: SimulatedTransport) -> None:
         self.sender = sender
@@ -255,7 +256,7 @@ class SimulatedTransport(asyncio.Transport):
         self.process = process
         self._protocol: Any = None
         self._is_buffered = False
-        """Whether the protocol has a buffer of its own to be filled."""
+        """Whether the protocol supplies its own buffer."""
         self._out: Stream
         self._peer: SimulatedTransport
         self._closed = False
@@ -326,7 +327,7 @@ class SimulatedTransport(asyncio.Transport):
         return not self._closed or not self._peer._closed
 
     def tear(self) -> None:
-        """Nothing that is on its way arrives."""
+        """Break the connection and discard all bytes in flight."""
         self._out.forget()
         self.broken(ConnectionResetError(104, "connection reset by peer"))
 

@@ -1,8 +1,8 @@
-"""What a disk makes of writes that were not synced when the power went.
+"""Page cache of the simulated disk: the fate of writes that were not synced at a power cut.
 
-A node keeps what programs see (`cached`), what is certain (`durable`) and what happened since the
-last sync. `settle` makes all of that certain; `lose` lets chance decide, under the rules that
-`disk.py` states."""
+A node keeps what programs see (`cached`), what is certain (`durable`) and the events since the last
+sync. `settle` makes all events durable; `lose` decides at random, by the rules in `disk.py`.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FileNode:
     cached: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     events: list[Event] = field(default_factory=list)
-    """Since the last sync, oldest first."""
+    """Events since the last sync, oldest first."""
     modified_ms: int = 0
 
     def record(self, event: Event) -> None:
@@ -45,7 +45,7 @@ class FileNode:
         self.events.clear()
 
     def lose(self, rng: random.Random) -> None:
-        """Let chance decide what of the unsynced reached the disk."""
+        """Decide at random which unsynced events reached the disk."""
         self.durable = _survivors(self.durable, self.events, rng)
         self.events.clear()
 
@@ -55,7 +55,7 @@ class DirectoryNode:
     cached: dict[str, Node] = field(default_factory=dict)
     durable: dict[str, Node] = field(default_factory=dict)
     changes: list[dict[str, Node | None]] = field(default_factory=list)
-    """Since the last sync, oldest first: what each name then stood for."""
+    """Changes since the last sync, oldest first: the new node of each name."""
 
     def record(self, change: dict[str, Node | None]) -> None:
         self.changes.append(change)
@@ -120,8 +120,10 @@ def after_power_cut(directory: DirectoryNode, rng: random.Random) -> DirectoryNo
 
 
 def _survivors(durable: bytearray, events: list[Event], rng: random.Random) -> bytearray:
-    """A file's contents after a power cut. Each sector is as it was after some number of the
-    events; which one, `_Moments` draws."""
+    """Return the contents of a file after a power cut.
+
+    Each sector is in the state after some number of the events, which `_Moments` draws.
+    """
     truncations = [n for n, event in enumerate(events) if isinstance(event, Truncation)]
     happened = rng.randint(0, len(truncations))
     if happened < len(truncations):
@@ -142,7 +144,7 @@ def _survivors(durable: bytearray, events: list[Event], rng: random.Random) -> b
 
 
 class _Moments:
-    """For each sector, how many of the events it has seen."""
+    """Number of events that each sector has received."""
 
     def __init__(self, count: int, rng: random.Random) -> None:
         self._count = count

@@ -1,17 +1,18 @@
-"""Many processes under one virtual clock, in an order that a seed decides.
+"""Scheduler that runs many processes under one virtual clock, in an order that a seed decides.
 
 Each simulated process has an event loop of its own (`ProcessLoop`), on which real asyncio code runs
-unchanged; `asyncio.get_running_loop()` gives it that loop. The `Scheduler` runs one callback at a
-time, of whichever process is drawn next:
+unchanged: `asyncio.get_running_loop()` returns that loop. The `Scheduler` runs one callback at a
+time, of a process that it draws:
 
-    callbacks of one process    in the order that asyncio promises (ready ones first in, first out;
-                                timers by their time)
-    callbacks of two processes  in any order the seed gives, if they are due at the same time
-    work in threads             runs at once, in one piece, after a delay that the seed gives
+    callbacks of one process    in the order that asyncio guarantees (ready callbacks first in,
+                                first out; timers by time)
+    callbacks of two processes  in an order drawn from the seed, if they are due at the same time
+    work in threads             at once, without interruption, after a delay drawn from the seed
 
-A process can be killed (nothing of it runs any more, its connections break), paused (nothing runs
-until it is resumed, then all that was due), or have a clock that goes wrong. Nothing here waits in
-real time. When nothing is left to run, or the same seed is run twice, it is exactly the same."""
+A process can be killed (none of its code runs any more, its connections break), paused (nothing
+runs until it is resumed, then everything that was due), or have a wrong clock. Nothing here waits
+in real time, and the same seed always produces the same run.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +32,20 @@ T = TypeVar("T")
 
 
 class NothingLeft(AssertionError):
-    """Nobody has anything to do, and what was awaited has not come: a deadlock."""
+    """Deadlock: no process has anything to do, and the awaited result is missing."""
 
 
 class Scheduler:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.now = 0.0
-        """Seconds since the beginning, for an observer outside."""
+        """Seconds since the start of the simulation, for an outside observer."""
         self.steps = 0
         self.processes: list[Process] = []
         self.max_thread_delay_s = 0.004
-        """How long work that is given to a thread may take to be done."""
+        """Maximum delay of work in a thread."""
         self.after_step: list[Callable[[Process], None]] = []
-        """Called after each callback that ran, with the process it ran in: where invariants are
-        checked."""
+        """Callbacks that check invariants after each step, called with the process that ran."""
 
     def process(self, name: str) -> Process:
         created = Process(self, name)
@@ -53,15 +53,17 @@ class Scheduler:
         return created
 
     def run(self, coroutine: Coroutine[Any, Any, T], process: Process | None = None) -> T:
-        """Run everything until the coroutine is done, in a process of its own unless one is
-        given."""
+        """Run all processes until a coroutine is done.
+
+        The coroutine runs in `process`, or in a new process if that is None.
+        """
         owner = process if process is not None else self.process("test")
         task = owner.loop.create_task(coroutine)
         self.run_until(task.done)
         return task.result()
 
     def run_for(self, seconds: float) -> None:
-        """Let so much virtual time pass."""
+        """Let virtual time pass."""
         end = self.now + seconds
         while self._step(end):
             pass
@@ -76,7 +78,7 @@ class Scheduler:
         raise AssertionError(f"not in {max_steps} steps")
 
     def _step(self, end: float = inf) -> bool:
-        """Run one callback of those that are due next; False if none is due until then."""
+        """Run one of the callbacks that are due next, or return False if none is due by `end`."""
         now, soonest = self.now, inf
         ready: list[Process] = []
         for process in self.processes:
@@ -102,7 +104,7 @@ class Scheduler:
 
 
 class Process:
-    """A simulated operating-system process. `loop` is replaced when it is started again."""
+    """Simulated operating system process. A restart replaces `loop`."""
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
         self.scheduler = scheduler
@@ -112,10 +114,10 @@ class Process:
         self._clock_rate = 1.0
         self.clock_offset_s = 0.0
         self.on_kill: list[Callable[[], None]] = []
-        """What the operating system does when the process ends: break its connections."""
+        """Callbacks that break the connections of the process when it ends."""
 
     def kill(self) -> None:
-        """As kill -9: nothing of it runs any more, not even `finally`."""
+        """Kill the process as with kill -9: no more of its code runs, not even `finally`."""
         self.loop.abandon()
         self.is_paused = False
         ended, self.on_kill = self.on_kill, []
@@ -123,7 +125,7 @@ class Process:
             callback()
 
     def restart(self) -> None:
-        """A new, empty process in the place of the killed one."""
+        """Replace a killed process by a new, empty one."""
         assert self.loop.is_closed(), "it was killed"
         self.loop = _new_loop(self)
 
@@ -153,8 +155,10 @@ class Process:
         return START_MS + int((self.scheduler.now * self._clock_rate + self.clock_offset_s) * 1000)
 
     def at(self, monotonic: float) -> float:
-        """The scheduler's time at which this process's clock shows `monotonic`, or more: one that
-        shows less, be it by a rounding error, would let a timer fire again and again."""
+        """Return the first scheduler time at which this process's clock shows at least `monotonic`.
+
+        If the clock showed less, even by a rounding error, a timer would fire again and again.
+        """
         time = monotonic / self._clock_rate
         while time * self._clock_rate < monotonic:
             time = nextafter(time, inf)
@@ -169,18 +173,20 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._sequence = 0
         self._closed = False
         self.due: float | None = None
-        """What `find_due` found, while nothing has changed since: the scheduler asks after every
-        step of every process, and most have not moved."""
+        """Cached result of `find_due`, or None after a change.
+
+        The scheduler asks every process after every step, and most have not changed.
+        """
         self.network: Any = None
-        """Set by the simulated network: where connections are made."""
+        """Simulated network for connections; set by `SimulatedNetwork.attach`."""
         self.failures: list[dict[str, Any]] = []
-        """What asyncio's exception handler was told; a test looks at it in the end."""
+        """Contexts passed to asyncio's exception handler, for tests to inspect at the end."""
         self.abandoned: list[asyncio.Handle] = []
 
-    # ------------------------------------------------------------------------- the scheduler's
+    # ------------------------------------------------------------------------- for the scheduler
 
     def find_due(self) -> float:
-        """When the next callback is due, by the scheduler's time; never while there is none."""
+        """Return the scheduler time at which the next callback is due, or infinity."""
         self.due = self._next_due()
         return self.due
 
@@ -214,15 +220,15 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(before)
 
     def abandon(self) -> None:
-        # Kept alive: a coroutine that is collected would run its `finally`, which a killed
-        # process does not.
+        # Keep the handles alive: a coroutine that is garbage-collected would run its `finally`
+        # blocks, which a killed process does not.
         self.abandoned += [*self._ready, *(timer for _, _, timer in self._timers)]
         self._ready.clear()
         self._timers.clear()
         self._closed = True
         self.due = inf
 
-    # ------------------------------------------------------------------------------- asyncio's
+    # --------------------------------------------------------------------------------- for asyncio
 
     def time(self) -> float:
         process = self.process
@@ -266,7 +272,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Asked for by TimerHandle; cancelled timers are dropped when their time comes."""
+        """Handle a notification of TimerHandle. Cancelled timers are dropped when they are due."""
         self.due = None
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -279,7 +285,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> Any:
-        """The work is done in one piece, a while later, unless the process is gone by then."""
+        """Run the work without interruption, after a delay, unless the process is gone by then."""
         future = self.create_future()
 
         def work() -> None:
@@ -331,12 +337,12 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
 
 def _new_loop(process: Process) -> ProcessLoop:
-    # What it does not define, simulated code does not use: subprocesses, signals, real sockets.
+    # Simulated code does not use what the class leaves out: subprocesses, signals, real sockets.
     return ProcessLoop(process)  # type: ignore[abstract]
 
 
 class ProcessClock:
-    """The Clock port of a simulated process."""
+    """Clock port of a simulated process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

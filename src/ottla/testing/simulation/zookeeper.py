@@ -1,13 +1,14 @@
-"""A ZooKeeper ensemble for simulated clusters: its real protocol, in memory, in virtual time.
+"""ZooKeeper ensemble for simulated clusters: the real protocol, in memory, in virtual time.
 
-What it does as the real one does: sessions that expire when nothing is heard, ephemeral nodes that
-go with them, versions and zxids, multi as all or nothing, persistent recursive watches whose events
-come before the reply to the change that caused them, sessions that move between connections and
-make requests of the old one fail. Members may lag behind (`max_lag_s`): whoever is connected to one
-reads old values and is told of changes late, though always in their order (zookeeper_member.py).
+It behaves like the real one in these respects: sessions expire without heartbeats, ephemeral nodes
+go with their session, nodes have versions and zxids, multi is atomic, events of persistent
+recursive watches precede the reply to the change that caused them, and a session that moves to
+another connection makes requests of the old one fail. Members may lag (`max_lag_s`): a client of a
+lagging member reads old values and sees changes late, though always in order (zookeeper_member.py).
 
-Killing its process breaks every connection and keeps the tree, as a quorum would. Trees are values:
-every commit makes a new one, so that whoever looks at one may keep it."""
+Killing its process breaks every connection and keeps the tree, as a quorum would. Trees are
+immutable: every commit creates a new one, so observers may keep references to old ones.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ from ottla.testing.simulation.scheduler import Process
 PORT = 2181
 TICK_S = 0.1
 REMEMBERED_COMMITS = 512
-"""How many of the last trees are kept, for members that lag behind."""
+"""Number of recent trees that are kept for lagging members."""
 NOBODY = 0
-"""The session of changes that the ensemble makes itself."""
+"""Session of changes that the ensemble makes itself."""
 
 _STAT = struct.Struct(">qqqqiiiqiiq")
 
@@ -52,7 +53,7 @@ class Commit(NamedTuple):
 
 
 class Member(Protocol):
-    """A client's connection to one of the members."""
+    """Connection of a client to one of the members."""
 
     def committed(self, commit: Commit) -> None: ...
 
@@ -73,7 +74,7 @@ class Refused(Exception):
 
 
 OnCommit = Callable[[Tree, Tree, int], None]
-"""Told of every commit: the tree before, the tree now, and whose session it was."""
+"""Callback for every commit: the old tree, the new tree, and the session that made the change."""
 
 
 class SimulatedZooKeeper:
@@ -86,7 +87,7 @@ class SimulatedZooKeeper:
         self.sessions: dict[int, Session] = {}
         self.zxid = 0
         self.max_lag_s = 0.0
-        """How far members may be behind; each connection has its own share of it."""
+        """Maximum lag of members; each connection draws its own lag."""
         self.commits: deque[Commit] = deque(maxlen=REMEMBERED_COMMITS)
         self.on_commit: list[OnCommit] = []
         self._next_session = 1
@@ -96,7 +97,7 @@ class SimulatedZooKeeper:
         loop = asyncio.get_running_loop()
         for session in self.sessions.values():
             session.connection = None
-            session.heard_at = loop.time()  # a new leader gives everybody time to come back
+            session.heard_at = loop.time()  # a new leader gives all sessions time to return
         await loop.create_server(lambda: self._connect(self), self.process.name, PORT)
         loop.call_later(TICK_S, self._tick)
 
@@ -126,7 +127,7 @@ class SimulatedZooKeeper:
         return session
 
     def expire(self, session: Session) -> None:
-        """Its ephemeral nodes go, in one transaction."""
+        """End a session and delete its ephemeral nodes, in one transaction."""
         del self.sessions[session.id]
         owned = sorted(path for path, node in self.tree.items() if node.owner == session.id)
 
@@ -140,7 +141,7 @@ class SimulatedZooKeeper:
     # ------------------------------------------------------------------------------- the tree
 
     def commit(self, changes: list[Callable[[], bytes]], session_id: int) -> list[bytes]:
-        """Carry out changes, all or none; each gives its result."""
+        """Apply changes atomically, and return the result of each."""
         before = self.tree
         self.tree = dict(before)
         self.zxid += 1
@@ -148,7 +149,7 @@ class SimulatedZooKeeper:
         self._events = []
         try:
             for change in changes:
-                results.append(change())  # noqa: PERF401 one may raise
+                results.append(change())  # noqa: PERF401 a change may raise
         except Refused:
             self.tree, self._events = before, []
             self._publish()

@@ -1,10 +1,11 @@
-"""A connection to a member of the simulated ensemble.
+"""Connection to a member of the simulated ensemble.
 
-The member may lag behind: it shows its client the tree of a while ago, tells it of changes a while
-later, and answers a write or a sync when it has come so far itself. Replies keep the order of the
-requests. Pings are answered at once, whatever the member knows: they prove nothing. A client that
-has seen more than the member is turned away, as the real one does; a new session begins with all
-there is, because its beginning is itself a commit."""
+The member may lag: it shows its client an older tree, reports changes late, and answers a write or
+a sync once it has caught up that far. Replies keep the order of the requests. Pings are answered at
+once, whatever the member has seen, so they prove nothing. Like the real ensemble, it rejects a
+client that has seen more than the member. A new session starts up to date, because creating it is
+itself a commit.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class MemberConnection(asyncio.Protocol):
         self._tree: Tree = server.tree
         self._behind: deque[Commit] = deque()
         self._replies: deque[tuple[int, Callable[[], None]]] = deque()
-        """(how far this member has to be, what to send then)."""
+        """(zxid that this member must reach, function that then sends the reply)."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -58,14 +59,14 @@ class MemberConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _end(self) -> None:
-        """Close behind the last answer."""
+        """Close the connection after the last reply."""
         if self._transport is not None:
             self._transport.close()
 
-    # ---------------------------------------------------------------------- what the member knows
+    # ------------------------------------------------------------------ the view of the member
 
     def _fall_back(self) -> None:
-        """Know what a member that lags behind knows now."""
+        """Switch to the view that a lagging member has now."""
         now = self._server.process.monotonic()
         recent = [each for each in self._server.commits if each.at > now - self._lag_s]
         earlier = [each for each in self._server.commits if each.at <= now - self._lag_s]
@@ -184,7 +185,7 @@ class MemberConnection(asyncio.Protocol):
         return _INT.pack(len(node.children)) + names + stat(node)
 
     def _write(self, xid: int, code: int, reader: Reader, session: Session) -> None:
-        """The ensemble carries it out now; the member tells when it knows of it itself."""
+        """Apply a change to the ensemble now, and reply once the member has caught up with it."""
         error: int = 0
         try:
             if code == OpCode.MULTI:
