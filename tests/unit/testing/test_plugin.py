@@ -179,7 +179,7 @@ def test_loading_the_plugin_loads_nothing_but_pytest() -> None:
 
 def test_help_names_the_fixtures(run) -> None:
     result = run("", "--fixtures")
-    result.stdout.fnmatch_lines(["ottla_broker *", "*A broker for this test alone.*"])
+    result.stdout.fnmatch_lines(["ottla_broker *", "*Provide a broker for a single test.*"])
 
 
 def test_the_modules_of_ottla_are_imported_as_they_are(run) -> None:
