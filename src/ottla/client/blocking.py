@@ -81,8 +81,8 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log an unhandled exception, except for one known false alarm.
 
     When a connection attempt is cancelled, uvloop drops the future of its TLS handshake, and
-    asyncio reports that the exception was never retrieved. Nobody waits for that attempt any
-    more."""
+    asyncio reports that the exception was never retrieved. That attempt has been abandoned
+    already."""
     if (
         isinstance(context.get("exception"), OSError)
         and type(context.get("future")) is asyncio.Future

@@ -124,7 +124,7 @@ class ClusterOffsets:
                     raise
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
 
-    # ---------------------------------------------------------------------------- the group
+    # -------------------------------------------------------------------------------- group
 
     def committed(
         self, partitions: Iterable[TopicPartition]

@@ -183,7 +183,7 @@ async def _offset(cluster: Cluster, tp: TopicPartition, spec: OffsetSpec) -> int
     return listed.checked(False)[tp].offset or 0
 
 
-# ------------------------------------------------------------------------------ what is left open
+# -------------------------------------------------------------------------- leftover transactions
 
 
 async def _open_tasks(cluster: Cluster, options: SinkOptions) -> list[str]:
@@ -218,7 +218,7 @@ async def _abort_open(cluster: Cluster, options: SinkOptions, names: Iterable[st
     await asyncio.gather(*(init_producer(cluster, name, timeout_ms) for name in names))
 
 
-# ------------------------------------------------------------------------------------- the commit
+# ----------------------------------------------------------------------------------------- commit
 
 
 def commit(

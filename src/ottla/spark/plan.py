@@ -2,7 +2,8 @@
 
 The arithmetic is that of Spark's own Kafka source, so that the same options give the same result:
 
-    split         maxRecordsPerPartition first, then minPartitions, cutting large ranges in proportion
+    split         maxRecordsPerPartition first; then minPartitions, cutting large ranges in
+                  proportion
     rate_limited  maxOffsetsPerTrigger, divided in proportion to the available records
     Patience      minOffsetsPerTrigger: wait for that many records, at most maxTriggerDelay
 

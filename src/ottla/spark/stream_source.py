@@ -156,7 +156,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Executors need only what `read` uses.
         return {"_options": self._options, "_schema": self._schema}
 
-    # ------------------------------------------------------------------------------ the group
+    # ---------------------------------------------------------------------------------- group
 
     def _moved(self, begin: Offsets) -> Offsets:
         """Return the offsets to which another tool moved the group while the query was stopped."""

@@ -58,7 +58,7 @@ class RecordBuffer:
         self.order: Order | None = None
         """Selects and orders the data that may be consumed now; None means first in, first out."""
 
-    # ---------------------------------------------------------------------------- on the loop
+    # --------------------------------------------------------------- called on the event loop
 
     def add(self, fetched: FetchedPartition) -> None:
         self._fetches.append(fetched)
@@ -84,7 +84,7 @@ class RecordBuffer:
         self._iterated = None
         self.is_delivered = True
 
-    # ------------------------------------------------------------------------- handing it out
+    # ------------------------------------------------------------------------- taking records
 
     def has_records(self) -> bool:
         return bool(self.ready())
@@ -227,7 +227,7 @@ class RecordBuffer:
         except ValueError:
             pass
 
-    # --------------------------------------------------------------------------- what is in hand
+    # --------------------------------------------------------------------------- records in hand
 
     def hand_out_singly(self, records: list[Record]) -> Iterator[Record]:
         """Return an iterator over taken records. Those that it has not yielded are not in hand."""

@@ -71,7 +71,7 @@ class ClassicMember:
         self._must_start_over = False
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._stay_alive())]
 
-    # ------------------------------------------------------------------------- for the consumer
+    # ------------------------------------------------------------------- called by the consumer
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -101,7 +101,7 @@ class ClassicMember:
         if leave and self._member_id and self._instance_id is None:
             await self._leave("the consumer is being closed")
 
-    # ------------------------------------------------------------------------------------ rounds
+    # ----------------------------------------------------------------------------------- joining
 
     async def _run(self) -> None:
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
@@ -340,7 +340,7 @@ class ClassicMember:
         except KafkaError as error:
             logger.debug("leaving group %s failed: %s", self._config.group_id, error)
 
-    # ------------------------------------------------------------------------------------- calls
+    # ---------------------------------------------------------------------------------- requests
 
     async def _call(self, api: Api, body: dict[str, Any], *, timeout_ms: int) -> Any:
         return await self._cluster.call_coordinator(

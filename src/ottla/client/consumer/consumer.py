@@ -569,7 +569,7 @@ class Consumer:
         """
         return self._run(self._async.partitions_for(topic, timeout_s=timeout_s))
 
-    # ---------------------------------------------------------------------------------- insides
+    # -------------------------------------------------------------------------------- internals
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._is_closed:

@@ -72,7 +72,7 @@ class ModernMember:
         self._reconciling: asyncio.Task[None] | None = None
         self._task = asyncio.create_task(self._run())
 
-    # ------------------------------------------------------------------------- for the consumer
+    # ------------------------------------------------------------------- called by the consumer
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -230,7 +230,7 @@ class ModernMember:
             if unknown:
                 await asyncio.sleep(self._config.retry_backoff_max_ms / 1000)
 
-    # ------------------------------------------------------------------------------------- calls
+    # ---------------------------------------------------------------------------------- requests
 
     async def _call(
         self, body: dict[str, Any], *, min_version: int = 0, timeout_ms: int | None = None

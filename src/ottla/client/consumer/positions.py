@@ -92,7 +92,7 @@ class Positions:
             state.wants_validation = True
             self.wake()
 
-    # ------------------------------------------------------------------------------- the task
+    # ---------------------------------------------------------------------------- lookup task
 
     async def _resolve(self) -> None:
         loop = asyncio.get_running_loop()

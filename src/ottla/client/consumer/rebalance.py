@@ -89,7 +89,7 @@ class Rebalances:
         self._before_revocation = before_revocation
         self._pending: deque[Change] = deque()
 
-    # --------------------------------------------------------------------- asked by the member
+    # ----------------------------------------------------------------- requested by the member
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """Add partitions. With none, too, the listener runs at the end of each rebalance."""
@@ -127,7 +127,7 @@ class Rebalances:
             if change in self._pending:
                 self._pending.remove(change)
 
-    # ------------------------------------------------------------------- carried out by `poll`
+    # ----------------------------------------------------------------------- applied by `poll`
 
     @property
     def has_pending(self) -> bool:

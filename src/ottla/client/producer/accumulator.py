@@ -207,7 +207,7 @@ class Accumulator:
             queue.batches.extendleft(reversed(before))
             self.queues[queue] = None
 
-    # ------------------------------------------------------------------------------- the end
+    # ---------------------------------------------------------------------------- completion
 
     def replace(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
         """Replace a batch that was split by its parts."""

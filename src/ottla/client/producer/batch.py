@@ -47,7 +47,7 @@ VARINTS = tuple(encode_varint(number) for number in range(_TWO_BYTES))
 _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 _callbacks_lock = threading.Lock()
-"""Shared by all batches: it is held only briefly, and only if somebody waits for a record."""
+"""Shared by all batches: it is held only briefly, and only if a caller waits for a record."""
 
 
 class ProducerBatch:
@@ -241,7 +241,7 @@ class ProducerBatch:
         first, part = self.parts[position]
         return part, index - first
 
-    # ---------------------------------------------------------------------------------- fate
+    # ---------------------------------------------------------------------------- completion
 
     def acknowledge(self, base_offset: int, append_time_ms: int) -> None:
         self.base_offset = base_offset

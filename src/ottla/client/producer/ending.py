@@ -52,4 +52,4 @@ def call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -
     try:
         loop.call_soon_threadsafe(callback)
     except RuntimeError:
-        pass  # the loop is closed, so nobody waits any more
+        pass  # the loop is closed, so there is nothing to wake

@@ -1,7 +1,7 @@
 """Future of one record: its batch, and its index there.
 
 A future is cheap: the batch holds the outcome of all its records, and a callback is registered only
-when somebody waits. The same class serves threads (`result`) and coroutines (`await`)."""
+when a caller waits. The same class serves threads (`result`) and coroutines (`await`)."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None
     try:
         loop.call_soon_threadsafe(_set, waiter)
     except RuntimeError:
-        pass  # the loop is closed, so nobody waits any more
+        pass  # the loop is closed, so there is nothing to wake
 
 
 def _set(waiter: asyncio.Future[None]) -> None:

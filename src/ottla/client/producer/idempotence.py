@@ -122,7 +122,7 @@ class Idempotence:
         self._to_restart: dict[PartitionSequences, None] = {}
         """Partitions that need a new epoch; used as an ordered set."""
 
-    # ----------------------------------------------------------------------- id and epoch
+    # ----------------------------------------------------------------------- ID and epoch
 
     @property
     def has_producer_id(self) -> bool:
@@ -184,7 +184,7 @@ class Idempotence:
         partition.next_sequence = advance(sequence, batch.count)
         partition.in_flight.append(batch)
 
-    # ---------------------------------------------------------------------------- answers
+    # -------------------------------------------------------------------------- responses
 
     def acknowledged(
         self, partition: PartitionSequences, batch: SequencedBatch, base_offset: int

@@ -90,7 +90,7 @@ class Identity:
             raise error_for(answer.error_code)
         return answer.producer_id, answer.producer_epoch
 
-    # -------------------------------------------------------------------------------- answers
+    # ------------------------------------------------------------------------------ responses
 
     def may_retry(
         self, queue: PartitionQueue, batch: ProducerBatch, code: int, log_start_offset: int

@@ -144,7 +144,7 @@ class Intake:
         self.refuse(ClientClosed("the producer is not started"))
         cluster.on_metadata.append(lambda _: self._current.clear())
 
-    # ------------------------------------------------------------------------ open or closed
+    # ------------------------------------------------------------------------------- refusal
 
     @property
     def refusal(self) -> BaseException | None:
@@ -287,7 +287,7 @@ class Intake:
         self._accumulator.add_batch(queue, batch)
         self._wake_sender()
 
-    # ------------------------------------------------------------------------------- details
+    # ----------------------------------------------------------------------------- internals
 
     def _find(self, topic: str) -> _TopicState | None:
         """Return the state of a topic, updated to the newest metadata, or None if it is unknown."""

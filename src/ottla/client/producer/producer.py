@@ -484,7 +484,7 @@ class AsyncProducer:
         if self._transactions.phase in (Phase.OPEN, Phase.FAILED):
             await self.abort_transaction()
 
-    # ------------------------------------------------------------------------------ the rest
+    # ----------------------------------------------------------------------- flush, metadata
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Send all batches now, and wait until each record is acknowledged or has failed.

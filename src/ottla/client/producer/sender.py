@@ -291,7 +291,7 @@ class Sender:
             del self._connecting[node]
         self.wake()
 
-    # --------------------------------------------------------------------------------- answers
+    # ------------------------------------------------------------------------------- responses
 
     def _answered(self, request: _Request, answer: asyncio.Future[Any]) -> None:
         self._in_flight[request.node] -= 1
@@ -404,7 +404,7 @@ class Sender:
         self._accumulator.replace(batch, parts)
         self._accumulator.put_back(queue, parts)
 
-    # ------------------------------------------------------------------------------------ fate
+    # ------------------------------------------------------------------------------ completion
 
     def _acknowledge(
         self, queue: PartitionQueue, batch: ProducerBatch, told: PartitionAnswer

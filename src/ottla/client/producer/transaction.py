@@ -179,7 +179,7 @@ class TransactionalIdentity(Identity):
         self.on_fatal(failure)
         return failure
 
-    # ---------------------------------------------------------------------------------- calls
+    # ----------------------------------------------------------------------------- operations
 
     async def init(self) -> None:
         """Obtain the producer ID, which fences other producers with the same transactional ID.
@@ -325,7 +325,7 @@ class TransactionalIdentity(Identity):
             max_version=None if self._is_implicit else LAST_EXPLICIT_OFFSET_COMMIT,
         )
 
-    # ----------------------------------------------------------------------- what may be sent
+    # -------------------------------------------------------------------------------- sending
 
     def prepare(self) -> bool:
         if self.phase in (Phase.FAILED, Phase.ABORTING):
@@ -402,7 +402,7 @@ class TransactionalIdentity(Identity):
         if self.phase in (Phase.OPEN, Phase.COMMITTING):
             self._fail(error, in_produce=True)
 
-    # -------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------ requests
 
     def _who(self) -> dict[str, Any]:
         return {
