@@ -1,6 +1,6 @@
 """Exponential backoff between retries.
 
-The pause doubles with each failure up to a maximum. It is randomized by 20 % so that clients that
+The pause doubles with each failure up to a maximum. It is randomized by 20% so that clients that
 failed together do not retry together."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tracks which brokers cannot be reached, and decides when to log it.
+"""Record of the brokers that cannot be reached, and of when to log it.
 
 A client without a broker may wait for a minute. It logs the reason at once, and again every
 `REPEAT_S` while the problem lasts. Log records of a client that has not reached any broker yet have

@@ -1,4 +1,4 @@
-"""Logs topics that brokers create automatically (`auto.create.topics.enable`).
+"""Log messages for topics that brokers create automatically (`auto.create.topics.enable`).
 
 A mistyped name creates a topic, too, so a client logs each topic that did not exist when it first
 asked for it. The log level is INFO; command-line tools print these records."""

@@ -1,4 +1,4 @@
-"""Keeps a Python worker's loaded modules out of the garbage collector's way.
+"""Exclusion of a Python worker's loaded modules from garbage collection.
 
 PySpark runs the garbage collector in a worker after every task, and each batch of a stream has a
 task in four workers: to plan the write, to read, to write and to commit. A collection traverses

@@ -124,7 +124,7 @@ def rate_limited(
 
 @dataclass
 class Patience:
-    """Decides whether there are enough records for a batch."""
+    """Decision whether there are enough records for a batch."""
 
     min_records: int | None
     max_delay_ms: int

@@ -1,4 +1,4 @@
-"""Runs PySpark's own Python programs without tracebacks for sockets that Spark has closed.
+"""Launcher of PySpark's programs that suppresses tracebacks for sockets that Spark has closed.
 
     python -m ottla.spark.quiet_python MODULE [ARGUMENT …]
 

@@ -1,4 +1,4 @@
-"""Reads the records of one partition between two offsets, on an executor.
+"""Reader of the records of one partition between two offsets, on an executor.
 
 While a response is decoded and passed to Spark, the next fetch is in flight; its offset is known
 from the batch headers alone. Reading stops when the end offset is reached, whether or not there are

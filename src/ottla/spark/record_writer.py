@@ -1,4 +1,4 @@
-"""Writes a task's rows to brokers, on an executor, in order and without duplicates.
+"""Writer of a task's rows, on an executor, in order and without duplicates.
 
 Rows are encoded by the kernels, without a Python object per row, and sent in windows: the next
 window is encoded while the current one is in flight. Each batch carries the producer's next

@@ -77,7 +77,7 @@ def check_schema(asked: StructType) -> None:
 
 
 class RowMaker:
-    """Converts the records of one partition to rows of a schema."""
+    """Converter from the records of one partition to rows of a schema."""
 
     def __init__(self, schema: StructType, topic: str, partition: int) -> None:
         import pyarrow

@@ -127,7 +127,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
 
 
 class RowsToRecords:
-    """Converts Arrow batches of rows to records and passes them to a writer."""
+    """Converter from Arrow batches of rows to records, which it passes to a writer."""
 
     def __init__(self, options: SinkOptions, names: list[str], writer: RecordWriter) -> None:
         self._options = options

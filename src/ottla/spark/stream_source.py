@@ -44,7 +44,7 @@ from ottla.spark.source import RangePartition, read_range
 logger = logging.getLogger(__name__)
 
 PARTITIONS_AGE_S = 1.0
-"""How often to look for new partitions and topics."""
+"""Interval at which to look for new partitions and topics, in seconds."""
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -238,7 +238,7 @@ def _sink_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 class DeadLetters:
-    """Writes bad rows to the dead-letter topic and passes on the others, on executors."""
+    """Function for executors that writes bad rows to a topic and passes on the others."""
 
     def __init__(self, options: dict[str, str]) -> None:
         sink_options(options, is_streaming=False)

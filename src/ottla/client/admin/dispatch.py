@@ -1,4 +1,4 @@
-"""Distributes a request about many keys to the brokers that are responsible for them.
+"""Distribution of a request about many keys to the brokers that are responsible for them.
 
 Each key (a topic, a group, a partition) has a broker that must be asked: the controller, a
 coordinator, a leader, a particular broker, or any. `dispatch` determines it, sends one request per
@@ -41,7 +41,7 @@ NOT_TRANSIENT = UNKNOWN_TOPIC | {ErrorCode.ELECTION_NOT_NEEDED}
 """Codes that are retriable for other clients, but final results for an admin client."""
 
 Ask = Callable[[int, list[K]], Awaitable[Mapping[K, "V | ClientError"]]]
-"""Sends a request about some keys to one broker, and returns the outcome of each key."""
+"""Function that sends a request about some keys to one broker and returns each key's outcome."""
 
 
 class Listing(dict[K, V]):
@@ -75,7 +75,7 @@ class Results(Listing[K, V]):
 
 
 class Lookup(ABC, Generic[K]):
-    """Determines the broker that must be asked for each key."""
+    """Lookup of the broker that must be asked for each key."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

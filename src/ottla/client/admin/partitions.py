@@ -16,7 +16,7 @@ from ottla.wire.api import Api
 
 CONSUMER_REPLICA_ID = -1
 HIGH_WATERMARK = -1
-"""As an offset for `delete_records`: delete all records up to the high watermark."""
+"""Offset for `delete_records` that stands for the high watermark."""
 
 
 class OffsetSpec(IntEnum):

@@ -33,8 +33,8 @@ from ottla.wire.records.fetched import MAX_OFFSET
 Handed = dict[TopicPartition, tuple[PartitionState, int, int, int]]
 """By partition: its state, that state's version, the position after the records, the epoch."""
 ReadWhole = Callable[[FetchedPartition, int], tuple[list[Any], int]]
-"""Reads the data of a fetched partition up to an offset; returns parts that have a length, and the
-position after them."""
+"""Function that reads a fetched partition up to an offset, and returns parts that have a length and
+the position after them."""
 Order = Callable[[list[FetchedPartition]], list[FetchedPartition]]
 
 
@@ -54,9 +54,9 @@ class RecordBuffer:
         """Records that are returned one by one, and the iterator over them."""
         self.is_delivered = True
         self.on_room: Callable[[], None] = lambda: None
-        """Called when fetched data is used up, so that there is room for more."""
+        """Callback for when fetched data is used up, so that there is room for more."""
         self.order: Order | None = None
-        """Selects and orders the data that may be consumed now; None means first in, first out."""
+        """Function that selects and orders the data to consume now; None: first in, first out."""
 
     # --------------------------------------------------------------- called on the event loop
 

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 PROTOCOL_TYPE = "consumer"
 JOIN_SLACK_MS = 5_000
-"""How much longer than the rebalance timeout a JoinGroup response may take."""
+"""Time that a JoinGroup response may take beyond the rebalance timeout."""
 LEAVE_TIMEOUT_MS = 5_000
 
 
@@ -87,7 +87,7 @@ class ClassicMember:
         self._rejoin("the subscription changed")
 
     def metadata_changed(self) -> None:
-        """As the leader, trigger a rebalance if partition counts have changed."""
+        """Trigger a rebalance if this member is the leader and partition counts have changed."""
         if self._is_leader and self._counts and self._counts_now(self._counts) != self._counts:
             self._rejoin("partitions were added or topics have come or gone")
 
@@ -370,7 +370,7 @@ class ClassicMember:
 
 
 class _Again(ClientError):
-    """Retry the request, or rejoin, after a pause."""
+    """Retriable error: repeat the request, or rejoin, after a pause."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code=code)

@@ -1,4 +1,4 @@
-"""Fetches and commits the offsets of a group (OffsetFetch, OffsetCommit).
+"""Committed offsets of a group (OffsetFetch, OffsetCommit).
 
 Versions with topic IDs (10 and later) are not used: users pass names, which all brokers accept."""
 

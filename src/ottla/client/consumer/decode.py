@@ -1,4 +1,4 @@
-"""Decodes a batch into records (pure)."""
+"""Decoding of a batch into records (pure)."""
 
 from __future__ import annotations
 

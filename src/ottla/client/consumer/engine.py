@@ -1,4 +1,4 @@
-"""Core of the consumer: connects its parts, subscribes, and waits for records.
+"""Core of the consumer: the connection of its parts, subscriptions, and waiting for records.
 
 All background activity ends here. New data wakes a waiting poll; failures are kept for the next
 poll to raise; and work that must happen within a poll (a listener, a commit that is due) sets

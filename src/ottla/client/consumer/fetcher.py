@@ -1,4 +1,4 @@
-"""Keeps one fetch in flight per leader while there is room for the data.
+"""Fetcher, which keeps one fetch in flight per leader while there is room for the data.
 
 A partition is fetched while at most `max.partition.fetch.bytes` of it are buffered, so that the
 next response arrives while the user processes the last one. Nothing is fetched while
@@ -64,10 +64,10 @@ class Fetcher:
         self._brief_wait_ms: dict[int, int] = {}
         self._again: asyncio.Handle | None = None
         self._again_at = 0.0
-        """Time at which `_again` is due, because uvloop's handles do not reveal it."""
+        """Time at which `_again` is due; kept here because uvloop's handles do not expose it."""
         self._is_closed = False
         self.is_wanted: Callable[[PartitionState, dict[TopicPartition, int]], bool] | None = None
-        """Decides whether to fetch a partition, given the buffered bytes of others (priorities)."""
+        """Priority check: whether to fetch a partition, given the buffered bytes of each."""
 
     async def close(self) -> None:
         self._is_closed = True

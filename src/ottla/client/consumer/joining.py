@@ -1,5 +1,7 @@
-"""Joins a group with the new protocol (KIP-848) if it is configured and supported by the broker,
-otherwise with the classic protocol."""
+"""Choice of the group protocol.
+
+The consumer joins with the new protocol (KIP-848) if it is configured and the broker supports it,
+otherwise with the classic one."""
 
 from __future__ import annotations
 

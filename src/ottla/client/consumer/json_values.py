@@ -1,4 +1,4 @@
-"""Parses JSON values with Arrow's reader, which yields exactly one row per value.
+"""Parser of JSON values, based on Arrow's reader, that yields exactly one row per value.
 
 Each value is wrapped in an object of its own, {"v": VALUE}. If values were merely joined by
 newlines, one value could yield several rows, or several values one row."""

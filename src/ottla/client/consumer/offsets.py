@@ -1,4 +1,4 @@
-"""Looks up offsets by timestamp and the ends of partitions, with ListOffsets to each leader.
+"""Lookup of offsets by timestamp, and of the ends of partitions, with ListOffsets to each leader.
 
 Also OffsetForLeaderEpoch, which returns the end offset of a leader epoch. A position beyond it was
 read from a former leader whose log has been truncated since."""

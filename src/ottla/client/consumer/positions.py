@@ -1,4 +1,4 @@
-"""Determines the position of each partition: the committed offset, or `auto.offset.reset`.
+"""Initial position of each partition: the committed offset, or `auto.offset.reset`.
 
 A single task looks up all partitions that need a position; `wake` starts it. After a change of the
 leader, it also checks that the new leader's log contains what was read (KIP-320). If that log was
@@ -138,7 +138,7 @@ class Positions:
             found = await self._committed.fetch([state.tp for state in states])
         for state in states:
             if not state.wants_committed:
-                continue  # the user sought meanwhile
+                continue  # the user called `seek` meanwhile
             tp = state.tp
             offset = found.get(tp)
             if offset is not None:

@@ -1,4 +1,4 @@
-"""Reads a range of a topic as one Arrow table, or as a sequence of record batches.
+"""A range of a topic as one Arrow table, or as a sequence of record batches.
 
 `start` and `end` are "earliest", "latest", an offset for all partitions, a mapping of partitions to
 offsets, or a datetime, which stands for the first record at or after it. A partition that a mapping

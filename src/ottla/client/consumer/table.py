@@ -46,7 +46,7 @@ TYPES = {
 
 
 class TableReader:
-    """Converts fetched data into record batches with the requested columns."""
+    """Converter from fetched data to record batches with the requested columns."""
 
     def __init__(
         self, columns: Sequence[str] | None = None, value: str | None = None, schema: Any = None

@@ -1,4 +1,4 @@
-"""Builds Produce requests from batches, and maps responses to batches.
+"""Produce requests from batches, and the outcome of each batch from the responses.
 
 From version 13 on, topics are identified by ID. If the ID of a topic is unknown, an older version
 is used, which identifies topics by name."""

@@ -1,4 +1,4 @@
-"""Sends batches to the leaders of their partitions, and handles the responses.
+"""Sender of batches to the leaders of their partitions.
 
 Everything here runs on one event loop. Work is done in *turns*: a turn fails batches that have
 expired, sends those that are ready as far as `max.in.flight.requests.per.connection` permits, and

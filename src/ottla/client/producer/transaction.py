@@ -102,7 +102,7 @@ class OffsetToCommit(NamedTuple):
 
 
 Offsets: TypeAlias = Mapping[TopicPartition, Any]
-"""Maps partitions to an offset, or to an object with `offset`, `metadata` and `leader_epoch`."""
+"""Offset of each partition, or an object with `offset`, `metadata` and `leader_epoch`."""
 
 
 class TransactionalIdentity(Identity):

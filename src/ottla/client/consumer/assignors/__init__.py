@@ -32,8 +32,8 @@ class Assignor(NamedTuple):
     assign: Assign
     is_cooperative: bool
     user_data: UserData
-    """Returns the user data that a member adds to its subscription, from the partitions that it
-    owned and their generation."""
+    """Function from the partitions that a member owned, and their generation, to the user data of
+    its subscription."""
 
 
 def _nothing(owned: Iterable[TopicPartition], generation: int) -> bytes | None:
