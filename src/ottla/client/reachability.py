@@ -1,4 +1,4 @@
-"""Record of the brokers that cannot be reached, and of when to log it.
+"""Tracking of brokers that cannot be reached, and of when to log it.
 
 A client without a broker may wait for a minute. It logs the reason at once, and again every
 `REPEAT_S` while the problem lasts. Log records of a client that has not reached any broker yet have

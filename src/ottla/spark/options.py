@@ -69,7 +69,7 @@ FETCH_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Subscription:
-    """What to read: exactly one of topics, a pattern and partitions."""
+    """Subscription of a query: exactly one of topics, a pattern and partitions."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None

@@ -81,7 +81,7 @@ def plan(owned: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) ->
 
 
 class PollProgress:
-    """Record of whether the user still polls.
+    """Tracker for whether the user still polls.
 
     The polling side only writes `polls`, `is_in_poll` and `last`, which is cheap enough for the
     fast path; the heartbeat task compares them."""

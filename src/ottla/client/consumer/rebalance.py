@@ -92,7 +92,7 @@ class Rebalances:
     # ----------------------------------------------------------------- requested by the member
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Add partitions. With none, too, the listener runs at the end of each rebalance."""
+        """Add partitions and run the listener, even without new partitions, after a rebalance."""
         has_listener = self.listener is not None
         self._subscription.add(partitions, is_held=has_listener)
         if has_listener:

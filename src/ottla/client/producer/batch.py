@@ -88,7 +88,7 @@ class ProducerBatch:
         """Whether an attempt ended without a response, so that the batch may have been written."""
         self.is_transactional = False
         self.sealed: bytearray | memoryview | None = None
-        """The encoded batch as it is sent; None while the batch is open."""
+        """The encoded batch as it is sent; None before the first attempt."""
         self.is_done = False
         self.base_offset = -1
         self.append_time_ms = -1

@@ -73,7 +73,7 @@ class PartitionSequences:
         self.in_flight: list[SequencedBatch] = []
         """Incomplete batches that have a sequence, in order. Some may be waiting for a retry."""
         self.unresolved_sequence: int | None = None
-        """Sequence that follows a batch that expired without a response; None if there is none."""
+        """Sequence after a failed batch that may have been written, or None if there is none."""
 
     def is_next(self, sequence: int) -> bool:
         if self.last_acked_sequence == NO_SEQUENCE:
@@ -278,7 +278,7 @@ class Idempotence:
         partition.in_flight[position : position + 1] = parts
 
     def resolve(self, partition: PartitionSequences) -> bool:
-        """Determine what became of an expired batch, once the others are answered.
+        """Determine whether a failed batch was written, once the others are answered.
 
         Returns:
             False if that remains unknown and the producer is transactional: abort the transaction.
