@@ -1,5 +1,7 @@
-"""Where Spark finds the format `ottla` by itself: when a session first meets a Python data source,
-it imports every module named `pyspark_…` and registers the `DefaultSource` of each."""
+"""Entry point through which Spark discovers the format `ottla`.
+
+When a session first looks up a Python data source, Spark imports every module whose name starts
+with `pyspark_` and registers its `DefaultSource`."""
 
 from ottla.spark.source import OttlaDataSource as DefaultSource
 

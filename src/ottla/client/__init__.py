@@ -1,9 +1,9 @@
-"""Producer, Consumer and Admin: the Kafka protocol from the client's side.
+"""Kafka clients: producer, consumer and admin client.
 
-    cluster      the brokers, their connections, what they say of topics, coordinators; retries
-    blocking     the event loop in a thread on which the blocking clients run
-    config       every property, its default and its doc
-    errors       what can go wrong, as types
+    cluster      brokers, connections, metadata, coordinators and retries
+    blocking     the event loop, in a thread, that the blocking clients run on
+    config       properties, with their defaults and documentation
+    errors       the exceptions that clients raise
 
-One implementation serves both worlds: the asyncio classes do the work, the blocking ones run them
-on a loop of their own."""
+The asyncio classes implement the protocol. Each blocking class runs the asyncio one on an event
+loop of its own."""

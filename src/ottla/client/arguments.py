@@ -1,7 +1,7 @@
-"""Calls about several things take them one by one or as a list.
+"""Arguments of calls that accept several items, one by one or as a list.
 
 `admin.delete_topics("a", "b")`, `admin.delete_topics(["a", "b"])` and `admin.delete_topics("a")`
-mean what they say; `flatten` turns the arguments of all such calls into one list."""
+are all valid; `flatten` turns the arguments of such calls into one list."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def flatten(
 
     Args:
         arguments: Items, and iterables of items, in any mixture.
-        kind: The types that an item has. An argument of one of them is an item even if it is
-            iterable itself, as a string or a TopicPartition is.
-        what: The items' name in the error message: "topic names".
+        kind: Types of an item. An argument of one of these types is an item even if it is
+            iterable itself, like a string or a TopicPartition.
+        what: Name of the items for the error message, such as "topic names".
 
     Raises:
         InvalidConfig: An argument is neither an item nor an iterable of items.

@@ -1,5 +1,7 @@
-"""How long to wait before trying again: twice as long each time, up to a limit, and never for all
-clients alike."""
+"""Exponential backoff between retries.
+
+The pause doubles with each failure up to a maximum. It is randomized by 20% so that clients that
+failed together do not retry together."""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ class Backoff:
         self._failures = 0
 
     def next_s(self) -> float:
-        """Seconds to wait after one more failure."""
+        """Return the seconds to wait after one more failure."""
         pause_ms = min(self._first_ms << min(self._failures, 30), self._max_ms)
         self._failures += 1
         return pause_ms / 1000 * random.uniform(1 - _SPREAD, 1 + _SPREAD)

@@ -1,6 +1,7 @@
-"""The event loop in a thread, on which a blocking client runs the asyncio one.
+"""Background event loop that a blocking client runs its asyncio client on.
 
-Each client has its own, so that a slow callback of one holds up nobody else's."""
+Each client has its own loop and thread, so that a slow callback of one client does not delay
+another."""
 
 from __future__ import annotations
 
@@ -33,10 +34,11 @@ class LoopThread:
             self.loop.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Return the coroutine's result. An interrupt (Ctrl-C) while waiting cancels it.
+        """Run the coroutine on the loop and return its result.
 
-        The traceback of a client's own errors begins here: their messages say everything, and
-        the frames of the event loop's thread would bury them."""
+        An interrupt (Ctrl-C) while waiting cancels the coroutine. The traceback of a client's own
+        errors starts here: their messages are self-explanatory, and the frames of the loop's thread
+        would bury them."""
         future = self.start(coroutine)
         try:
             return future.result()
@@ -52,7 +54,7 @@ class LoopThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether this is called in the loop's own thread, as from a callback."""
+        """Whether the caller runs in the loop's own thread, for example in a callback."""
         return threading.current_thread() is self._thread
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
@@ -76,10 +78,11 @@ class LoopThread:
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what nobody handled, as a loop does by default.
+    """Log an unhandled exception, except for one known false alarm.
 
-    uvloop forgets the future of a TLS handshake when connecting is cancelled, and asyncio reports
-    that its exception was never retrieved. The attempt has been given up by then."""
+    When a connection attempt is cancelled, uvloop drops the future of its TLS handshake, and
+    asyncio reports that the exception was never retrieved. That attempt has been abandoned
+    already."""
     if (
         isinstance(context.get("exception"), OSError)
         and type(context.get("future")) is asyncio.Future
@@ -89,8 +92,9 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 async def _end_all_tasks() -> None:
-    """Cancel what still runs, as asyncio.run does: asyncio logs an error for a task that is
-    destroyed while it is pending."""
+    """Cancel the remaining tasks, as `asyncio.run` does.
+
+    asyncio logs an error for a task that is destroyed while it is pending."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()

@@ -1,13 +1,13 @@
-"""The brokers as a client sees them: who they are, a connection to each, what they say of topics.
+"""The cluster as a client sees it: brokers, connections, metadata and coordinators.
 
-    start        asks the bootstrap servers, one after another, until one answers
-    call         one request to one broker, or to any
-    retrying     a call repeated until it succeeds, fails for good, or runs out of time
-    topic        what is known of a topic, asked for if need be
-    coordinator  who looks after a group or a transactional id
+    start        contact the bootstrap servers, one after another, until one answers
+    call         send one request to one broker, or to any
+    retrying     repeat a call until it succeeds, fails permanently or times out
+    topic        return a topic's metadata, fetching it if necessary
+    coordinator  find the coordinator of a group or transactional ID
 
-Connections are opened when first used, one per broker and purpose: a coordinator's is its own, so
-that a heartbeat never waits behind a fetch. All of it belongs to one event loop."""
+Connections are opened on first use, one per broker and purpose: requests to coordinators have their
+own, so that a heartbeat never waits behind a fetch. A Cluster belongs to one event loop."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ STALE_METADATA: frozenset[ErrorCode] = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""Errors after which the leader may be another: ask for metadata before trying again."""
+"""Errors after which the leader may have changed: refresh the metadata before retrying."""
 
 LOST_COORDINATOR: frozenset[ErrorCode] = frozenset(
     {
@@ -72,7 +72,7 @@ LOST_COORDINATOR: frozenset[ErrorCode] = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Errors after which the coordinator may be another: find it again."""
+"""Errors after which the coordinator may have moved: find it again before retrying."""
 
 
 class CoordinatorType(IntEnum):
@@ -90,15 +90,15 @@ class Cluster:
         self.config = config
         self.metadata = ClusterMetadata()
         self.on_metadata: list[Callable[[ClusterMetadata], None]] = []
-        """Called with each new metadata."""
+        """Called with each new version of the metadata."""
         self.topics_of_interest: set[str] | None = set()
-        """What a refresh asks about; None is every topic. Grows by itself as topics are used."""
+        """Topics that a refresh asks for, or None for all. Grows as topics are used."""
         self._tls = security.tls_context(config)
         self._authenticate = security.authenticator(config)
         self._connections: dict[tuple[int, Purpose], asyncio.Task[Connection]] = {}
         self._reachability = Reachability()
         self._backoffs: dict[int, tuple[Backoff, float, str]] = {}
-        """Brokers that could not be reached: until when they are left alone, and the reason."""
+        """Unreachable brokers: (backoff, earliest time of the next attempt, reason)."""
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._bootstrapping: Connection | None = None
@@ -111,11 +111,11 @@ class Cluster:
     # ------------------------------------------------------------------------ start and close
 
     async def start(self, *, timeout_ms: int | None = None) -> None:
-        """Reach one of the bootstrap servers.
+        """Connect to one of the bootstrap servers and fetch metadata.
 
         Raises:
-            BrokersUnreachable: None of them answered in time. No task or connection is left
-                behind, and `start` may be called again.
+            BrokersUnreachable: No server answered in time. No task or connection is left behind,
+                and `start` may be called again.
         """
         try:
             await self.refresh(timeout_ms=timeout_ms, what="connecting to the cluster")
@@ -131,7 +131,7 @@ class Cluster:
         await self.release()
 
     async def release(self) -> None:
-        """End every task and connection. Unless the cluster is closed, it can be started again."""
+        """Stop every task and connection. Unless the cluster is closed, it can be started again."""
         tasks = [task for task in (self._maintenance, self._refreshing) if task is not None]
         for task in tasks:
             task.cancel()
@@ -145,8 +145,12 @@ class Cluster:
     # ---------------------------------------------------------------------------- connections
 
     async def connection(self, node_id: int, purpose: Purpose = Purpose.DATA) -> Connection:
-        """An open connection to a broker. Raises ConnectionLost at once while a broker that could
-        not be reached is being left alone."""
+        """Return an open connection to a broker.
+
+        Raises:
+            ConnectionLost: The broker cannot be reached. During the reconnect backoff this is
+                raised at once, without another attempt.
+        """
         if self._closed:
             raise ClientClosed("the client is closed")
         key = (node_id, purpose)
@@ -167,7 +171,7 @@ class Cluster:
             raise
 
     def open_connection(self, node_id: int) -> Connection | None:
-        """The connection for data, if it is open now."""
+        """Return the data connection to a broker if it is open already."""
         task = self._connections.get((node_id, Purpose.DATA))
         if task is not None and task.done() and _is_usable(task):
             return task.result()
@@ -203,7 +207,7 @@ class Cluster:
 
     @contextmanager
     def _watched(self, address: str) -> Iterator[None]:
-        """Log that a broker cannot be reached, or is slow to answer."""
+        """Log when a broker cannot be reached or is slow to answer."""
         loop, reachability = asyncio.get_running_loop(), self._reachability
         slow = loop.call_later(SLOW_S, lambda: reachability.is_slow(address, loop.time()))
         try:
@@ -216,11 +220,11 @@ class Cluster:
 
     @property
     def trouble(self) -> str | None:
-        """Why brokers cannot be reached now, or None if nothing is known to be wrong."""
+        """The reason why brokers cannot be reached, or None if no problem is known."""
         return self._reachability.trouble
 
     async def _maintain(self) -> None:
-        """Ask for metadata when it has grown old, and close connections that nobody uses."""
+        """Refresh metadata that is too old, and close idle connections, periodically."""
         loop = asyncio.get_running_loop()
         max_age_s = self.config.metadata_max_age_ms / 1000
         max_idle_s = self.config.connections_max_idle_ms / 1000
@@ -252,8 +256,13 @@ class Cluster:
         min_version: int = 0,
         max_version: int | None = None,
     ) -> Any:
-        """One request, once. Raises ConnectionLost, KafkaTimeout or UnsupportedVersion; error
-        codes in the answer are the caller's to read."""
+        """Send one request, once, and return the response. The caller handles its error codes.
+
+        Raises:
+            ConnectionLost: The connection failed.
+            KafkaTimeout: The broker did not answer in time.
+            UnsupportedVersion: The broker supports no version of the API within the bounds.
+        """
         timeout_s = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         if node == ANY_NODE:
             connection = await self._any_connection()
@@ -264,7 +273,7 @@ class Cluster:
         )
 
     async def call_controller(self, api: Api, body: dict[str, Any], **options: Any) -> Any:
-        """A request that the controller must serve (brokers of a KRaft cluster pass it on)."""
+        """Send a request to the controller. In KRaft mode, any broker forwards it."""
         return await self.call(api, body, node=self.controller, **options)
 
     @property
@@ -279,11 +288,11 @@ class Cluster:
         timeout_ms: int | None = None,
         what: str = "the request",
     ) -> T:
-        """Repeat `attempt` while it raises retriable errors, refreshing what they say is stale.
+        """Repeat `attempt` while it raises retriable errors, and refresh stale metadata in between.
 
         Raises:
-            ClientError: The last error of `attempt`.
-            KafkaTimeout: The time ran out; the message names what the brokers did last.
+            ClientError: `attempt` failed permanently, or its last error before the timeout.
+            KafkaTimeout: The brokers could not be reached or did not answer in time.
         """
         timeout_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         loop = asyncio.get_running_loop()
@@ -309,8 +318,7 @@ class Cluster:
                 self.request_refresh()
 
     async def _any_connection(self) -> Connection:
-        """The least busy open connection; else any broker that can be reached, the bootstrap
-        servers last."""
+        """Return the least busy open data connection, or open one to any known broker."""
         if self._closed:
             raise ClientClosed("the client is closed")
         usable = [
@@ -337,7 +345,13 @@ class Cluster:
         timeout_ms: int | None = None,
         what: str = "fetching metadata",
     ) -> ClusterMetadata:
-        """Ask for metadata now, of these topics besides those of interest; None asks for all."""
+        """Fetch metadata now.
+
+        Args:
+            topics: Topics to ask for in addition to `topics_of_interest`, or None for all topics.
+            timeout_ms: Time limit; `default.api.timeout.ms` by default.
+            what: Description of the operation for the error message.
+        """
         await self.retrying(
             lambda: self._refresh_once(None if topics is None else list(topics)),
             timeout_ms=timeout_ms,
@@ -346,7 +360,7 @@ class Cluster:
         return self.metadata
 
     def request_refresh(self) -> asyncio.Task[None]:
-        """Ask in the background, unless that is under way. Never raises."""
+        """Refresh metadata in the background, unless a refresh is in progress. Never raises."""
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh_quietly())
         return self._refreshing
@@ -370,7 +384,7 @@ class Cluster:
                 if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             ]
             if missing and self._allow_auto_create:
-                # Asked apart, because an answer does not tell created topics from others.
+                # A second request, because the response does not show which topics are new.
                 self._creation.requested(missing)
                 answer = await self._ask_metadata(connection, wanted, create=True)
         finally:
@@ -394,7 +408,7 @@ class Cluster:
         }
         timeout_s = self.config.request_timeout_ms / 1000
         with self._watched(connection.name):
-            # In version 0 an empty list meant all topics.
+            # In version 0 an empty list of topics means all topics.
             return await connection.request(Api.METADATA, body, timeout_s, min_version=1)
 
     async def _metadata_connection(self) -> Connection:
@@ -407,8 +421,9 @@ class Cluster:
         return self._bootstrapping
 
     async def _bootstrap(self) -> Connection:
-        """A connection to the first bootstrap server that answers. It serves one question: what
-        the brokers' real addresses are."""
+        """Connect to the first bootstrap server that answers.
+
+        The connection is only used to learn the advertised addresses of the brokers."""
         failures: list[ClientError] = []
         for server in self.config.bootstrap_servers:
             try:
@@ -423,11 +438,15 @@ class Cluster:
         self.metadata = self.metadata.with_leader(topic, partition, leader, leader_epoch)
 
     def allow_auto_create(self) -> None:
-        """Asking for a topic that does not exist may create it, if the broker's settings say so."""
+        """Let metadata requests create missing topics, if `auto.create.topics.enable` is set."""
         self._allow_auto_create = True
 
     async def topic(self, name: str, *, timeout_ms: int | None = None) -> TopicMetadata:
-        """A topic with at least one partition that has a leader; UnknownTopic after the timeout."""
+        """Return the metadata of a topic, waiting until at least one partition has a leader.
+
+        Raises:
+            UnknownTopic: The topic did not exist within the timeout.
+        """
         known = self.metadata.topics.get(name)
         if known is not None and known.available:
             return known
@@ -453,8 +472,9 @@ class Cluster:
     # --------------------------------------------------------------------------- coordinators
 
     async def coordinator(self, kind: CoordinatorType, key: str) -> int:
-        """The broker that looks after a group or transactional id; asked once and remembered.
-        Raises retriable errors while there is none: call it inside `retrying`."""
+        """Return the broker that coordinates a group or transactional ID. The result is cached.
+
+        Raises retriable errors while there is no coordinator, so call it within `retrying`."""
         known = self._coordinators.get((kind, key))
         if known is not None and known in self.metadata.nodes:
             return known
@@ -474,7 +494,9 @@ class Cluster:
     async def coordinators(
         self, kind: CoordinatorType, keys: Iterable[str]
     ) -> dict[str, int | ClientError]:
-        """The same for many, asked for together where the broker can (FindCoordinator 4+)."""
+        """Return the coordinators of several keys, or the error for each that was not found.
+
+        Brokers that support FindCoordinator version 4 are asked for all keys in one request."""
         wanted = list(keys)
         found: dict[str, int | ClientError] = {}
         for key in wanted:
@@ -511,8 +533,10 @@ class Cluster:
     async def call_coordinator(
         self, kind: CoordinatorType, key: str, api: Api, body: dict[str, Any], **options: Any
     ) -> Any:
-        """One request to a coordinator, over a connection of its own; forgets a coordinator that
-        cannot be reached. Codes in the answer are the caller's to read (`LOST_COORDINATOR`)."""
+        """Send one request to a coordinator, over its separate connection.
+
+        A coordinator that cannot be reached is looked up again by the next call. The caller
+        handles the error codes in the response (`LOST_COORDINATOR`)."""
         node = await self.coordinator(kind, key)
         try:
             return await self.call(api, body, node=node, purpose=Purpose.COORDINATION, **options)
@@ -526,5 +550,7 @@ def _is_usable(task: asyncio.Task[Connection]) -> bool:
 
 
 def _inner(error: BaseException | None) -> BaseException | None:
-    """The cause that says more than the message of the error, which quotes the error itself."""
+    """Return the cause of an error that another error quotes in its message.
+
+    Chaining to the quoted error itself would only repeat that text in the traceback."""
     return None if error is None else error.__cause__

@@ -1,16 +1,15 @@
-"""How a client's properties are given, and what becomes of them.
+"""Client properties: how they are given, validated and stored.
 
-The same names everywhere: Kafka's. Keyword arguments write them with underscores (`linger_ms=5`),
-a dictionary as the first argument or a properties file with dots (`linger.ms=5`); values may be
-strings or Python values. Names that librdkafka has for the same property are accepted
-(`ottla.client.librdkafka`).
+Properties have Kafka's names. Keyword arguments use underscores (`linger_ms=5`); properties files
+and a dictionary as the first argument use dots (`linger.ms=5`). Values may be strings or Python
+values. librdkafka's names for the same properties are accepted, too (`ottla.client.librdkafka`).
 
-A keyword or a key of the dictionary that the client does not know is an error that names the
-nearest one. In a profile it is only a warning, because profiles are shared between programs; a
-profile's property that another kind of client has is ignored.
+An unknown keyword or dictionary key raises an error that suggests the closest known name. In a
+profile, which several programs may share, an unknown property is only logged as a warning, and a
+property of another kind of client is ignored.
 
-A class of properties is a frozen dataclass whose fields are made by `prop`: the field is the typed
-value, its metadata the definition."""
+A configuration class is a frozen dataclass whose fields are created by `prop`: the field holds the
+typed value, its metadata the definition."""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ def milliseconds(default: int, doc: str, minimum: int = 0) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CommonConfig:
-    """What every client has."""
+    """Properties that all clients have."""
 
     bootstrap_servers: list[str] = prop(
         ConfigType.LIST, ["localhost:9092"], "Brokers to ask first, as host:port.", NonEmpty()
@@ -115,7 +114,7 @@ class CommonConfig:
     )  # fmt: skip
 
     arguments: ClassVar[tuple[str, ...]] = ("bootstrap", "profile")
-    """Arguments of the client that are no properties; errors suggest them, too."""
+    """Arguments of the client that are not properties. Errors suggest these names, too."""
 
     @classmethod
     def of(
@@ -151,13 +150,13 @@ class CommonConfig:
         return config
 
     def check(self) -> None:
-        """Raises InvalidConfig for values that exclude each other."""
+        """Raise InvalidConfig if properties contradict each other."""
         for server in self.bootstrap_servers:
             parse_server(server)
 
 
 def parse_server(text: str) -> tuple[str, int]:
-    """Host and port of `host:port`, `[v6]:port` or `LISTENER://host:port`."""
+    """Return host and port of `host:port`, `[v6]:port` or `LISTENER://host:port`."""
     _, _, address = text.rpartition("://")
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -170,7 +169,7 @@ _tables: dict[str, ConfigTable] = {}
 
 
 def table_of(cls: type[CommonConfig]) -> ConfigTable:
-    """The definitions of a class's properties, made once."""
+    """Return the property definitions of a configuration class, which are built only once."""
     kind = cls.__qualname__
     if kind not in _tables:
         _tables[kind] = _make_table(cls)
@@ -190,7 +189,7 @@ def _make_table(cls: type[CommonConfig]) -> ConfigTable:
 
 
 def _known(cls: type[CommonConfig], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties by their names in Kafka, without those that are None."""
+    """Return the properties that are not None, by their Kafka names."""
     found: dict[str, Any] = {}
     for written, value in given.items():
         name = _kafka_name(cls, written)
@@ -233,7 +232,7 @@ def _others_with(cls: type[CommonConfig], name: str) -> list[str]:
 
 
 def _unknown(cls: type[CommonConfig], written: object, name: str) -> str:
-    """Return the sentence about a property that this kind of client does not have."""
+    """Return the error message for a property that this kind of client does not have."""
     argument = name.replace(".", "_")
     if argument in cls.arguments:
         return f"{written} is an argument of the client, not a property: write {argument}=…"
@@ -257,7 +256,7 @@ def _as_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     if isinstance(value, float) and value.is_integer():
-        return str(int(value))  # timeouts are often written as 30e3
+        return str(int(value))  # so that a timeout may be written as 30e3
     return str(value)
 
 

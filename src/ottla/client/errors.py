@@ -1,9 +1,9 @@
-"""What can go wrong, as types.
+"""Exceptions that the clients raise.
 
-Every failure that a client reports is a `KafkaError` with Kafka's code; where a type says more than
-a code, it is one of these. `topic` and `partition` are set where the failure is about one. A
-failure is *retriable* when the same call may succeed later, and *fatal* when this client never
-will: it must be closed."""
+Every failure is a `KafkaError` that carries Kafka's error code. The subclasses here exist where a
+type says more than a code. `topic` and `partition` are set if the failure concerns one. A failure
+is *retriable* if the same call may succeed later, and *fatal* if this client can never succeed
+again and must be closed."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def error_for(
     topic: str | None = None,
     partition: int | None = None,
 ) -> ClientError:
-    """The exception for a code in an answer. `message` is the broker's own, if it gave one."""
+    """Return the exception for an error code. `message` is the broker's own, if it sent one."""
     try:
         known = ErrorCode(code)
     except ValueError:
@@ -151,16 +151,16 @@ def error_for(
 
 
 def timed_out(what: str, timeout_ms: int, last: KafkaError | str | None) -> ClientError:
-    """Return the error for a call that ran out of time.
+    """Return the error for a call that timed out.
 
     Args:
-        what: What was attempted, as a gerund: "listing topics".
-        timeout_ms: The time that it had.
-        last: Why the last attempt failed.
+        what: The operation, as a gerund: "listing topics".
+        timeout_ms: The timeout.
+        last: The reason why the last attempt failed.
 
     Returns:
-        `last` itself if it is more than a lost connection or a timeout, else a timeout whose
-        message ends with it.
+        `last` itself if it is more specific than a lost connection or a timeout, otherwise a
+        timeout whose message ends with it.
     """
     if isinstance(last, KafkaError) and not isinstance(last, ConnectionLost | KafkaTimeout):
         return last if isinstance(last, ClientError) else error_for(last.code, str(last))
@@ -171,6 +171,7 @@ def timed_out(what: str, timeout_ms: int, last: KafkaError | str | None) -> Clie
 
 
 def unfinished(timeout: TimeoutError) -> str | None:
-    """Return what was waited for when `asyncio.timeout` ended it: `net.connection` and `cluster`
-    note that on the cancellation."""
+    """Return what the call was waiting for when `asyncio.timeout` cancelled it.
+
+    `net.connection` and `cluster` attach that as a note to the CancelledError."""
     return next(iter(getattr(timeout.__cause__, "__notes__", ())), None)

@@ -1,5 +1,7 @@
-"""Requests of a member of a classic group, whatever its protocol type: for those who share out
-other things than partitions. One request each; codes in the answers are the caller's to read."""
+"""Requests of a classic group's member, for any protocol type.
+
+Groups that distribute something other than partitions use these directly. Each method sends one
+request; the caller handles the error codes in the response."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Property names of librdkafka, which confluent-kafka takes as dotted dictionaries.
+"""Property names of librdkafka, which confluent-kafka's users write as dotted dictionary keys.
 
-Most of librdkafka's properties have Kafka's names. `ALIASES` has those that librdkafka itself
-documents as another name of a Kafka property. `REMEDIES` has those that exist only in librdkafka;
-`remedy` returns the sentence that says what to use instead."""
+Most of librdkafka's properties have Kafka's names. `ALIASES` holds those that librdkafka documents
+as other names of Kafka properties. `REMEDIES` holds those that exist only in librdkafka; `remedy`
+returns a sentence that says what to use instead."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ REMEDIES = {
 
 
 def remedy(name: str, written: str) -> str | None:
-    """Return what to do instead of setting a property that only librdkafka has.
+    """Return advice on what to use instead of a property that only librdkafka has.
 
     Args:
-        name: The property, with dots.
-        written: The property as the user wrote it.
+        name: Name of the property, with dots.
+        written: Name of the property as the user wrote it.
 
     Returns:
         One sentence, or None if librdkafka has no such property of its own.

@@ -1,4 +1,4 @@
-"""What the brokers said of themselves and of topics, as values. An answer makes a new value."""
+"""Immutable snapshots of the cluster's metadata; each Metadata response yields a new one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Node(NamedTuple):
 class PartitionMetadata(NamedTuple):
     partition: int
     leader: int
-    """-1: it has none now."""
+    """Broker ID, or -1 if the partition has no leader."""
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -37,9 +37,9 @@ class TopicMetadata:
     topic_id: bytes
     is_internal: bool
     partitions: tuple[PartitionMetadata, ...]
-    """By their number."""
+    """All partitions, ordered by number."""
     available: tuple[int, ...] = ()
-    """The partitions that have a leader."""
+    """Numbers of the partitions that have a leader."""
 
     @property
     def partition_count(self) -> int:
@@ -54,10 +54,10 @@ class ClusterMetadata:
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     names_by_id: Mapping[bytes, str] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
-    """Topics that were asked for and not told of, with the code that came instead."""
+    """Error codes of requested topics that the response did not describe, by topic name."""
 
     def leader(self, topic: str, partition: int) -> int:
-        """-1 where none is known."""
+        """Return the leader's broker ID, or -1 if it is unknown."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return -1
@@ -70,7 +70,13 @@ class ClusterMetadata:
         return known.partitions[partition].leader_epoch
 
     def updated(self, answer: Any, *, is_complete: bool) -> ClusterMetadata:
-        """With a Metadata answer taken in; one about some topics only leaves the others alone."""
+        """Return a copy updated from a Metadata response.
+
+        Args:
+            answer: The response.
+            is_complete: Whether it covers all topics. If not, topics that it does not mention are
+                kept.
+        """
         topics = {} if is_complete else dict(self.topics)
         errors = {} if is_complete else dict(self.errors)
         for told in answer.topics:
@@ -101,7 +107,7 @@ class ClusterMetadata:
     def with_leader(
         self, topic: str, partition: int, leader: int, leader_epoch: int
     ) -> ClusterMetadata:
-        """With a newer leader, told by a broker that no longer is it (KIP-951)."""
+        """Return a copy with a newer leader, as reported by the former leader (KIP-951)."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return self
@@ -123,7 +129,7 @@ def _topic(told: Any, before: TopicMetadata | None) -> TopicMetadata:
         new = _partition(partition)
         if same and before is not None and new.partition < len(before.partitions):
             old = before.partitions[new.partition]
-            # A broker that has not heard of the newest leader yet does not unteach it.
+            # A broker that lags behind must not replace a newer leader epoch with an older one.
             if 0 <= new.leader_epoch < old.leader_epoch:
                 new = old
         partitions.append(new)

@@ -1,9 +1,9 @@
-"""Priorities as ranges of partitions: how producers and consumers agree without a word.
+"""Priorities as ranges of partitions.
 
-A topic's partitions are divided among `levels` priorities, the first range to priority 0, the
-highest. Both sides work it out from the number of partitions alone, so that a record's priority is
-where it lies and needs no header. Ranges are as even as can be; what is left over goes to the
-higher priorities, one partition each."""
+A topic's partitions are divided among `levels` priorities; priority 0, the highest, has the first
+range. Producers and consumers compute the ranges from the number of partitions alone, so a record's
+partition determines its priority and no header is needed. The ranges are as even as possible: each
+of the remaining partitions goes to one of the higher priorities."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ HIGHEST = 0
 
 
 def priority_ranges(partition_count: int, levels: int) -> list[range]:
-    """The partitions of each priority, the highest first. InvalidConfig where there are fewer
-    partitions than priorities."""
+    """Return the partitions of each priority, highest first.
+
+    Raises:
+        InvalidConfig: There are fewer partitions than priorities, or less than one priority.
+    """
     if levels < 1:
         raise InvalidConfig(f"There must be at least one priority, not {levels}.")
     if partition_count < levels:
@@ -35,7 +38,7 @@ def priority_ranges(partition_count: int, levels: int) -> list[range]:
 
 
 def check_ranges(ranges: Sequence[range], partition_count: int) -> None:
-    """Raises InvalidConfig for ranges that are empty, overlap, or reach beyond the topic."""
+    """Raise InvalidConfig for ranges that are empty, overlap or exceed the partition count."""
     taken: set[int] = set()
     for level, partitions in enumerate(ranges):
         if not partitions:
@@ -51,7 +54,7 @@ def check_ranges(ranges: Sequence[range], partition_count: int) -> None:
 
 
 def priority_of(partition: int, ranges: Sequence[range]) -> int:
-    """The priority of a partition; one that belongs to none comes after all the others."""
+    """Return the priority of a partition; one outside all ranges comes after the lowest."""
     for level, partitions in enumerate(ranges):
         if partition in partitions:
             return level

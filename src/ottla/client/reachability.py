@@ -1,8 +1,8 @@
-"""Which brokers cannot be reached now, and when that is worth a line in the log.
+"""Tracking of brokers that cannot be reached, and of when to log it.
 
-A client without a broker waits for up to a minute. It logs the reason at once, so that nobody waits
-without knowing why, and again every `REPEAT_S` while it lasts. Records of a client that has not
-reached any broker yet have the attribute `is_starting`: tools show them in their own way."""
+A client without a broker may wait for a minute. It logs the reason at once, and again every
+`REPEAT_S` while the problem lasts. Log records of a client that has not reached any broker yet have
+the attribute `is_starting`, so that command-line tools can present them differently."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import logging
 logger = logging.getLogger(__name__)
 
 SLOW_S = 1.5
-"""A broker that has not answered for so long is reported before its timeout."""
+"""Time after which a broker that has not answered is reported, well before its timeout."""
 REPEAT_S = 30.0
 
 
 class Reachability:
     def __init__(self) -> None:
         self.is_starting = True
-        """No broker has answered a Metadata request yet."""
+        """True until a broker answers a Metadata request."""
         self._failing: dict[str, str] = {}
         self._logged_at: dict[str, float] = {}
 
     @property
     def trouble(self) -> str | None:
-        """Why brokers cannot be reached now, or None."""
+        """The reason why brokers cannot be reached, or None."""
         return "; ".join(self._failing.values()) or None
 
     def failed(self, address: str, reason: str, now: float) -> None:

@@ -1,4 +1,4 @@
-"""How a connection is made safe: TLS, and SASL with PLAIN or SCRAM.
+"""Secure connections: TLS, and SASL with PLAIN or SCRAM.
 
 Credentials come from `sasl.username` and `sasl.password`, or from Java's `sasl.jaas.config`."""
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MIN_SCRAM_ITERATIONS = 4096
 MAX_SCRAM_ITERATIONS = 1_000_000
-"""More would let a false broker keep us busy."""
+"""Upper bound, so that a malicious broker cannot keep the client's CPU busy."""
 
 _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
@@ -36,15 +36,15 @@ def tls_context(config: CommonConfig) -> ssl.SSLContext | None:
     except (OSError, ssl.SSLError) as error:
         raise InvalidConfig(f"{ca_name}={ca_file} cannot be used: {_why(error)}.") from None
     if ca_file:
-        # Python 3.13 also rejects authorities without the key usage extension, which private
-        # ones often lack. Kafka's other clients accept them; so does Ottla, on every Python.
+        # Since Python 3.13 the default also rejects CAs without the key usage extension, which
+        # private ones often lack. Kafka's other clients accept them; so does Ottla.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not config.ssl_endpoint_identification_algorithm:
         context.check_hostname = False
     if config.ssl_certificate_location:
         certificate, key = config.ssl_certificate_location, config.ssl_key_location
         try:
-            # A password, even an empty one: without it OpenSSL asks for one on the terminal.
+            # Always pass a password: without one, OpenSSL prompts for it on the terminal.
             context.load_cert_chain(certificate, key or None, config.ssl_key_password)
         except (OSError, ssl.SSLError) as error:
             files = f"ssl.certificate.location={certificate}"
@@ -121,7 +121,7 @@ class _Dialogue:
 
 
 class Scram:
-    """The client's side of RFC 5802, without channel binding."""
+    """Client side of SCRAM (RFC 5802), without channel binding."""
 
     def __init__(
         self, mechanism: str, username: str, password: str, nonce: str | None = None
@@ -158,7 +158,7 @@ class Scram:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def verify(self, final: bytes) -> None:
-        """The broker must know the password's hash too."""
+        """Check the broker's signature, which proves that it knows the password's hash."""
         try:
             fields = dict(part.split("=", 1) for part in final.decode().split(","))
             if "e" in fields:

@@ -1,7 +1,6 @@
-"""Serialisers and deserialisers: plain callables, value -> bytes and bytes -> value.
+"""Serializers and deserializers: plain callables from value to bytes and from bytes to value.
 
-None is no value on both sides: a serialiser is not called for it, and a record without one has
-None."""
+None means that there is no key or value: serializers and deserializers are not called for it."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ def from_json(data: bytes) -> Any:
 
 
 def to_string(value: Any) -> bytes:
-    """A text as UTF-8; bytes pass, anything else is refused rather than shown."""
+    """Encode a str as UTF-8; return bytes unchanged. Other types raise TypeError."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bytes):
@@ -58,7 +57,7 @@ DESERIALIZERS: dict[str, Deserializer] = {
 
 
 def serializer(given: str | Serializer | None) -> Serializer | None:
-    """A serialiser by its name, or itself."""
+    """Look up a serializer by name; return a callable or None unchanged."""
     return _named(given, SERIALIZERS)
 
 

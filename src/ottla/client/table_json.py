@@ -1,10 +1,9 @@
-"""Arrow columns as JSON texts, one per row.
+"""JSON encoding of Arrow columns, one text per row.
 
-Written with Arrow's own functions, without a Python object per row: numbers, booleans, texts,
-dates and times, decimals, and structs of these. Lists, maps, intervals and the like are written by
-Python's json, row by row. Null is null. Bytes are texts if they are UTF-8 (anything else is
-refused); numbers that JSON does not have (NaN, infinities) are null; dates and times are ISO 8601
-texts."""
+Numbers, booleans, strings, dates and times, decimals, and structs of these are encoded by Arrow's
+compute functions, without a Python object per row. Other types, such as lists, maps and intervals,
+are encoded row by row by Python's `json`. Nulls, NaN and infinities become null. Bytes become
+strings and must be valid UTF-8. Dates and times become ISO 8601 strings."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def json_column(table: Any, names: list[str], *, is_object: bool) -> Any:
 
 
 def json_values(column: Any) -> Any:
-    """Each value of an Arrow array as JSON; never null."""
+    """Return each value of an Arrow array as JSON; nulls become the text "null"."""
     import pyarrow.compute as pc
 
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -51,7 +50,7 @@ def _objects(names: list[str], columns: list[Any]) -> Any:
 
 
 def _texts(array: Any) -> Any:
-    """JSON of each value; null where it is null."""
+    """Return the JSON of each value; nulls stay null."""
     import pyarrow.compute as pc
 
     kind = array.type
@@ -78,7 +77,7 @@ def _texts(array: Any) -> Any:
 
 
 def _with_fraction(numbers: Any) -> Any:
-    """Write 3.0 for 3, so that a column of floats is read back as floats."""
+    """Write 3 as 3.0, so that a column of floats is read back as floats."""
     import pyarrow.compute as pc
 
     is_whole = pc.match_substring_regex(numbers, "^-?[0-9]+$")
@@ -89,7 +88,7 @@ def _with_fraction(numbers: Any) -> Any:
 
 
 def _iso(array: Any) -> Any:
-    """2026-11-16T05:30:00.123, with Z where the time zone is known."""
+    """Format timestamps as 2026-11-16T05:30:00.123, with Z if the column has a time zone."""
     import pyarrow.compute as pc
 
     suffix = "" if array.type.tz is None else "Z"
@@ -126,7 +125,7 @@ def _by_hand(array: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What json does not know."""
+    """Convert a value that `json` does not support."""
     if isinstance(value, bytes):
         return value.decode()
     if hasattr(value, "isoformat"):

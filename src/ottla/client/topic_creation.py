@@ -1,7 +1,7 @@
-"""Topics that brokers create because a client uses them (`auto.create.topics.enable`).
+"""Log messages for topics that brokers create automatically (`auto.create.topics.enable`).
 
-A mistyped name creates a topic, too. So a client logs each topic that did not exist when it asked
-first. Programs see these records with the level INFO; tools print them."""
+A mistyped name creates a topic, too, so a client logs each topic that did not exist when it first
+asked for it. The log level is INFO; command-line tools print these records."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ logger = logging.getLogger(__name__)
 
 
 class TopicCreation:
-    """The topics that did not exist, until brokers report them as created."""
+    """Requested topics that did not exist and that no broker has reported as created yet."""
 
     def __init__(self) -> None:
         self._requested: set[str] = set()
 
     def requested(self, names: Iterable[str]) -> None:
-        """Note that these topics do not exist, and that a broker is asked to create them."""
+        """Record topics that do not exist and that a broker is asked to create."""
         self._requested.update(names)
 
     def updated(self, topics: Mapping[str, TopicMetadata]) -> None:
-        """Log the requested topics that exist now."""
+        """Log the requested topics that now exist."""
         for name in sorted(self._requested & topics.keys()):
             count = topics[name].partition_count
             if count:

@@ -1,14 +1,14 @@
-"""Topics as Spark tables and streams: `spark.read.format("ottla")`, with no jar.
+"""Topics as Spark tables and streams: `spark.read.format("ottla")`, without a JAR.
 
-    session     a well-tuned Spark session in which the format is there
-    register    the format in a session made elsewhere (Spark finds it by itself where Ottla is
+    session     creates a well-tuned Spark session that has the format
+    register    adds the format to a session created elsewhere (Spark finds it by itself if Ottla is
                 installed for the driver's Python: see `pyspark_ottla`)
-    table       a topic as a table of columns
+    table       reads a topic as a table of columns
 
-The modules: `options` and `offsets` read what a user says; `plan` and `pushdown` decide what is
-read (pure); `source` and `stream_source` are Spark's contracts; `range_reader` fetches and `schema`
-makes rows on executors; `sink`, `record_writer` and `exactly_once` write; `decisions` is what they
-leave behind. Needs the `spark` extra."""
+Modules: `options` and `offsets` parse the user's options; `plan` and `pushdown` decide what to read
+(pure); `source` and `stream_source` implement Spark's interfaces; on executors, `range_reader`
+fetches records and `schema` converts them to rows; `sink`, `record_writer` and `exactly_once`
+write; `decisions` stores which batches are committed. Needs the `spark` extra."""
 
 from __future__ import annotations
 

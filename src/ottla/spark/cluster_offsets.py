@@ -1,4 +1,4 @@
-"""What the planner asks of a cluster: which partitions there are, and their offsets."""
+"""Partitions and offsets that the planner requests from the cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.spark.shared_client import SharedClient, shared_client
 
 T = TypeVar("T")
 OUR_METADATA = "ottla-spark"
-"""With the offsets that a query commits; whoever moves a group's offsets writes another."""
+"""Metadata of the offsets that a query commits. Offsets that other tools commit have another."""
 UNKNOWN_TOPIC_GRACE_S = 2.0
 UNKNOWN_TOPIC_PAUSE_S = 0.1
 
@@ -35,7 +35,7 @@ class ClusterOffsets:
         return shared_client(ConsumerConfig, self._options.client)
 
     def partitions(self) -> list[TopicPartition]:
-        """Those that are subscribed to now. Raises UnknownTopic for a topic by name."""
+        """Return the partitions that are subscribed now; raise UnknownTopic if one is missing."""
         return self._retried(self._partitions)
 
     def _partitions(self) -> list[TopicPartition]:
@@ -86,8 +86,10 @@ class ClusterOffsets:
         ]
 
     def offsets(self, name: str, bound: Bound, partitions: Iterable[TopicPartition]) -> Offsets:
-        """What a bound is now. A start by time where nothing is so young follows
-        startingOffsetsByTimestampStrategy; an end by time is then the end."""
+        """Return the current offsets of a bound.
+
+        If a partition has no record at or after a timestamp, a start follows
+        `startingOffsetsByTimestampStrategy`, and an end is the end of the partition."""
         asked = questions(name, bound, partitions)
         found = self._ask(asked.asked)
         missing = [tp for tp, offset in found.items() if offset is None]
@@ -122,12 +124,12 @@ class ClusterOffsets:
                     raise
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
 
-    # ---------------------------------------------------------------------------- the group
+    # -------------------------------------------------------------------------------- group
 
     def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, bool]]:
-        """What the group has committed, and whether a query of ours did."""
+        """Return the group's committed offsets, and whether a query committed each of them."""
         group, client = self._options.group_id, self._client
         assert group is not None
         listing = list_group_offsets(

@@ -1,17 +1,17 @@
-"""Which batch of a query is written: the record that makes it so, and how it is found again.
+"""Decisions: the records that make a batch of a query final.
 
-A query's decisions are records of a compacted topic, keyed by the query's name to brokers:
+The decisions of a query are records in a compacted topic, keyed by the query's transactional ID:
 
-    {"query": Spark's id of the query, "batch": 17,
+    {"query": Spark's ID of the query, "batch": 17,
      "transactions": [[task, transactional id, producer id, epoch, rows, fingerprint], …]}
 
-A decision is written in a transaction of the driver's own name. It counts from the moment when that
-is committed; from then on the transactions that it lists must be committed, whatever happens. Only
-the last one of a query matters.
+A decision is written in a transaction of the driver. It takes effect when that transaction is
+committed; from then on, the transactions that it lists must be committed, whatever happens. Only
+the last decision of a query matters.
 
-Reading looks at the log as it is, records and markers, and not at what is stable: the open
-transaction of another query must not hold this one up. By then the reader has locked out every
-other driver of its own query, so each of its records has its marker behind it."""
+The log is read up to its end, with records and markers, not only up to the last stable offset: an
+open transaction of another query must not delay this one. By then the reader has fenced every other
+driver of its own query, so each record of the query is followed by its marker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ottla.wire.records.record import iter_records
 
 
 class Staged(NamedTuple):
-    """What one task wrote and left open."""
+    """Transaction that one task wrote and left open."""
 
     task: int
     producer: Producer
@@ -68,16 +68,16 @@ class Decision:
 
 @dataclass
 class DecisionLog:
-    """What the commit topic says so far of one query."""
+    """State of one query, read from the commit topic so far."""
 
     key: bytes
     position: int = 0
     decision: Decision | None = None
     _open: dict[int, list[bytes]] = field(default_factory=dict)
-    """By producer id: the query's records whose marker has not come."""
+    """Records of the query that have no marker yet, by producer ID."""
 
     def read(self, records: Buffer) -> None:
-        """Take in fetched batches, from `position` on."""
+        """Process fetched batches, from `position` on."""
         for header in iter_headers(records):
             if header.next_offset <= self.position:
                 continue

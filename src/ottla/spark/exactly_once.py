@@ -1,22 +1,23 @@
-"""A stream's batches into topics, each exactly once, by ordinary Kafka transactions.
+"""Exactly-once writing of a stream's batches to topics, with ordinary Kafka transactions.
 
-    driver   prepare   become the query's one driver (InitProducerId of its name: every other run of
-                       it is locked out), read its last decision, abort what dead tasks left open
-    tasks    stage     each attempt writes in a transaction of its own and leaves it open
-    driver   commit    write the decision: this batch is these transactions. Then end them all
-    restart            Spark runs the last batch again. If it is decided, its tasks write nothing:
-                       they finish the transactions that are still open. If not, it is written anew
+    driver   prepare   become the query's only driver (InitProducerId with its name fences every
+                       other run), read its last decision, abort what dead tasks left open
+    tasks    stage     each attempt writes in its own transaction and leaves it open
+    driver   commit    write the decision, which lists the transactions of this batch, then commit
+                       them all
+    restart            Spark reruns the last batch. If it is decided, its tasks write nothing and
+                       only commit the transactions that are still open; otherwise they write again
 
-What can happen between the decision and the ends is that a transaction times out
-(`transaction.timeout.ms`, at most the broker's `transaction.max.timeout.ms`): the driver died and
-did not come back in time. Then its task writes again, and is held to the fingerprint that the
-decision has of its rows; a task that gives other rows, or is not there any more, ends the query
-with a sentence, for then neither writing nor not writing would be right. The same if brokers have
-forgotten the transactional id (`transactional.id.expiration.ms`).
+Between the decision and the commits, a transaction can time out (`transaction.timeout.ms`, at most
+the broker's `transaction.max.timeout.ms`) if the driver dies and does not return in time. Then its
+task writes again, and its rows must match the fingerprint in the decision. If the task produces
+other rows or no longer exists, the query fails with an explanation, because neither writing nor
+skipping would be correct. The same happens if brokers have forgotten the transactional ID
+(`transactional.id.expiration.ms`).
 
-Readers with read_committed see a batch's transactions one after another, not at one moment.
+Readers with read_committed see the transactions of a batch one after another, not all at once.
 
-Names: NAME is the driver's transactional id, NAME/task/attempt those of the tasks."""
+Names: NAME is the driver's transactional ID, NAME/task/attempt those of the tasks."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ from ottla.wire.records.crc import Buffer
 logger = logging.getLogger(__name__)
 
 DECISION_TIMEOUT_MS = 60_000
-"""Of the driver's own transaction: it is open for one write."""
+"""Timeout of the driver's own transaction, which covers a single write."""
 FETCH_BYTES = 8 * 1024 * 1024
 TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
@@ -57,20 +58,20 @@ TOPIC_CONFIGS = {
     "segment.bytes": "16777216",
     "min.cleanable.dirty.ratio": "0.1",
 }
-"""Small segments: only closed ones are compacted, and a driver that starts reads all there is."""
+"""Small segments, because only closed segments are compacted and a starting driver reads all."""
 
 _logs: dict[tuple[int, str, str], DecisionLog] = {}
 
 
 class Run(NamedTuple):
-    """What the driver knew when it sent out a batch's tasks."""
+    """State of the driver when it sent out the tasks of a batch."""
 
     driver: Producer
     decision: Decision | None
 
 
 class BatchUndecidable(UserError):
-    """A batch can neither be finished nor written again without loss or repetition."""
+    """A batch can neither be completed nor written again without losing or duplicating rows."""
 
 
 def sink_client(options: SinkOptions) -> SharedClient:
@@ -88,7 +89,7 @@ def prepare(options: SinkOptions) -> Run:
 async def _prepared(cluster: Cluster, options: SinkOptions) -> Run:
     await _ensure_topic(cluster, options.commit_topic)
     driver = await init_producer(cluster, _name(options), DECISION_TIMEOUT_MS)
-    # Each batch waits for this, so what can be asked at once is.
+    # Each batch waits for these requests, so they run concurrently.
     decision, left_open = await asyncio.gather(
         _last_decision(cluster, options), _open_tasks(cluster, options)
     )
@@ -135,14 +136,14 @@ async def _commit_partition(cluster: Cluster, options: SinkOptions) -> TopicPart
 
 
 async def _last_decision(cluster: Cluster, options: SinkOptions) -> Decision | None:
-    """Read on from where this process read to last."""
+    """Return the last decision, reading on from where this process stopped before."""
     tp = await _commit_partition(cluster, options)
     key = (os.getpid(), ",".join(cluster.config.bootstrap_servers), f"{tp}/{_name(options)}")
     log = _logs.setdefault(key, DecisionLog(_name(options).encode()))
-    # Not the watermark that a fetch tells: a leader that is new may not know yet how far it goes,
-    # and a decision that is overlooked is a batch written twice. Asked for the end, it waits.
+    # Do not rely on the high watermark of a fetch response: a new leader may not know it yet, and
+    # a missed decision would mean a batch written twice. ListOffsets waits until it is known.
     end = await _offset(cluster, tp, OffsetSpec.LATEST)
-    if log.position > end:  # the topic was made anew
+    if log.position > end:  # the topic was recreated
         log = _logs[key] = DecisionLog(log.key, await _offset(cluster, tp, OffsetSpec.EARLIEST))
     loop = asyncio.get_running_loop()
     patience_s = cluster.config.default_api_timeout_ms / 1000
@@ -151,7 +152,7 @@ async def _last_decision(cluster: Cluster, options: SinkOptions) -> Decision | N
         before = log.position
         try:
             log.read(await _fetched(cluster, tp, log.position))
-        except OffsetOutOfRange:  # what was to be read is gone
+        except OffsetOutOfRange:  # the records were deleted
             log = _logs[key] = DecisionLog(log.key, await _offset(cluster, tp, OffsetSpec.EARLIEST))
         if log.position != before:
             moved_at = loop.time()
@@ -182,11 +183,11 @@ async def _offset(cluster: Cluster, tp: TopicPartition, spec: OffsetSpec) -> int
     return listed.checked(False)[tp].offset or 0
 
 
-# ------------------------------------------------------------------------------ what is left open
+# -------------------------------------------------------------------------- leftover transactions
 
 
 async def _open_tasks(cluster: Cluster, options: SinkOptions) -> list[str]:
-    """The names of open transactions that tasks of the query began."""
+    """Return the transactional IDs of open transactions that tasks of the query started."""
     ours = re.compile(rf"{re.escape(_name(options))}/\d+/\d+")
     return [name for name in await open_transactions(cluster) if ours.fullmatch(name)]
 
@@ -194,7 +195,9 @@ async def _open_tasks(cluster: Cluster, options: SinkOptions) -> list[str]:
 async def _without_decided(
     cluster: Cluster, names: list[str], decision: Decision | None
 ) -> list[str]:
-    """Less those that a decision has, which are to be finished; a name may be used anew."""
+    """Leave out transactions that a decision lists, which must be committed instead.
+
+    IDs are reused, so the producer ID and epoch must match as well."""
     decided = {} if decision is None else {
         each.producer.transactional_id: each.producer for each in decision.transactions
     }  # fmt: skip
@@ -215,13 +218,13 @@ async def _abort_open(cluster: Cluster, options: SinkOptions, names: Iterable[st
     await asyncio.gather(*(init_producer(cluster, name, timeout_ms) for name in names))
 
 
-# ------------------------------------------------------------------------------------- the commit
+# ----------------------------------------------------------------------------------------- commit
 
 
 def commit(
     options: SinkOptions, driver: Producer, decision: Decision, *, only: Iterable[int] | None = None
 ) -> None:
-    """Decide, and end the batch's transactions (of some tasks only, if the rest are ended)."""
+    """Write the decision, then commit the batch's transactions (of some tasks, with `only`)."""
     client = sink_client(options)
     client.run(_commit(client, options, driver, decision, None if only is None else set(only)))
 
@@ -234,7 +237,7 @@ async def _commit(
     only: set[int] | None,
 ) -> None:
     cluster = client.cluster
-    listing = asyncio.ensure_future(_open_tasks(cluster, options))  # meanwhile
+    listing = asyncio.ensure_future(_open_tasks(cluster, options))  # concurrently
     try:
         if not await _decide(client, options, driver, decision):
             raise UserError(
@@ -243,7 +246,7 @@ async def _commit(
             )
         to_end = [each for each in decision.transactions if only is None or each.task in only]
         await end_all(cluster, decision, to_end)
-        # What tasks of this run have just staged has these names: none of them is left over.
+        # This run's tasks have just staged these transactions: they are not leftovers.
         decided = {each.producer.transactional_id for each in decision.transactions}
         leftovers = [name for name in await listing if name not in decided]
     finally:
@@ -253,7 +256,7 @@ async def _commit(
 
 
 async def end_all(cluster: Cluster, decision: Decision, staged: list[Staged]) -> None:
-    """Commit transactions that must be committed."""
+    """Commit transactions that a decision lists; raise if one of them was aborted meanwhile."""
     ends = await asyncio.gather(
         *(end_transaction(cluster, each.producer, commit=True) for each in staged)
     )
@@ -269,7 +272,9 @@ async def end_all(cluster: Cluster, decision: Decision, staged: list[Staged]) ->
 async def _decide(
     client: SharedClient, options: SinkOptions, driver: Producer, decision: Decision
 ) -> bool:
-    """Write the decision, by hand: the kernels would take longer to load. False: locked out."""
+    """Write the decision; return False if this driver is fenced.
+
+    The batch is built in pure Python, because loading the kernels would take longer."""
     tp = await _commit_partition(client.cluster, options)
     batch = build_batch(
         [(_name(options).encode(), decision.to_bytes(), (), time.time_ns() // 1_000_000)],
@@ -286,7 +291,7 @@ async def _decide(
 def finish_replay(
     options: SinkOptions, driver: Producer, batch: int, rewritten: list[Staged], done: set[int]
 ) -> None:
-    """A batch that was decided before was run again: finish what no task of it finished."""
+    """Complete a decided batch that was rerun: commit what none of its tasks committed."""
     client = sink_client(options)
     decision = client.run(_last_decision(client.cluster, options))
     assert decision is not None, "a batch is only a replay of what is decided"
@@ -304,7 +309,7 @@ def finish_replay(
 
 
 def finish_last(options: SinkOptions) -> None:
-    """Finish what is left of the last batch of a query that had this name and will not be back."""
+    """Complete the last batch of a previous query with the same name."""
     client = sink_client(options)
     decision = client.run(_last_decision(client.cluster, options))
     for each in () if decision is None else decision.transactions:
@@ -314,7 +319,7 @@ def finish_last(options: SinkOptions) -> None:
 
 
 def finish_task(options: SinkOptions, staged: Staged) -> Ended:
-    """On an executor: finish a decided transaction."""
+    """Commit a decided transaction, on an executor."""
     client = sink_client(options)
     return client.run(end_transaction(client.cluster, staged.producer, commit=True))
 
@@ -329,7 +334,7 @@ def undecidable(batch: int, staged: Staged, end: Ended, why: str) -> BatchUndeci
 
 
 def abort(options: SinkOptions, staged: Iterable[Staged]) -> None:
-    """A batch has failed: nothing of it is to be seen."""
+    """Abort the transactions of a failed batch."""
     client = sink_client(options)
 
     async def end_each() -> None:
@@ -341,7 +346,7 @@ def abort(options: SinkOptions, staged: Iterable[Staged]) -> None:
 
 
 def abort_all(options: SinkOptions) -> None:
-    """The same for whatever the batch's tasks left, decided transactions apart."""
+    """Abort all other open transactions of the batch's tasks, except those that are decided."""
     client = sink_client(options)
     client.run(_abort_undecided(client.cluster, options))
 

@@ -1,4 +1,4 @@
-"""One Fetch of one partition, at its leader."""
+"""A single fetch of one partition from its leader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def fetch_partition(
     isolation: int,
     rack: str = "",
 ) -> Any:
-    """What the answer says of the partition. Raises what `Cluster.retrying` repeats."""
+    """Return the partition's part of the response. Errors are meant for `Cluster.retrying`."""
     leader = next(iter(await by_leader(cluster, [tp])))
     topic_id = cluster.metadata.topics[tp.topic].topic_id
     asked = {

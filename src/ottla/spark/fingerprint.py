@@ -1,6 +1,6 @@
-"""Whether a task that is run again gives the same rows: a checksum of them, in their order.
+"""Checksum of a task's rows, in order, which tells whether a retry produces the same rows.
 
-It does not depend on how the rows are cut into batches, for columns of bytes, text and numbers."""
+For columns of bytes, strings and numbers, it does not depend on how rows are split into batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Fingerprint:
         self._sums: dict[str, int] = {}
 
     def add(self, name: str, column: Any) -> None:
-        """A column of the next rows."""
+        """Add a column of the next rows."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -36,7 +36,7 @@ class Fingerprint:
 
 
 def _contents(column: Any) -> Any:
-    """The bytes of all items, one after the other, as they lie in memory."""
+    """Return the concatenated bytes of all items, without copying."""
     import numpy as np
 
     _, ends, data = column.buffers()

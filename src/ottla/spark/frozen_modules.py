@@ -1,9 +1,9 @@
-"""What a Python worker has loaded, out of the garbage collector's way.
+"""Exclusion of a Python worker's loaded modules from garbage collection.
 
-PySpark collects garbage in a worker after every task, and every batch of a stream has a task in
-each of four workers: one plans the writing, one reads, one writes, one commits. A collection walks
-whatever Arrow, the kernels and PySpark have made when they were loaded, a hundred thousand objects
-that will never be garbage, in 50 ms: longer than all else that Python does for a small batch."""
+PySpark runs the garbage collector in a worker after every task, and each batch of a stream has a
+task in four workers: to plan the write, to read, to write and to commit. A collection traverses
+about 100,000 objects that Arrow, the kernels and PySpark created on import and that never become
+garbage. That takes 50 ms, more than everything else that Python does for a small batch."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _modules_when_frozen = 0
 
 
 def freeze_modules() -> None:
-    """To be called in every task: does nothing unless there are more modules than ever before.
+    """Exclude existing objects from garbage collection, if modules were loaded since the last call.
 
-    What is garbage at that moment stays for good, so it must not happen again and again."""
+    Call this in every task. Objects that are garbage at that moment are never freed, so it must
+    not happen more often than necessary."""
     global _modules_when_frozen
     if len(sys.modules) > _modules_when_frozen:
         gc.freeze()

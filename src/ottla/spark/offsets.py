@@ -1,7 +1,7 @@
-"""Where a read begins and ends, as a user can say it, and offsets as Spark keeps them. Pure.
+"""Start and end of a read, as users specify them, and offsets as Spark stores them (pure).
 
-In JSON, in the options and in checkpoints alike: {"topic": {"0": 23, "1": -2}}, where -2 is
-earliest and -1 latest. Checkpoints of Spark's own Kafka source have the same form."""
+Options and checkpoints use the same JSON: {"topic": {"0": 23, "1": -2}}, with -2 for earliest and
+-1 for latest. Checkpoints of Spark's own Kafka source have the same form."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AtOffsets:
 
 @dataclass(frozen=True)
 class AtTimestamps:
-    """The first record that is not older, of all partitions or of each."""
+    """First record at or after a time, which is the same for all partitions or given for each."""
 
     of_all_ms: int | None
     by_partition_ms: Offsets
@@ -46,15 +46,15 @@ Bound = Earliest | Latest | AtOffsets | AtTimestamps
 
 @dataclass(frozen=True)
 class Questions:
-    """What must be asked to know the offsets of a bound."""
+    """Offsets of a bound: those that are known, and those to look up."""
 
     known: Offsets
     asked: Offsets
-    """What ListOffsets is asked: -2, -1 or a time."""
+    """Timestamps for ListOffsets: -2, -1 or a time."""
 
 
 def questions(name: str, bound: Bound, partitions: Iterable[TopicPartition]) -> Questions:
-    """Raises InvalidConfig if offsets are given for other partitions than there are."""
+    """Return what to look up; raise InvalidConfig if the bound does not match the partitions."""
     wanted = sorted(partitions)
     if isinstance(bound, Earliest):
         return Questions({}, dict.fromkeys(wanted, EARLIEST))
@@ -110,8 +110,10 @@ def _whole(number: object) -> int:
 # ------------------------------------------------------------------------------------ checkpoints
 
 MOVED = "\N{LEFTWARDS ARROW}"
-"""Beside the topics of an end offset: where this batch begins, whatever the offset before it says:
-for a query's first batch, and for partitions whose group was moved. No topic can have this name."""
+"""Key for the offsets at which a batch starts, next to the topics of its end offset.
+
+They override the previous end offset, in a query's first batch and for partitions whose group was
+moved. No topic can have this name."""
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:

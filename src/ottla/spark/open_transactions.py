@@ -1,10 +1,10 @@
-"""The open transactions of a cluster, as its coordinators know them.
+"""The open transactions of a cluster, as its coordinators report them.
 
-A transaction is known to the broker that leads its partition of `__transaction_state`, and to
-nobody while that partition changes hands. So a list counts only if every partition had a leader,
-all of them were asked, and none moved meanwhile; else it is made again, as when a broker dies that
-was asked. Where the topic may not be seen, all brokers are asked, and what moves meanwhile is
-missed."""
+Only the leader of a transaction's partition of `__transaction_state` knows the transaction, and no
+broker does while that partition changes its leader. So a listing is valid only if every partition
+had a leader, all leaders were asked, and none changed meanwhile. Otherwise it is repeated, as it is
+when a broker fails. If the client may not see the topic, all brokers are asked instead, and
+transactions that move meanwhile are missed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONGOING = "Ongoing"
 
 
 async def open_transactions(cluster: Cluster) -> dict[str, TransactionListing]:
-    """By transactional id."""
+    """Return the open transactions by transactional ID."""
     return await cluster.retrying(lambda: _listed(cluster), what="listing transactions")
 
 
@@ -43,7 +43,7 @@ async def _listed(cluster: Cluster) -> dict[str, TransactionListing]:
 
 
 async def _coordinators(cluster: Cluster) -> dict[int, int]:
-    """Partition -> its leader."""
+    """Return the leader of each partition of the state topic."""
     metadata = await cluster.refresh([STATE_TOPIC])
     topic = metadata.topics.get(STATE_TOPIC)
     if topic is None:

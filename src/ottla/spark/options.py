@@ -1,14 +1,14 @@
-"""What a user may ask of the source and of the sink. Pure.
+"""Options of the source and the sink (pure).
 
-Names and meanings are those of Spark's own Kafka connector, so that changing the format is all that
-a program needs; `profile`, `group.id`, `resumeFrom`, `delivery` and `commitTopic` are ours, and so
-is that the sink honours a `timestamp` column. `kafka.*` goes to our client. Spark hands the names
-over in lower case; they are matched without regard to it. A name that nobody knows is an error that
-names the nearest.
+Names and meanings are those of Spark's own Kafka connector, so that a program only has to change
+the format. Ottla adds `profile`, `group.id`, `resumeFrom`, `delivery` and `commitTopic`, and its
+sink supports a `timestamp` column. Options `kafka.*` configure the client. Names are not
+case-sensitive, because Spark passes them in lower case. An unknown name raises an error that
+suggests the closest known one.
 
-Two options are read and mean less than in Spark's connector, because there is no consumer pool and
-no consumer group behind a read: `groupIdPrefix` names the connections (`client.id`), and
-`fetchOffset.numRetries` repeats a question whose own retries have run out."""
+Two options mean less than in Spark's connector, because there is neither a consumer pool nor a
+consumer group behind a read: `groupIdPrefix` sets the `client.id` of the connections, and
+`fetchOffset.numRetries` repeats a request whose own retries have failed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SOURCE_OPTIONS = (
 )  # fmt: skip
 SINK_OPTIONS = ("topic", "includeHeaders", "delivery", "commitTopic", "profile")
 OF_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
-"""What Spark itself hands to every source or sink."""
+"""Options that Spark itself passes to every source or sink."""
 
 NOT_FOR_SOURCES = {
     "group.instance.id": "a query is no member of its group",
@@ -61,15 +61,15 @@ DEFAULT_COMMIT_TOPIC = "_ottla_spark_commits"
 DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 DEFAULT_POLL_TIMEOUT_MS = 120_000
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
-"""What brokers allow unless they are told otherwise: a batch must be done within it."""
+"""Default of the broker's `transaction.max.timeout.ms`. A batch must finish within it."""
 
 FETCH_BYTES = 4 * 1024 * 1024
-"""Of a partition in one answer: Spark's best batches are some ten thousand rows."""
+"""Maximum bytes of a partition per fetch; Spark works best with batches of about 10,000 rows."""
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """Exactly one of the three."""
+    """Subscription of a query: exactly one of topics, a pattern and partitions."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -86,9 +86,9 @@ class SourceOptions:
     starting: Bound
     ending: Bound
     client: dict[str, str]
-    """Properties of the client, by Kafka's names."""
+    """Properties of the client, by their Kafka names."""
     latest_where_no_time: bool = False
-    """startingOffsetsByTimestampStrategy: begin at the end, instead of failing."""
+    """startingOffsetsByTimestampStrategy: start at the end instead of failing."""
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = DEFAULT_MAX_TRIGGER_DELAY_MS
@@ -102,7 +102,7 @@ class SourceOptions:
     group_id: str | None = None
     group_wins: bool = False
     reset_wins: bool = False
-    """A new query begins where somebody else set its group, and nowhere else is the group asked."""
+    """resumeFrom=reset: a new query, and no other, starts at group offsets that a tool has set."""
 
     def config(self) -> ConsumerConfig:
         return ConsumerConfig.of(None, self.client, {})
@@ -115,7 +115,7 @@ class SinkOptions:
     include_headers: bool = True
     is_exactly_once: bool = True
     transactional_id: str | None = None
-    """The name of the query to brokers; None: it has none that would outlive a restart."""
+    """Name of the query for brokers, or None if it has none that survives a restart."""
     commit_topic: str = DEFAULT_COMMIT_TOPIC
 
     def config(self) -> ProducerConfig:
@@ -123,7 +123,7 @@ class SinkOptions:
 
 
 def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
-    """Raises InvalidConfig, one sentence, at the first thing that cannot be."""
+    """Parse the options of the source; raise InvalidConfig for the first invalid one."""
     options = _Given(given, SOURCE_OPTIONS)
     kafka = options.client(ConsumerConfig, NOT_FOR_SOURCES)
     group_id = options.text("group.id") or kafka.get("group.id") or None
@@ -164,7 +164,9 @@ def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpt
 
 
 def sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOptions:
-    """Streams are written exactly once unless asked otherwise; batches at least once."""
+    """Parse the options of the sink.
+
+    By default, streams are written exactly once and batch queries at least once."""
     options = _Given(given, SINK_OPTIONS)
     kafka = options.client(ProducerConfig, NOT_FOR_SINKS)
     default = EXACTLY_ONCE if is_streaming else AT_LEAST_ONCE
@@ -197,7 +199,7 @@ def sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOptions
 
 
 def _name_of(checkpoint: str | None) -> str | None:
-    """A name for a query from where it keeps its checkpoint, however that is written."""
+    """Derive a query's name from its checkpoint location, independent of how that is written."""
     if not checkpoint:
         return None
     place = re.sub(r"^file:/*", "/", checkpoint.strip()).rstrip("/")
@@ -363,7 +365,7 @@ class _Given:
         return int(int(found[1]) * _UNITS_MS[found[2] or "ms"])
 
     def client(self, kind: type[CommonConfig], refused: Mapping[str, str]) -> dict[str, str]:
-        """The client's properties: of the profile, and over it those given one by one."""
+        """Return the client's properties: those of the profile, overridden by `kafka.*` options."""
         found: dict[str, str] = {}
         profile = self.text("profile")
         if profile is not None:

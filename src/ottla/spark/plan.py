@@ -1,13 +1,14 @@
-"""From offsets to the parts that tasks read, and how much of a stream one batch takes. Pure.
+"""Division of offsets into tasks, and the size of a stream's batches (pure).
 
-The arithmetic is that of Spark's own Kafka source, so that the same options cut the same parts:
+The arithmetic is that of Spark's own Kafka source, so that the same options give the same result:
 
-    split         maxRecordsPerPartition first; then minPartitions, the large ranges in proportion
-    rate_limited  maxOffsetsPerTrigger, shared by the partitions in proportion to what they have
-    Patience      minOffsetsPerTrigger: wait for so many records, at most maxTriggerDelay
+    split         maxRecordsPerPartition first; then minPartitions, cutting large ranges in
+                  proportion
+    rate_limited  maxOffsetsPerTrigger, divided in proportion to the available records
+    Patience      minOffsetsPerTrigger: wait for that many records, at most maxTriggerDelay
 
-A partition that is new to a query begins at offset 0; what is no longer there is data loss, like
-all that retention took before it was read (`losses`)."""
+A partition that is new to a query starts at offset 0. If its first records no longer exist, that
+counts as data loss, like all records that retention deletes before they are read (`losses`)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from ottla.spark.offsets import Offsets
 
 MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
 FIRST_OFFSET = 0
-"""Of a partition that came while the query ran."""
+"""Start of a partition that was added while the query ran."""
 
 
 class OffsetRange(NamedTuple):
@@ -38,7 +39,7 @@ class OffsetRange(NamedTuple):
 def ranges_between(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> list[OffsetRange]:
-    """What lies between, leaving out partitions with nothing."""
+    """Return the ranges between the offsets, without empty ones."""
     return [
         OffsetRange(tp.topic, tp.partition, start.get(tp, FIRST_OFFSET), offset)
         for tp, offset in sorted(end.items())
@@ -47,7 +48,7 @@ def ranges_between(
 
 
 def losses(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[str]:
-    """What was to be read and is not there any more, in words."""
+    """Describe the partitions and offsets that were to be read and no longer exist."""
     found = [
         f"partition {tp} is gone (it was to be read from offset {offset})"
         for tp, offset in sorted(start.items())
@@ -104,7 +105,7 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 def rate_limited(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], limit: int
 ) -> Offsets:
-    """The end of a batch of about `limit` records."""
+    """Return the end offsets of a batch of about `limit` records."""
     sizes = {tp: offset - start.get(tp, FIRST_OFFSET) for tp, offset in end.items()}
     total = sum(size for size in sizes.values() if size > 0)
     if total < 1:
@@ -115,7 +116,7 @@ def rate_limited(
             limited[tp] = offset
             continue
         share = limit * (sizes[tp] / total)
-        # A partition with little is not starved.
+        # Rounded up below 1, so that a small partition is not starved.
         taken = math.ceil(share) if share < 1 else math.floor(share)
         limited[tp] = min(offset, start.get(tp, FIRST_OFFSET) + taken, MAX_OFFSET)
     return limited
@@ -123,7 +124,7 @@ def rate_limited(
 
 @dataclass
 class Patience:
-    """Whether a batch is worth its trigger."""
+    """Decision whether there are enough records for a batch."""
 
     min_records: int | None
     max_delay_ms: int

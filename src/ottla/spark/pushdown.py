@@ -1,8 +1,9 @@
-"""Conditions of a batch query that spare fetching. Pure.
+"""Pushdown of a batch query's filters, which reduces what is fetched (pure).
 
-`topic` and `partition` choose partitions; `offset` narrows their ranges: both exactly, so that
-Spark need not look again. `timestamp` from a time on begins at the first record that is not older;
-since later records may be older still, Spark looks again, and upper limits of time are Spark's."""
+Filters on `topic` and `partition` select partitions, and those on `offset` narrow their ranges;
+both are exact, so that Spark need not evaluate them again. A lower bound of `timestamp` starts the
+read at the first record at or after it. Later records may still be older, so Spark evaluates the
+filter again. Upper bounds of `timestamp` are left to Spark."""
 
 from __future__ import annotations
 
@@ -32,14 +33,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 @dataclass
 class Conditions:
     topics: set[str] | None = None
-    """None: all."""
+    """Topics to read, or None for all."""
     partitions: list[Filter] = field(default_factory=list)
     least_offset: int = 0
     end_offset: int = MAX_OFFSET
     least_time_ms: int | None = None
 
     def take(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Take what can be; those that Spark must still evaluate are returned."""
+        """Use the filters that can be pushed down; return those that Spark must still evaluate."""
         return [each for each in filters if not self._take(each)]
 
     def _take(self, condition: Filter) -> bool:

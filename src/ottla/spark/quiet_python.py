@@ -1,12 +1,12 @@
-"""PySpark's own programs in Python, quiet about sockets that Spark closed first.
+"""Launcher of PySpark's programs that suppresses tracebacks for sockets that Spark has closed.
 
     python -m ottla.spark.quiet_python MODULE [ARGUMENT …]
 
-Spark asks a Python of its own to commit each batch of a Python sink, and hangs up as soon as it has
-the answer; the Python that plans a stream's batches it leaves in the middle of a question when the
-query is stopped. Both would print tracebacks, with nothing in them for anybody. Sessions on one
-machine start PySpark's programs through here: Spark has a setting for its daemon
-(`spark.python.daemon.module`), and does not look at it for these Pythons."""
+Spark starts a Python process to commit each batch of a Python sink, and closes the socket as soon
+as it has the response. When a query stops, it also disconnects from the process that plans the
+stream's batches, possibly in the middle of a request. Both processes would print useless
+tracebacks. Local sessions therefore start PySpark's programs through this module. Spark's setting
+`spark.python.daemon.module` does not apply to these processes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from typing import Any
 
 DAEMON = "pyspark.daemon"
 HUNG_UP = 1
-"""An exit code: this worker is of no more use."""
+"""Exit code of a worker that cannot be used any more."""
 CLOSED = (BrokenPipeError, ConnectionResetError)
 
 
 def quiet_worker(worker: Callable[[Any, bool], int]) -> Callable[[Any, bool], int]:
-    """The same for each of the daemon's workers, which it forks."""
+    """Wrap a worker of the daemon, which forks it, in the same way."""
 
     def run(sock: Any, authenticated: bool) -> int:
         try:
@@ -38,7 +38,7 @@ def run_quietly(module: str) -> None:
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except CLOSED:
-        os._exit(HUNG_UP)  # at once: closing the socket on the way out would say it again
+        os._exit(HUNG_UP)  # skip cleanup, because closing the socket would print it again
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""The records of one partition between two offsets, whole fetches at a time, on an executor.
+"""Reader of the records of one partition between two offsets, on an executor.
 
-While one answer is decoded and handed to Spark, the next is on its way: where it must begin is read
-off the batch headers alone. Ends when the end is reached, whether or not there are records up to
-there (compaction, markers and aborted transactions leave gaps).
+While a response is decoded and passed to Spark, the next fetch is in flight; its offset is known
+from the batch headers alone. Reading stops when the end offset is reached, whether or not there are
+records up to it (compaction, markers and aborted transactions leave gaps).
 
-What is asked for and not there any more (retention, deletion, a topic made anew) is data loss: an
-error, or a warning and the rest, as `failOnDataLoss` says."""
+Offsets that no longer exist (retention, deletion, a recreated topic) are data loss. Depending on
+`failOnDataLoss`, it is an error, or it is logged and reading continues with what is left."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class DataLoss(UserError):
-    """Records that a query was to read are gone."""
+    """Records that a query was to read no longer exist."""
 
 
 class Fetched(NamedTuple):
@@ -58,10 +58,10 @@ class RangeReader:
         self._columns = columns
         self._fail_on_data_loss = fail_on_data_loss
         self._timeout_ms = timeout_ms
-        """How long nothing may come before the read has failed."""
+        """Time without any data after which the read fails."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Decoded record batches."""
+        """Yield decoded record batches."""
         from ottla.wire.records.columnar.decode import decode_fetch
 
         coming = self._client.start(self._fetch(self._position))
@@ -93,12 +93,12 @@ class RangeReader:
     # ---------------------------------------------------------------------------- data loss
 
     def _after_loss(self, error: ClientError) -> int:
-        """Where to go on, or DataLoss."""
+        """Return the offset at which to continue, or raise DataLoss."""
         start, end = 0, 0
         if not isinstance(error, UnknownTopic):
             start, end = self._client.run(_limits(self._client.cluster, self._tp))
         if start <= self._position <= end:
-            return self._position  # a new leader had to catch up
+            return self._position  # a new leader had to catch up first
         what = (
             f"{self._tp} does not exist any more"
             if isinstance(error, UnknownTopic)
@@ -160,12 +160,12 @@ async def _limits(cluster: Cluster, tp: TopicPartition) -> tuple[int, int]:
 
 
 def _end_of(records: Buffer, offset: int) -> int:
-    """The offset after the last whole batch, by its header alone."""
+    """Return the offset after the last complete batch, from the headers alone."""
     end = offset
     try:
         for header in iter_headers(records):
             end = max(end, header.next_offset)
     except BatchError:
-        # Whoever decodes it is told; a damaged first batch must not look like nothing.
+        # Decoding raises the error. A corrupt first batch must not look like an empty response.
         end = max(end, offset + 1)
     return end

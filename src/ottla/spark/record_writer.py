@@ -1,13 +1,13 @@
-"""Rows to records to brokers, on an executor: a task's whole output, in order, once.
+"""Writer of a task's rows, on an executor, in order and without duplicates.
 
-Rows are encoded by the kernels, no Python object each, and go out in windows: what is encoded while
-one window is under way is the next one. Each batch of a partition carries the producer's next
-sequence; in a window at most MAX_IN_FLIGHT batches of a partition are unanswered, as many as
-brokers remember. What fails for the moment is sent again, in order, before anything new; a broker
-that has a batch already says so. So no failure short of `delivery.timeout.ms` repeats, loses or
-reorders.
+Rows are encoded by the kernels, without a Python object per row, and sent in windows: the next
+window is encoded while the current one is in flight. Each batch carries the producer's next
+sequence for its partition. At most MAX_IN_FLIGHT batches of a partition are unacknowledged, which
+is how many brokers remember. Batches that fail with a retriable error are retried, in order, before
+anything new, and brokers recognize duplicates. So no failure shorter than `delivery.timeout.ms`
+duplicates, loses or reorders records.
 
-With a transactional producer the records are void until whoever holds its id and epoch commits."""
+With a transactional producer, the records become visible when its transaction is committed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ottla.wire.api import Api
 MAX_IN_FLIGHT = 5
 WINDOW_BYTES = 4 * 1024 * 1024
 BATCH_BYTES = 512 * 1024
-"""Rows that are there need not wait for more: larger than `batch.size`."""
+"""Batch size for rows. It may exceed `batch.size`, because all rows are available at once."""
 REQUEST_OVERHEAD = 1024
 MAX_SEQUENCE = 0x7FFFFFFF
 MAX_PRODUCE_BY_NAME = 12
@@ -48,7 +48,7 @@ class RecordWriter:
     def __init__(
         self, client: SharedClient, config: ProducerConfig, producer: Producer | None
     ) -> None:
-        """`producer` is None with acks=0 or 1: retries may then repeat records."""
+        """Create a writer. If `producer` is None (acks=0 or 1), retries may duplicate records."""
         self._client = client
         self._config = config
         self._producer = producer
@@ -67,7 +67,7 @@ class RecordWriter:
         return bool(self._sequences)
 
     def partition_count(self, topic: str) -> tuple[int, tuple[int, ...]]:
-        """Of a topic, and those of its partitions that have a leader."""
+        """Return the number of partitions of a topic, and the partitions that have a leader."""
         known = self._client.cluster.metadata.topics.get(topic)
         if known is None or not known.available:
             asking = self._client.cluster.topic(topic, timeout_ms=self._config.max_block_ms)
@@ -75,7 +75,13 @@ class RecordWriter:
         return known.partition_count, known.available
 
     def write(self, topic: str, columns: Any, partitions: Any) -> None:
-        """Rows for one topic: a `RecordColumns`, and the partition of each row (-1: any)."""
+        """Write rows to a topic.
+
+        Args:
+            topic: Topic to write to.
+            columns: The rows, as a `RecordColumns`.
+            partitions: Partition of each row, or -1 for any.
+        """
         import numpy as np
 
         from ottla.wire.records.columnar.partition import group_rows
@@ -126,7 +132,7 @@ class RecordWriter:
             ) from error  # fmt: skip
 
     def send(self, outgoing: Outgoing) -> None:
-        """A batch that is made already, in its turn."""
+        """Add an encoded batch to the window."""
         self._window.append(outgoing)
         self._window_bytes += len(outgoing.data)
         if self._window_bytes >= WINDOW_BYTES:
@@ -144,19 +150,19 @@ class RecordWriter:
             under_way.result()
 
     def finish(self) -> None:
-        """Every row has arrived, or this raises."""
+        """Wait until every row is acknowledged, or raise."""
         self._send_window()
         self._wait()
 
     def stop(self) -> None:
-        """Give up; nothing more is sent."""
+        """Cancel the delivery; nothing more is sent."""
         if self._under_way is not None:
             self._under_way.cancel()
 
     # ------------------------------------------------------------------------------- delivery
 
     async def deliver(self, window: list[Outgoing]) -> None:
-        """Until brokers have it all."""
+        """Send a window and retry until brokers have acknowledged all of it."""
         await self._join_transaction({each.tp for each in window})
         for round_ in _rounds(window):
             await self._deliver_round(round_)
@@ -189,7 +195,7 @@ class RecordWriter:
             left = failed
 
     async def _attempt(self, left: list[Outgoing]) -> tuple[list[Outgoing], KafkaError | None]:
-        """What has not arrived, in order, and why."""
+        """Send batches once; return those that failed, in order, and the first error."""
         cluster = self._client.cluster
         try:
             leaders = await by_leader(cluster, {each.tp for each in left})
@@ -214,7 +220,7 @@ class RecordWriter:
         for each in failed:
             first_of.setdefault(each.tp, errors[id(each)])
         for each in failed:
-            # One that failed because an earlier one did goes again behind it.
+            # A batch that failed only because an earlier one did is retried after it.
             reason = errors[id(each)]
             is_behind = first_of[each.tp] is not reason
             if reason.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_behind:
@@ -224,7 +230,7 @@ class RecordWriter:
         return failed, errors[id(failed[0])]
 
     async def _send_to(self, node: int, share: list[Outgoing]) -> list[tuple[Outgoing, KafkaError]]:
-        """What failed of one leader's share. Requests are written one after the other at once."""
+        """Send batches to one leader, pipelining the requests, and return the failures."""
         config, cluster = self._config, self._client.cluster
         timeout_s = config.request_timeout_ms / 1000
         is_transactional = self._producer is not None and self._producer.transactional_id
@@ -261,7 +267,7 @@ class RecordWriter:
 
 
 def _rounds(window: list[Outgoing]) -> Iterator[list[Outgoing]]:
-    """At most MAX_IN_FLIGHT batches of a partition at a time."""
+    """Split a window into rounds of at most MAX_IN_FLIGHT batches per partition."""
     rounds: list[list[Outgoing]] = []
     counts: defaultdict[TopicPartition, int] = defaultdict(int)
     for each in window:
@@ -274,7 +280,7 @@ def _rounds(window: list[Outgoing]) -> Iterator[list[Outgoing]]:
 
 
 def _requests(share: list[Outgoing], max_size: int) -> Iterator[list[Outgoing]]:
-    """Cut into requests. A request has one batch of a partition."""
+    """Split batches into requests with at most one batch per partition."""
     request: list[Outgoing] = []
     size, there = 0, set[TopicPartition]()
     for each in share:

@@ -1,14 +1,14 @@
-"""The rows of the source: the schema of Spark's own Kafka source, made of decoded records.
+"""Rows of the source, in the schema of Spark's own Kafka source.
 
     key, value     binary                topic          string
     partition      int                   offset         bigint
     timestamp      timestamp             timestampType  int (0 CreateTime, 1 LogAppendTime)
-    headers        array<struct<key: string, value: binary>>, with includeHeaders; null: none
+    headers        array<struct<key: string, value: binary>>, with includeHeaders; null if none
 
-Spark tells a Python source nothing of the columns that a query uses. Who wants less says so:
-`.schema("value BINARY, offset BIGINT")` reads and decodes only these.
+Spark does not tell a Python source which columns a query uses. To read fewer, pass a schema:
+`.schema("value BINARY, offset BIGINT")` decodes only these columns.
 
-A timestamp that Spark cannot hold (microseconds in 64 bits) is null."""
+A timestamp outside Spark's range (microseconds in 64 bits) becomes null."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 from ottla.client.errors import InvalidConfig
 
 MAX_ROWS = 50_000
-"""Of a batch that Spark is handed; larger ones are no faster and take its memory."""
+"""Maximum rows per batch passed to Spark; larger batches are not faster and need more memory."""
 _MAX_MS = (2**63 - 1) // 1000
 
 HEADERS = StructField(
@@ -60,7 +60,7 @@ def source_schema(include_headers: bool) -> StructType:
 
 
 def check_schema(asked: StructType) -> None:
-    """A user's own schema: any of the columns, with their types."""
+    """Raise InvalidConfig unless a user's schema consists of known columns with their types."""
     known = {each.name: each for each in (*FIELDS, HEADERS)}
     for each in asked.fields:
         if each.name not in known:
@@ -77,7 +77,7 @@ def check_schema(asked: StructType) -> None:
 
 
 class RowMaker:
-    """Rows of one partition, in a schema."""
+    """Converter from the records of one partition to rows of a schema."""
 
     def __init__(self, schema: StructType, topic: str, partition: int) -> None:
         import pyarrow
@@ -88,7 +88,7 @@ class RowMaker:
         self._names = schema.fieldNames()
         decoded = [_DECODED[name] for name in self._names if name in _DECODED]
         self.columns: list[str] = decoded or ["offset"]
-        """What must be decoded."""
+        """Columns that must be decoded."""
         self._constants: dict[str, Any] = {}
         for name, value, kind in (
             ("topic", topic, pyarrow.string()),
@@ -98,7 +98,7 @@ class RowMaker:
                 self._constants[name] = pyarrow.repeat(pyarrow.scalar(value, kind), MAX_ROWS)
 
     def batches(self, records: Any) -> Iterator[Any]:
-        """A decoded record batch as rows, in batches that Spark likes."""
+        """Yield a decoded record batch as rows, at most MAX_ROWS at a time."""
         for start in range(0, records.num_rows, MAX_ROWS):
             part = records.slice(start, MAX_ROWS)
             arrays = [self._column(name, part) for name in self._names]
@@ -136,6 +136,6 @@ class RowMaker:
         )
         import pyarrow.compute as pc
 
-        # As Spark's own source: no headers are null.
+        # As in Spark's own source, a record without headers has null.
         none = pc.equal(pc.list_value_length(column), 0)
         return pa.ListArray.from_arrays(column.offsets, struct, type=kind, mask=none)

@@ -1,8 +1,8 @@
-"""A cluster's connections in a Python worker of Spark's, blocking, and kept from task to task.
+"""Blocking connections to a cluster that the tasks of a Spark Python worker share.
 
-Spark hands every task a new reader or writer and keeps the worker process; so connections belong to
-the process, one set for each set of properties, and the least used are closed. A worker that was
-forked makes its own."""
+Spark creates a new reader or writer for each task but keeps the worker process. Connections
+therefore belong to the process, one set for each set of properties; the least recently used are
+closed. A forked worker creates its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _clients: OrderedDict[tuple[object, ...], SharedClient] = OrderedDict()
 
 
 class SharedClient:
-    """A cluster on an event loop of its own."""
+    """Cluster that runs on an event loop of its own."""
 
     def __init__(self, config: CommonConfig, *, auto_create: bool = False) -> None:
         self._thread = LoopThread("ottla-spark")
@@ -64,7 +64,7 @@ async def _open(config: CommonConfig, auto_create: bool) -> Cluster:
 def shared_client(
     kind: type[CommonConfig], properties: Mapping[str, str], *, auto_create: bool = False
 ) -> SharedClient:
-    """The process's client with these properties."""
+    """Return this process's client with these properties."""
     key = (os.getpid(), kind, auto_create, *sorted(properties.items()))
     known = _clients.pop(key, None)
     if known is None or not known.is_alive:

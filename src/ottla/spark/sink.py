@@ -1,19 +1,20 @@
-"""`df.write.format("ottla")` and `df.writeStream.format("ottla")`.
+"""Sink of `df.write.format("ottla")` and `df.writeStream.format("ottla")`.
 
-    value       string or binary; null is a tombstone       (must be there)
+    value       string or binary; null is a tombstone       (required)
     key         string or binary
-    topic       string; the option `topic` wins over it     (one of the two must be there)
-    partition   int; null: by the key, as Java's producers do; no key: anywhere
+    topic       string; the option `topic` overrides it     (one of the two is required)
+    partition   int; null: by key, as Java's producers do; without a key: any
     headers     array<struct<key: string, value: binary>>
-    timestamp   timestamp, or bigint in ms; null: now       (Spark's own sink has none)
+    timestamp   timestamp, or bigint in ms; null: now       (not in Spark's own sink)
 
-Other columns are ignored. Batches are written at least once (a task that is run again repeats its
-rows) or, with `delivery=exactly-once`, in transactions that are committed when all tasks are done.
-Streams are written exactly once: see `exactly_once`. Their output mode is append. Spark gives data
-sources in Python no update mode, and the complete mode would repeat the whole table in each batch.
+Other columns are ignored. Batch queries are written at least once (a task that is retried repeats
+its rows) or, with `delivery=exactly-once`, in transactions that are committed when all tasks are
+done. Streams are written exactly once: see `exactly_once`. Their output mode is append: Spark does
+not offer the update mode to Python data sources, and the complete mode would rewrite the whole
+table with each batch.
 
-A stream's writer is made on the driver for each batch, and again to commit it. Only the first is
-sent to executors, so that is when it prepares the batch (`__getstate__`)."""
+Spark creates a stream's writer on the driver for each batch, and once more to commit it. Only the
+first one is pickled for executors, so `__getstate__` is where the batch is prepared."""
 
 from __future__ import annotations
 
@@ -59,18 +60,18 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class TaskWritten(WriterCommitMessage):
-    """What a task tells the driver."""
+    """Message from a task to the driver."""
 
     task: int
     staged: Staged | None = None
     driver: Producer | None = None
     query: str = ""
     is_replay: bool = False
-    """The batch was decided before."""
+    """Whether the batch was decided in an earlier run."""
     is_finished: bool = False
-    """And this task's part of it is committed."""
+    """Whether this task's part of that batch is committed."""
     follows_another: bool = False
-    """The name was another query's before: its last batch may be unfinished."""
+    """Whether the name belonged to another query, whose last batch may be unfinished."""
 
 
 def batch_writer(
@@ -80,7 +81,7 @@ def batch_writer(
     options = sink_options(given, is_streaming=False)
     check_columns(schema, options)
     if options.is_exactly_once:
-        # Two writes at once must not lock each other out.
+        # A unique name, so that concurrent writes do not fence each other.
         own = f"{options.transactional_id or 'ottla-spark'}-{uuid.uuid4().hex[:12]}"
         options = replace(options, transactional_id=own)
     return TopicWriter(options, schema.fieldNames())
@@ -89,7 +90,7 @@ def batch_writer(
 def stream_writer(
     given: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
-    if overwrite:  # Spark's word for the complete mode; it refuses the update mode itself
+    if overwrite:  # Spark's flag for the complete mode; it rejects the update mode itself
         raise InvalidConfig(
             "A stream is written to topics with outputMode('append') only: write a table that "
             "changes with outputMode('update') and foreachBatch(lambda rows, batch: "
@@ -126,7 +127,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
 
 
 class RowsToRecords:
-    """Feeds Arrow batches of rows to a writer."""
+    """Converter from Arrow batches of rows to records, which it passes to a writer."""
 
     def __init__(self, options: SinkOptions, names: list[str], writer: RecordWriter) -> None:
         self._options = options
@@ -217,7 +218,7 @@ def stage(
     task: int,
     attempt: int,
 ) -> Staged | None:
-    """Write a task's rows in a transaction that stays open; None: there were none."""
+    """Write a task's rows in a transaction and leave it open; return None without rows."""
     client, config = sink_client(options), options.config()
     name = exactly_once.task_id(options, task, attempt)
     fingerprint = Fingerprint()
@@ -312,7 +313,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
             if decision is not None and follows_another:
                 own = exactly_once.task_id(self._options, task, attempt)
                 for each in decision.transactions:
-                    if each.producer.transactional_id == own:  # which is to be used anew
+                    if each.producer.transactional_id == own:  # about to be reused
                         exactly_once.finish_task(self._options, each)
             staged = stage(self._options, self._names, iterator, task, attempt)
             return replace(message, staged=staged, follows_another=follows_another)
@@ -327,7 +328,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
     def _write_again(
         self, iterator: Iterator[Any], decision: Decision, message: TaskWritten, attempt: int
     ) -> WriterCommitMessage:
-        """The batch is decided: finish this task's part of it."""
+        """Finish this task's part of a batch that is already decided."""
         before = decision.of_task(message.task)
         if before is None:
             _drain(iterator)

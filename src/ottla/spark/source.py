@@ -1,8 +1,8 @@
-"""`spark.read.format("ottla")`: the data source, and its batch reader.
+"""The data source behind `spark.read.format("ottla")`, and its batch reader.
 
-Spark makes a `DataSource` wherever it needs one; readers are made on the driver, plan there, and
-travel to the executors with what was planned. Nothing here imports the kernels before records are
-read: Spark loads this module to find the format's name."""
+Spark creates a `DataSource` wherever it needs one. Readers are created on the driver, plan there,
+and are pickled for the executors along with the plan. This module must not import the kernels
+before records are read, because Spark loads it just to find the format's name."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class OttlaDataSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """What one task reads; None: nothing (Spark always wants a task)."""
+    """Offset range that one task reads. None means nothing: Spark requires at least one task."""
 
     def __init__(self, wanted: OffsetRange | None) -> None:
         super().__init__(None if wanted is None else tuple(wanted))
@@ -74,11 +74,11 @@ class RangePartition(InputPartition):
 
 
 class _PushFilters:
-    """`pushFilters` of a reader, which Spark takes if filters are pushed down in its session.
+    """Callable `pushFilters` of a reader that works whether or not the session pushes down filters.
 
-    A reader that defines it as a method is refused in a session where they are not, which is the
-    default. Spark tells by the function behind the method, so this names the one that does
-    nothing."""
+    Spark rejects a reader that overrides the method if the session does not push down filters,
+    which is the default. It checks the method's `__func__`, so this claims to be the inherited
+    one."""
 
     def __init__(self, reader: TopicReader) -> None:
         self._reader = reader
@@ -127,7 +127,7 @@ class TopicReader(DataSourceReader):
 def read_range(
     options: SourceOptions, schema: StructType, partition: InputPartition
 ) -> Iterator[Any]:
-    """On an executor: rows as Arrow record batches."""
+    """Yield the rows of a partition as Arrow record batches, on an executor."""
     freeze_modules()
     wanted = partition.range if isinstance(partition, RangePartition) else None
     if wanted is None:

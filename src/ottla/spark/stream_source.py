@@ -1,18 +1,18 @@
-"""`spark.readStream.format("ottla")`: the planner of a query, one process for as long as it runs.
+"""Planner of `spark.readStream.format("ottla")`, which runs in one process as long as the query.
 
-    initialOffset   where a new query begins; Spark asks more than once, and again after a crash in
-                    the first batch, so that batch's end offset has in it where it begins
-    latestOffset    where the next batch ends; `start` is what the query has finished
-    partitions      the parts of a batch, again and equally if it is run again
-    commit          what is finished
+    initialOffset   start of a new query; Spark asks repeatedly, and again after a crash in the
+                    first batch, so the end offset of that batch also records where it starts
+    latestOffset    end of the next batch; `start` is the end of the last completed one
+    partitions      the tasks of a batch, the same ones if the batch is rerun
+    commit          a batch is completed
 
-With a group, what is finished is committed for it, so that every Kafka tool shows the query's lag:
-as soon as Spark asks for more, which is sooner than its own `commit`. Offsets that somebody else
-wrote for the group since (a reset) count with `resumeFrom=group`: when the query starts it goes on
-from there, not from its checkpoint. The move too is part of the batch's end offset, so a batch that
-is run again begins where it began; and it is taken from the group, by committing it as ours, only
-when that batch is in the checkpoint. With `resumeFrom=reset` they count for a query without a
-checkpoint only: one whose state must begin anew too."""
+With a group, completed offsets are committed to it, so that every Kafka tool shows the query's lag.
+This happens when Spark asks for the next batch, which is earlier than its own `commit`. With
+`resumeFrom=group`, offsets that another tool has committed to the group since (a reset) take
+precedence over the checkpoint when the query starts. The move is part of the batch's end offset, so
+a batch that is rerun starts at the same place; and the query marks it as handled, by committing it
+with its own metadata, only once that batch is in the checkpoint. With `resumeFrom=reset`, such
+offsets apply only to a query without a checkpoint, whose state must be rebuilt as well."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from ottla.spark.source import RangePartition, read_range
 logger = logging.getLogger(__name__)
 
 PARTITIONS_AGE_S = 1.0
-"""New partitions and topics are looked for so often."""
+"""Interval at which to look for new partitions and topics, in seconds."""
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -60,7 +60,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed: dict[str, Any] | None = None
         self._initial: dict[str, Any] | None = None
         self._may_be_moved = options.group_wins
-        """Until the group's offsets have been looked at."""
+        """Whether the group's offsets have yet to be checked for a reset."""
 
     # ------------------------------------------------------------------------------- offsets
 
@@ -153,13 +153,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._finished(end)
 
     def __getstate__(self) -> dict[str, Any]:
-        # To executors: only what `read` needs.
+        # Executors need only what `read` uses.
         return {"_options": self._options, "_schema": self._schema}
 
-    # ------------------------------------------------------------------------------ the group
+    # ---------------------------------------------------------------------------------- group
 
     def _moved(self, begin: Offsets) -> Offsets:
-        """Where the group was moved to while the query was not running."""
+        """Return the offsets to which another tool moved the group while the query was stopped."""
         if not self._may_be_moved:
             return {}
         self._may_be_moved = False
@@ -177,7 +177,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._committed = offsets
 
     def _commit(self, offsets: Offsets) -> bool:
-        """False: it failed for the moment, and the next commit has it too."""
+        """Commit to the group; return False after a retriable error, as the next commit includes
+        the same offsets."""
         try:
             self._offsets.commit(offsets)
         except AuthorizationFailed:

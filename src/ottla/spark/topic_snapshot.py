@@ -1,8 +1,8 @@
-"""The records that a topic holds at one moment, read without a Spark session.
+"""A fixed range of a topic's records, read without a Spark session.
 
-`TopicSnapshot` fixes the offset range of each partition when it is made. `ottla.spark.table()`
-samples the newest values through it to choose a format; `ottla sql` also answers simple statements
-from it. Nothing here imports PySpark."""
+`TopicSnapshot` determines the offset range of each partition when it is created. `table()` of
+`ottla.spark` uses it to sample the newest values and choose a format; `ottla sql` also answers
+simple statements from it. Nothing here imports PySpark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.spark.range_reader import RangeReader
 from ottla.spark.shared_client import shared_client
 
 SAMPLE_ROWS = 1_000
-"""Values of each partition that a sample takes, the newest ones."""
+"""Number of newest values of each partition in a sample."""
 SHOWN_CHARS = 40
 
 
@@ -30,11 +30,15 @@ class SampledValue(NamedTuple):
 
 
 class TopicSnapshot:
-    """The offset ranges of one topic's partitions, and the records between them."""
+    """Offset ranges of a topic's partitions, and the records within them."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        """`given`: options of the source, `subscribe` and the connection among them. Those that
-        choose offsets are ignored: the snapshot always holds the whole topic."""
+        """Determine the offset ranges.
+
+        Args:
+            given: Options of the source, with `subscribe` and the connection. Options that
+                choose offsets are ignored: a snapshot covers the whole topic.
+        """
         wanted = ("subscribe", "profile", "kafka.")
         self.topic = given["subscribe"]
         self._options = source_options(
@@ -46,12 +50,12 @@ class TopicSnapshot:
         start = offsets.offsets("startingOffsets", Earliest(), partitions)
         end = offsets.offsets("endingOffsets", Latest(), partitions)
         self.ranges = ranges_between(start, end)
-        """Partitions with nothing in them are left out."""
+        """Ranges of the partitions that are not empty."""
         self._sample: ValueSample | None = None
 
     @property
     def size(self) -> int:
-        """Number of offsets; there may be fewer records (compaction, transactions)."""
+        """Number of offsets; compaction and transactions may leave fewer records."""
         return sum(each.size for each in self.ranges)
 
     def read(
@@ -88,15 +92,15 @@ class TopicSnapshot:
 
 
 class ValueSample:
-    """Values of a topic, and how they can be read. Null values are not among them."""
+    """Values of a topic, without nulls, and the format in which they can be read."""
 
     def __init__(self, topic: str, values: Sequence[SampledValue]) -> None:
         self.topic = topic
         self.size = len(values)
         self.objects: list[str] = []
-        """The values that are JSON objects."""
+        """Values that are JSON objects."""
         self.first_other: tuple[SampledValue, str] | None = None
-        """The first value that is not, and what is wrong with it."""
+        """The first value that is not a JSON object, and the reason."""
         is_text = True
         for each in values:
             fault = fault_of(each.data)
@@ -115,7 +119,7 @@ class ValueSample:
         return bool(self.objects) and self.first_other is not None
 
     def why_not_json(self) -> str | None:
-        """One sentence for a person; None if all values are JSON objects, or there are none."""
+        """Return an explanation for the user, or None if all values are JSON objects."""
         if self.first_other is None:
             return None
         value, fault = self.first_other
@@ -133,7 +137,7 @@ class ValueSample:
 
 
 def fault_of(value: bytes) -> str | None:
-    """Say what keeps a value from being a JSON object; None if it is one."""
+    """Return the reason why a value is not a JSON object, or None if it is one."""
     try:
         found = json.loads(value.decode())
     except UnicodeDecodeError as error:

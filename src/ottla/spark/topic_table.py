@@ -1,21 +1,21 @@
 """A topic as a table of columns: `ottla.spark.table("orders")`.
 
-    value_format   json      objects; their fields are the columns
+    value_format   json      objects, whose fields become the columns
                    string    one column value of text
                    raw       one column value of bytes
-                   auto      json if the newest values are all objects, else string, else raw; a
-                             warning names the first value that is not, if some are
-    schema         of json values, as DDL or a StructType; without it, inferred from the newest
-                   SAMPLE_ROWS values of each partition
-    mode           what becomes of a value that does not parse:
-                   fail          the query fails
-                   drop          the row is left out
-                   dead-letter   the row is left out, and its record goes to the topic `dead_letter`
-                                 with headers that say where it came from; at least once, each time
-                                 that the row is read
+                   auto      json if the newest values are all objects, otherwise string, otherwise
+                             raw; if only some are objects, a warning names the first that is not
+    schema         schema of JSON values, as DDL or a StructType; by default inferred from the
+                   newest SAMPLE_ROWS values of each partition
+    mode           handling of a value that cannot be parsed:
+                   fail          fail the query
+                   drop          omit the row
+                   dead-letter   omit the row, and write its record to the topic `dead_letter` with
+                                 headers that name its origin; at least once, each time that the
+                                 row is read
 
-A null value (a tombstone) is a row of nulls. With `metadata=True` the columns _key, _topic,
-_partition, _offset and _timestamp come too; without, only values are read."""
+A null value (a tombstone) becomes a row of nulls. With `metadata=True` there are also the columns
+_key, _topic, _partition, _offset and _timestamp; otherwise only values are read."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def chosen_format(
     """Return the format of a topic's values and, for JSON, their schema.
 
     Raises:
-        InvalidConfig: values are to be read as JSON, and there is none to infer a schema from.
+        InvalidConfig: The format is JSON, and there is no object to infer a schema from.
     """
     if value_format == "auto":
         value_format = sample.format
@@ -165,7 +165,7 @@ def chosen_format(
 def _inferred_schema(spark: SparkSession, objects: list[str]) -> StructType:
     import pyarrow
 
-    # A DataFrame made of Arrow stays inside the JVM; an RDD would start Python workers.
+    # A DataFrame created from Arrow stays in the JVM; an RDD would start Python workers.
     texts = pyarrow.table({"value": pyarrow.array(objects, pyarrow.string())})
     return spark.read.json(spark.createDataFrame(texts)).schema
 
@@ -218,7 +218,7 @@ def _from_text(
 
 
 def _without_bad(rows: DataFrame, dead_letter: str | None, given: Mapping[str, str]) -> DataFrame:
-    """Rows without those marked `is_bad`, which go to `dead_letter` if there is one."""
+    """Remove the rows marked `is_bad`, and write them to `dead_letter` if it is set."""
     if dead_letter is None:
         return rows.where("not is_bad").drop("is_bad")
     sender = DeadLetters({**_sink_options(given), "topic": dead_letter})
@@ -238,7 +238,7 @@ def _sink_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 class DeadLetters:
-    """On executors: bad rows to their topic, good ones on."""
+    """Function for executors that writes bad rows to a topic and passes on the others."""
 
     def __init__(self, options: dict[str, str]) -> None:
         sink_options(options, is_streaming=False)

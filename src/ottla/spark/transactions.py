@@ -1,9 +1,9 @@
-"""Transactions by hand: one is begun on an executor and ended on the driver.
+"""Low-level transactions, which begin on an executor and end on the driver.
 
-A client that owns its transaction from beginning to end hides its producer id and epoch; here they
-travel. Requests are kept to versions from before brokers began transactions by themselves and
-changed the epoch with each end (KIP-890): the pair stays good from beginning to end, on every
-broker since Kafka 2.5, and the end can be asked for again."""
+A normal producer hides its producer ID and epoch; here they are passed between processes. Requests
+use versions that predate KIP-890, because with later ones brokers begin transactions implicitly and
+bump the epoch with each end. So the same ID and epoch remain valid for the whole transaction, on
+every broker since Kafka 2.5, and ending it can be retried."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_INIT_VERSION = 5
 MAX_ADD_VERSION = 3
 MAX_END_VERSION = 4
 MAX_PRODUCE_VERSION = 11
-"""The last ones in which a transaction is begun by AddPartitionsToTxn alone."""
+"""Last versions in which only AddPartitionsToTxn begins a transaction."""
 
 _TAKEN_OVER = frozenset(
     {
@@ -34,7 +34,7 @@ _TAKEN_OVER = frozenset(
 
 
 class Producer(NamedTuple):
-    """Who writes to a transaction."""
+    """Identity under which records are written."""
 
     transactional_id: str | None
     producer_id: int
@@ -43,18 +43,20 @@ class Producer(NamedTuple):
 
 class Ended(Enum):
     AS_ASKED = "as asked"
-    """Now, or before."""
+    """It ended as requested, now or earlier."""
     LOST = "lost"
-    """It timed out, or another producer of that name aborted it: its records are void."""
+    """It timed out, or a newer producer with its ID aborted it: its records are discarded."""
     FORGOTTEN = "forgotten"
-    """The broker knows nothing of it any more: it may have ended either way."""
+    """The broker no longer knows it: it may have been committed or aborted."""
 
 
 async def init_producer(
     cluster: Cluster, transactional_id: str | None, timeout_ms: int
 ) -> Producer:
-    """A new producer. With a name: whoever had it before is locked out, and what was open under it
-    is aborted; a commit that was under way is waited for."""
+    """Obtain a producer ID and epoch.
+
+    With a transactional ID, this fences the previous producer and aborts its open transaction;
+    if a commit is in progress, it waits for it."""
     body = {
         "transactional_id": transactional_id,
         "transaction_timeout_ms": timeout_ms,
@@ -78,7 +80,7 @@ async def init_producer(
 async def add_partitions(
     cluster: Cluster, producer: Producer, partitions: Iterable[TopicPartition]
 ) -> None:
-    """Before the first record goes to a partition."""
+    """Add partitions to the transaction, before their first record is sent."""
     topics = [{"name": topic, "partitions": numbers} for topic, numbers in by_topic(partitions)]
     body = {
         "v3_and_below_transactional_id": producer.transactional_id,

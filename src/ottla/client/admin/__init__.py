@@ -1,7 +1,7 @@
-"""Administration: topics, configs, groups, offsets, transactions, quotas, the cluster.
+"""Admin client: topics, configs, groups, offsets, transactions, quotas and the cluster.
 
-`admin` has AsyncAdmin and Admin; `dispatch` knows which broker is asked, and when again; the other
-modules have one subject each, with its requests, answers and values."""
+`admin` holds AsyncAdmin and Admin; `dispatch` selects the broker for each request and retries. Each
+of the other modules covers one subject: its requests, responses and result types."""
 
 from ottla.client.admin.admin import Admin, AsyncAdmin
 from ottla.client.admin.config import AdminConfig

@@ -1,11 +1,10 @@
-"""AsyncAdmin and Admin: everything an administrator asks of a cluster.
+"""AsyncAdmin and Admin, the admin clients.
 
-The asyncio class does the work; the blocking one runs it on a loop of its own, method by method.
+The asyncio class does the work; the blocking one runs its methods on an event loop of its own.
 
-Calls about many things take them one by one or as a list: `delete_topics("a", "b")`,
-`delete_topics(["a", "b"])`. They return `Results`: a dict by what was asked about. If some of it
-failed, the first failure is raised, unless `return_errors=True`: then `results.errors` has them
-all."""
+Calls about several items take them one by one or as a list: `delete_topics("a", "b")`,
+`delete_topics(["a", "b"])`. They return `Results`, a dict by item. If an item fails, the call
+raises the first failure, unless `return_errors=True`: then `results.errors` holds them all."""
 
 from __future__ import annotations
 

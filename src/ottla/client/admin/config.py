@@ -1,4 +1,4 @@
-"""The properties of an admin client: those that every client has, and no others."""
+"""Properties of the admin client: only those that all clients have."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from ottla.client.config import CommonConfig
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(CommonConfig):
-    """What an admin client has."""
+    """Configuration of an admin client."""

@@ -1,9 +1,8 @@
-"""Configurations of topics, brokers, their loggers and groups.
+"""Configuration of topics, brokers, their loggers, and groups.
 
     DescribeConfigs 1+, IncrementalAlterConfigs 0+, ListConfigResources 0+
 
-A broker's own configuration, and its loggers', are asked of and changed at that broker; all others
-anywhere."""
+Requests about a broker's own configuration or its loggers go to that broker, all others to any."""
 
 from __future__ import annotations
 
@@ -31,14 +30,14 @@ class ResourceType(IntEnum):
 class ConfigResource(NamedTuple):
     type: ResourceType
     name: str
-    """Empty for the defaults of all brokers."""
+    """Name of the resource; empty for the default of all brokers."""
 
     def __str__(self) -> str:
         return f"{self.type.name.lower().replace('_', '-')} {self.name or '(default)'}"
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, the strongest first; Kafka's codes."""
+    """Origin of a configuration value, with Kafka's codes."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -74,13 +73,13 @@ class ConfigSynonym(NamedTuple):
 class ConfigEntry:
     name: str
     value: str | None
-    """None where it is secret."""
+    """Current value, or None if it is sensitive."""
     source: ConfigSource
     is_sensitive: bool
     is_read_only: bool
     type: ValueType
     synonyms: tuple[ConfigSynonym, ...]
-    """Every place that has a value for it, the one that counts first."""
+    """All sources that define the value, in order of precedence."""
     documentation: str | None
 
     @property
@@ -89,7 +88,7 @@ class ConfigEntry:
 
 
 class AlterOp(IntEnum):
-    """What is done to one property; Kafka's codes."""
+    """Operation on one property, with Kafka's codes."""
 
     SET = 0
     DELETE = 1
@@ -190,11 +189,11 @@ async def alter_configs(
 async def list_config_resources(
     cluster: Cluster, types: Iterable[ResourceType]
 ) -> list[ConfigResource]:
-    """Resources that have a configuration of their own. No types: all that the broker lists."""
+    """Return the resources that have their own configuration, of all types if none is given."""
     wanted = [int(each) for each in types]
 
     async def ask() -> list[ConfigResource]:
-        # Version 0 knows client metrics only.
+        # Version 0 supports client metrics only.
         min_version = 0 if wanted == [ResourceType.CLIENT_METRICS] else 1
         answer = await cluster.call(
             Api.LIST_CONFIG_RESOURCES, {"resource_types": wanted}, min_version=min_version
@@ -248,7 +247,7 @@ def _entry(told: Any) -> ConfigEntry:
 
 
 def _enum(kind: Any, code: int) -> Any:
-    """Newer brokers may know more than we do."""
+    """Return the enum member, or UNKNOWN for a code of a newer broker."""
     try:
         return kind(code)
     except ValueError:

@@ -1,14 +1,14 @@
-"""One question about many things, answered by as many brokers as look after them.
+"""Distribution of a request about many keys to the brokers that are responsible for them.
 
-Each thing asked about (a topic, a group, a partition) has a broker that must be asked: the
-controller, a coordinator, a leader, itself, or any. `dispatch` finds out which, asks each broker
-once for all that is its own, and repeats for those whose answer says that it was the wrong broker
-or the wrong moment, with pauses, until `default.api.timeout.ms` has passed. What one thing's answer
-is never changes another's.
+Each key (a topic, a group, a partition) has a broker that must be asked: the controller, a
+coordinator, a leader, a particular broker, or any. `dispatch` determines it, sends one request per
+broker for all of its keys, and retries the keys that failed because the broker was the wrong one or
+temporarily unable to answer, with backoff, until `default.api.timeout.ms` has passed. The outcome
+of one key never affects another.
 
-A topic that does not exist is asked for again only for UNKNOWN_TOPIC_GRACE_S, and only where its
-partitions' leaders are needed: it may have been created a moment ago. (Kafka's own client goes on
-for the whole timeout.)"""
+A request for a topic that does not exist is retried only for UNKNOWN_TOPIC_GRACE_S, and only if the
+leaders of its partitions are needed, because the topic may just have been created. (Kafka's own
+client retries for the whole timeout.)"""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ V = TypeVar("V")
 UNKNOWN_TOPIC_GRACE_S = 2.0
 UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 NOT_TRANSIENT = UNKNOWN_TOPIC | {ErrorCode.ELECTION_NOT_NEEDED}
-"""Retriable for others, and a plain answer to an administrator."""
+"""Codes that are retriable for other clients, but final results for an admin client."""
 
 Ask = Callable[[int, list[K]], Awaitable[Mapping[K, "V | ClientError"]]]
-"""Ask one broker about some things; an answer for each."""
+"""Function that sends a request about some keys to one broker and returns each key's outcome."""
 
 
 class Listing(dict[K, V]):
@@ -52,8 +52,10 @@ class Listing(dict[K, V]):
 
 
 class Results(Listing[K, V]):
-    """What was answered, by what it was asked about. `errors` has what failed, if the call was
-    made with `return_errors=True`; otherwise the first failure was raised."""
+    """Results by the key that was asked for.
+
+    With `return_errors=True`, `errors` holds the failures by key; otherwise the call raises the
+    first one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,20 +75,20 @@ class Results(Listing[K, V]):
 
 
 class Lookup(ABC, Generic[K]):
-    """Who must be asked about what."""
+    """Lookup of the broker that must be asked for each key."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
     @abstractmethod
     async def nodes(self, keys: list[K]) -> Mapping[K, int | ClientError]:
-        """The broker for each, or why there is none."""
+        """Return the broker for each key, or the reason why there is none."""
 
     def failed(self, key: K, error: ClientError) -> None:
-        """An answer was an error that may pass: forget what it shows to be wrong."""
+        """Discard cached state that a transient error shows to be stale."""
 
     def grace_s(self, error: ClientError) -> float | None:
-        """For how long to ask again after an error; 0: not at all, None: till the end."""
+        """Return the seconds to retry after an error: 0 for no retry, None until the timeout."""
         return None if is_transient(error) else 0.0
 
 
@@ -99,7 +101,7 @@ class AtController(Lookup[K]):
 
 
 class AtBrokers(Lookup[K]):
-    """`place` names the broker for a key; ANY_NODE where all of them know."""
+    """Lookup by a function from key to broker; ANY_NODE if every broker can answer."""
 
     def __init__(self, cluster: Cluster, place: Callable[[K], int]) -> None:
         super().__init__(cluster)
@@ -143,7 +145,7 @@ class AtCoordinators(Lookup[str]):
 
 
 class AtLeaders(Lookup[TopicPartition]):
-    """Metadata is asked for anew each time, as an administrator expects."""
+    """Lookup of partition leaders. Metadata is refreshed each time, as administrators expect."""
 
     async def nodes(self, keys: list[TopicPartition]) -> Mapping[TopicPartition, int | ClientError]:
         metadata = await self.cluster.refresh({key.topic for key in keys})
@@ -183,7 +185,7 @@ def is_transient(error: ClientError) -> bool:
 async def dispatch(
     lookup: Lookup[K], keys: Iterable[K], ask: Ask[K, V], *, what: str
 ) -> Results[K, V]:
-    """Ask about all `keys` and gather the answers. `what` is for messages: "creating topics"."""
+    """Ask about all `keys` and collect the outcomes. `what` is used in error messages."""
     config = lookup.cluster.config
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -232,7 +234,7 @@ def _goes_on(lookup: Lookup[K], outcome: object, passed_s: float) -> bool:
 async def _round(
     lookup: Lookup[K], keys: list[K], ask: Ask[K, V], deadline: float
 ) -> dict[K, V | ClientError]:
-    """Everything once. Never raises a ClientError: it is the outcome of what was asked for."""
+    """Ask about each key once. A ClientError becomes the outcome of its keys."""
     outcomes: dict[K, V | ClientError] = {}
     by_node: dict[int, list[K]] = {}
     try:

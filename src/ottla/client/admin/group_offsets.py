@@ -1,8 +1,9 @@
-"""What groups have committed: list, set, delete.
+"""Committed offsets of groups: list, alter, delete, and the lag.
 
-    OffsetFetch 1+ (many groups at once: 8+), OffsetCommit 2+, OffsetDelete 0+, at the coordinators
+    OffsetFetch 1+ (several groups at once: 8+), OffsetCommit 2+, OffsetDelete 0+, to the
+    coordinators
 
-The versions that name topics by id are not used: offsets may outlive their topic."""
+Versions that identify topics by ID are not used, because offsets may outlive their topic."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from ottla.client.errors import ClientError, UnsupportedVersion, error_for
 from ottla.wire.api import Api
 
 BY_NAME_MAX_VERSION = 9
-"""Of OffsetFetch and OffsetCommit."""
+"""Last version of OffsetFetch and OffsetCommit that identifies topics by name."""
 
 
 Committed = dict[TopicPartition, OffsetAndMetadata]
@@ -29,22 +30,22 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 class PartitionLag(NamedTuple):
     committed_offset: int
     end_offset: int | None
-    """None if the partition does not exist any more or has no leader."""
+    """High watermark, or None if the partition no longer exists or has no leader."""
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets between what is committed and the end, None if that is unknown."""
+        """Number of offsets between the committed offset and the end, or None if unknown."""
         if self.end_offset is None:
             return None
         return max(self.end_offset - self.committed_offset, 0)
 
 
 class GroupLag(Listing[TopicPartition, PartitionLag]):
-    """How far a group is behind, by partition."""
+    """Lag of a group, by partition."""
 
     @property
     def total(self) -> int:
-        """The lag of all partitions whose end is known."""
+        """Total lag of all partitions whose end is known."""
         return sum(each.lag or 0 for each in self.values())
 
     def __str__(self) -> str:
@@ -64,7 +65,7 @@ async def list_group_offsets(
     *,
     require_stable: bool,
 ) -> Results[str, Committed]:
-    """By group. None instead of partitions: all that the group has committed."""
+    """Return the committed offsets of groups; None in place of partitions means all."""
     topics = {
         group: None if partitions is None else _by_topic(partitions)
         for group, partitions in wanted.items()
@@ -116,7 +117,7 @@ def _committed(told: Any) -> Committed | ClientError:
 async def alter_group_offsets(
     cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> Results[TopicPartition, None]:
-    """Only while the group has no members."""
+    """Set the committed offsets of a group, which must have no members."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, partition), committed in offsets.items():
         topics.setdefault(topic, []).append(
@@ -139,7 +140,7 @@ async def alter_group_offsets(
 async def delete_group_offsets(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
 ) -> Results[TopicPartition, None]:
-    """Only of topics to which no member of the group subscribes."""
+    """Delete committed offsets of topics to which no member of the group subscribes."""
     topics = [
         {
             "name": topic["name"],
@@ -189,7 +190,7 @@ _OF_THE_GROUP = frozenset(
         ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
-"""What OffsetCommit says of each partition and means of the group."""
+"""Codes that OffsetCommit reports for each partition, but that concern the whole group."""
 
 
 def _group_failure(answer: Any) -> ClientError | None:
@@ -213,7 +214,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
 
 
 async def list_group_lag(cluster: Cluster, group_ids: Iterable[str]) -> Results[str, GroupLag]:
-    """Compare what groups have committed with the ends of the partitions."""
+    """Return the lag of groups: their committed offsets compared with the ends of partitions."""
     committed = await list_group_offsets(
         cluster, dict.fromkeys(group_ids), require_stable=False
     )  # fmt: skip

@@ -1,11 +1,11 @@
-"""Groups: list, describe, delete, take members out.
+"""Groups: list, describe, delete, and remove members.
 
-    ListGroups 0+ (by state: 4+, by type: 5+)       at every broker
-    ConsumerGroupDescribe 0+, DescribeGroups 0+     at the groups' coordinators
-    DeleteGroups 0+, LeaveGroup 3+                  at the groups' coordinators
+    ListGroups 0+ (by state: 4+, by type: 5+)       to every broker
+    ConsumerGroupDescribe 0+, DescribeGroups 0+     to the groups' coordinators
+    DeleteGroups 0+, LeaveGroup 3+                  to the groups' coordinators
 
-A group is of the consumer protocol (KIP-848) or a classic one; only its coordinator knows, so it is
-asked in the new words first, and in the old ones about what it does not find."""
+Only its coordinator knows whether a group uses the consumer protocol (KIP-848) or the classic one.
+So groups are described with the new request first, and those not found with the old one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ottla.wire.api import Api
 CLASSIC = "classic"
 CONSUMER = "consumer"
 CONSUMER_PROTOCOL = "consumer"
-"""The protocol type of consumers; Connect's workers and others have their own."""
+"""Protocol type of consumers; Connect workers and others have their own."""
 DEAD = "Dead"
 NO_EPOCH = -1
 
@@ -41,9 +41,9 @@ NO_EPOCH = -1
 class GroupListing(NamedTuple):
     group_id: str
     type: str
-    """`classic`, `consumer`, `share` or `streams`."""
+    """Type of the group: `classic`, `consumer`, `share` or `streams`."""
     state: str
-    """Empty where the broker does not tell (before Kafka 2.6)."""
+    """State of the group; empty if the broker does not report it (before Kafka 2.6)."""
     protocol_type: str
     coordinator: int
 
@@ -56,10 +56,11 @@ class MemberDescription:
     host: str
     assignment: tuple[TopicPartition, ...]
     target_assignment: tuple[TopicPartition, ...] | None = None
-    """None, like the next ones, in classic groups."""
+    """Assignment that the member is moving to. This and the fields below are None in classic
+    groups."""
     member_epoch: int | None = None
     is_upgraded: bool | None = None
-    """Whether it speaks the consumer protocol; None where the broker does not tell."""
+    """Whether the member uses the consumer protocol; None if the broker does not report it."""
     rack_id: str | None = None
     subscribed_topics: tuple[str, ...] | None = None
     subscribed_regex: str | None = None
@@ -75,12 +76,12 @@ class GroupDescription:
     members: tuple[MemberDescription, ...]
     coordinator: Node | None
     group_epoch: int | None = None
-    """None, like the next, in classic groups."""
+    """Epoch of the group. This and the next field are None in classic groups."""
     target_assignment_epoch: int | None = None
 
     @property
     def is_simple(self) -> bool:
-        """Offsets that somebody commits without being a member."""
+        """Whether the group only stores offsets, committed by clients that are not members."""
         return self.type == CLASSIC and not self.protocol_type
 
     def _repr_html_(self) -> str:
@@ -139,7 +140,9 @@ async def describe_groups(
 async def _describe_consumer(
     cluster: Cluster, node: int, ids: list[str]
 ) -> dict[str, GroupDescription | ClientError]:
-    """Those that are of the consumer protocol, and failures that say nothing of the kind."""
+    """Describe the groups that use the consumer protocol.
+
+    Groups that are not found or have another type are left out; other errors are returned."""
     answer = await cluster.call(Api.CONSUMER_GROUP_DESCRIBE, {"group_ids": ids}, node=node)
     found: dict[str, GroupDescription | ClientError] = {}
     for told in answer.groups:
@@ -195,7 +198,7 @@ async def _describe_classic(
         not_found = told.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         if told.error_code and not not_found:
             found[told.group_id] = error_for(told.error_code, told.error_message)
-        elif not_found or told.group_state == DEAD:  # so brokers before Kafka 4 say it
+        elif not_found or told.group_state == DEAD:  # brokers before Kafka 4 return Dead
             found[told.group_id] = error_for(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {told.group_id}"
             )
@@ -224,7 +227,7 @@ def _classic_member(told: Any, is_consumer: bool) -> MemberDescription:
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """Nothing of what cannot be read: assignments are the clients' business."""
+    """Decode an assignment; one that is malformed counts as empty, as clients define it."""
     try:
         return decode_assignment(data)
     except ValueError:
@@ -261,7 +264,7 @@ async def remove_members(
     member_ids: Iterable[str] = (),
     reason: str | None,
 ) -> Results[str, None]:
-    """Static members by their `group.instance.id`, others by their member ids."""
+    """Remove static members by `group.instance.id`, and others by member ID."""
     named = [("", each) for each in instance_ids] + [(each, None) for each in member_ids]
     members = [
         {"member_id": member, "group_instance_id": instance, "reason": reason}

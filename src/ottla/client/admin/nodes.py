@@ -1,7 +1,6 @@
-"""The cluster itself: its brokers, its controller, its features, what each broker can do, and where
-it keeps its data.
+"""The cluster: brokers, controller, features, supported API versions and log directories.
 
-    DescribeCluster 0+ (before Kafka 2.8: Metadata), ApiVersions, DescribeLogDirs 1+"""
+DescribeCluster 0+ (before Kafka 2.8: Metadata), ApiVersions, DescribeLogDirs 1+"""
 
 from __future__ import annotations
 
@@ -51,16 +50,16 @@ class Features:
 
 class ApiVersions(NamedTuple):
     name: str
-    """As Kafka writes it: `ListOffsets`."""
+    """Name of the API as Kafka writes it: `ListOffsets`."""
     minimum: int
     maximum: int
     client_minimum: int | None
-    """None, like the next, for an API that this client does not know."""
+    """Bounds of this client; both are None for an API that it does not know."""
     client_maximum: int | None
 
     @property
     def usable(self) -> int | None:
-        """The newest version that both sides know."""
+        """Newest version that both sides support, or None."""
         if self.client_minimum is None or self.client_maximum is None:
             return None
         newest = min(self.maximum, self.client_maximum)
@@ -78,7 +77,7 @@ class LogDirDescription:
     error: ClientError | None
     replicas: Mapping[TopicPartition, ReplicaInfo]
     total_bytes: int | None
-    """None, like the next, where the broker does not tell."""
+    """Size of the volume; this and `usable_bytes` are None if the broker does not report them."""
     usable_bytes: int | None
 
 
@@ -146,7 +145,7 @@ def _software() -> dict[str, str]:
 async def api_versions(
     cluster: Cluster, brokers: Iterable[int]
 ) -> Results[int, dict[int, ApiVersions]]:
-    """What each broker says it serves, by API key."""
+    """Return the versions that each broker supports, by API key."""
 
     async def ask(node: int, keys: list[int]) -> dict[int, dict[int, ApiVersions] | ClientError]:
         connection = await cluster.connection(node)
@@ -169,7 +168,7 @@ def _api_versions(api_key: int, theirs: VersionRange) -> ApiVersions:
 async def describe_log_dirs(
     cluster: Cluster, brokers: Iterable[int], partitions: Iterable[TopicPartition] | None
 ) -> Results[int, dict[str, LogDirDescription]]:
-    """By broker and directory. No partitions given: all that the broker has."""
+    """Return log directories by broker and path, with all partitions if none are given."""
     wanted = None if partitions is None else by_topic(partitions)
 
     async def ask(

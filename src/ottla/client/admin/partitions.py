@@ -1,6 +1,6 @@
-"""What partitions hold: offsets by position or by time, records to delete, producers at work.
+"""Contents of partitions: offsets, deletion of records, and active producers.
 
-ListOffsets 1+, DeleteRecords 0+, DescribeProducers 0+, at the partitions' leaders"""
+ListOffsets 1+, DeleteRecords 0+, DescribeProducers 0+, sent to the partitions' leaders"""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from ottla.wire.api import Api
 
 CONSUMER_REPLICA_ID = -1
 HIGH_WATERMARK = -1
-"""As the offset before which records are deleted: all that can be read."""
+"""Offset for `delete_records` that stands for the high watermark."""
 
 
 class OffsetSpec(IntEnum):
-    """Which offset is asked for; Kafka's codes. A time in milliseconds asks for the first record
-    that is not older."""
+    """Offset to look up, with Kafka's codes.
+
+    A time in milliseconds, used in its place, stands for the first record at or after that time."""
 
     LATEST = -1
     EARLIEST = -2
     MAX_TIMESTAMP = -3
-    """Of the record with the newest timestamp."""
+    """Offset of the record with the largest timestamp."""
     EARLIEST_LOCAL = -4
-    """Of the first record that is on the broker's own disk, with tiered storage."""
+    """Offset of the first record on the broker's local disk, with tiered storage."""
     LATEST_TIERED = -5
-    """Of the last record that is in the remote tier."""
+    """Offset of the last record in remote storage."""
 
 
 _SINCE_VERSION = {
@@ -47,7 +48,7 @@ class IsolationLevel(IntEnum):
 
 class ListedOffset(NamedTuple):
     offset: int | None
-    """None: there is no such record."""
+    """Offset, or None if there is no such record."""
     timestamp: int | None
     leader_epoch: int
 
@@ -59,7 +60,7 @@ class ProducerState(NamedTuple):
     last_timestamp: int
     coordinator_epoch: int | None
     current_txn_start_offset: int | None
-    """None: it has no open transaction here."""
+    """First offset of the open transaction in this partition, or None if there is none."""
 
 
 async def list_offsets(
@@ -76,7 +77,7 @@ async def list_offsets(
         for version, share in by_version.items():
             try:
                 found |= await _list_at(cluster, node, share, wanted, isolation, version)
-            except ClientError as error:  # a version that this broker has not: not of the others
+            except ClientError as error:  # an unsupported version must not fail the other shares
                 found |= dict.fromkeys(share, error)
         return found
 
@@ -115,7 +116,7 @@ async def _list_at(
 async def delete_records(
     cluster: Cluster, before: Mapping[TopicPartition, int]
 ) -> Results[TopicPartition, int]:
-    """The first offset that each partition then has."""
+    """Delete records before offsets, and return the new log start offset of each partition."""
 
     async def ask(node: int, keys: list[TopicPartition]) -> dict[TopicPartition, int | ClientError]:
         body = {
@@ -133,7 +134,7 @@ async def delete_records(
 async def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition], broker: int | None
 ) -> Results[TopicPartition, list[ProducerState]]:
-    """Of the leaders, or as one broker that has a replica knows them."""
+    """Describe the producers as the leaders, or one broker with a replica, know them."""
 
     async def ask(
         node: int, keys: list[TopicPartition]

@@ -1,9 +1,9 @@
-"""Quotas of users, clients and addresses, and SCRAM users.
+"""Client quotas, and SCRAM credentials of users.
 
-    DescribeClientQuotas 0+, DescribeUserScramCredentials 0+             at any broker
-    AlterClientQuotas 0+, AlterUserScramCredentials 0+                   at the controller
+    DescribeClientQuotas 0+, DescribeUserScramCredentials 0+             to any broker
+    AlterClientQuotas 0+, AlterUserScramCredentials 0+                   to the controller
 
-Ottla's brokers have none of them yet: then these calls raise UnsupportedVersion."""
+Ottla's brokers do not support these APIs yet: the calls raise UnsupportedVersion."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ _EXACTLY, _DEFAULT, _ANY = 0, 1, 2
 
 
 class QuotaEntity(NamedTuple):
-    """Whom a quota is for; None stands for whoever has none of his own. The parts that are not
-    meant are left out."""
+    """Entity to which a quota applies: a user, a client ID, an IP address, or a combination.
+
+    The name None stands for the default, which applies to entities without a quota of their own."""
 
     parts: tuple[tuple[str, str | None], ...]
-    """Of (`user`, `client-id` or `ip`, name)."""
+    """Pairs of an entity type (`user`, `client-id` or `ip`) and a name."""
 
     @classmethod
     def of(cls, **names: str | None) -> QuotaEntity:
-        """`QuotaEntity.of(user="alice", client_id=None)`."""
+        """Return an entity: `QuotaEntity.of(user="alice", client_id=None)`."""
         return cls.ordered((kind.replace("_", "-"), name) for kind, name in names.items())
 
     @classmethod
     def ordered(cls, parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-        """The same entity whatever the order in which its parts are told."""
+        """Return an entity that does not depend on the order of its parts."""
         return cls(tuple(sorted(parts, key=lambda part: (part[0] != "user", part[0]))))
 
 
@@ -60,8 +61,13 @@ class ScramCredential(NamedTuple):
 async def describe_client_quotas(
     cluster: Cluster, parts: Iterable[tuple[str, str | None]], *, strict: bool
 ) -> dict[QuotaEntity, dict[str, float]]:
-    """`parts`: of which kind and name; "" is the default, None any. `strict`: entities that have
-    these parts and no others."""
+    """Return quotas by entity.
+
+    Args:
+        cluster: The cluster.
+        parts: Entity types and names to match; "" matches the default, None any name.
+        strict: Return only entities that have no other parts.
+    """
     components = [
         {
             "entity_type": kind,
@@ -88,7 +94,7 @@ async def describe_client_quotas(
 async def alter_client_quotas(
     cluster: Cluster, entity: QuotaEntity, changes: Mapping[str, float | None]
 ) -> None:
-    """None takes a quota back."""
+    """Set quotas of an entity. The value None removes a quota."""
 
     async def ask() -> None:
         entry = {
@@ -108,7 +114,7 @@ async def alter_client_quotas(
 async def describe_scram_users(
     cluster: Cluster, users: Iterable[str] | None
 ) -> dict[str, list[ScramCredential]]:
-    """All of them where None are given; those that do not exist are left out."""
+    """Return the credentials of users, of all if `users` is None. Unknown users are omitted."""
     wanted = None if users is None else [{"name": user} for user in users]
 
     async def ask() -> dict[str, list[ScramCredential]]:
@@ -133,7 +139,7 @@ async def alter_scram_user(
     user: str,
     passwords: Mapping[ScramMechanism, tuple[int, str] | None],
 ) -> None:
-    """Set a password with a number of iterations, or take it back (None). Only its hash is sent."""
+    """Set passwords with a number of iterations, or remove them (None). Only hashes are sent."""
     deletions = [
         {"name": user, "mechanism": int(each)}
         for each, password in passwords.items()

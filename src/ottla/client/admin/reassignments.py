@@ -1,6 +1,6 @@
-"""Moving replicas to other brokers.
+"""Reassignment of replicas to other brokers.
 
-AlterPartitionReassignments 0+, ListPartitionReassignments 0+, both at the controller"""
+AlterPartitionReassignments 0+, ListPartitionReassignments 0+, both to the controller"""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ KIP_860_VERSION = 1
 
 
 class Reassignment(NamedTuple):
-    """One that is under way."""
+    """Reassignment in progress."""
 
     replicas: tuple[int, ...]
-    """Those it had, and those it is to have."""
+    """Current replicas, including those that are being added or removed."""
     adding: tuple[int, ...]
     removing: tuple[int, ...]
 
@@ -35,7 +35,7 @@ async def alter_reassignments(
     *,
     may_change_factor: bool,
 ) -> Results[TopicPartition, None]:
-    """`None` as a target cancels what is under way."""
+    """Start reassignments, or cancel those whose target is None."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for key, target in targets.items():
         replicas = None if target is None else list(target)
@@ -46,7 +46,7 @@ async def alter_reassignments(
         "allow_replication_factor_change": may_change_factor,
         "topics": [{"name": name, "partitions": each} for name, each in topics.items()],
     }
-    # A broker that does not know the wish would ignore it.
+    # A broker that does not support the flag would silently ignore it.
     oldest = 0 if may_change_factor else KIP_860_VERSION
 
     async def ask() -> Any:
@@ -73,7 +73,7 @@ async def alter_reassignments(
 async def list_reassignments(
     cluster: Cluster, partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, Reassignment]:
-    """All that are under way, unless some partitions are named."""
+    """Return the reassignments in progress, of all partitions if none are given."""
     wanted: list[dict[str, Any]] | None = None
     if partitions is not None:
         grouped: dict[str, list[int]] = {}

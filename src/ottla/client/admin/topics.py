@@ -1,8 +1,8 @@
 """Topics and partitions: list, describe, create, delete, add partitions, elect leaders.
 
-CreateTopics 2+, DeleteTopics 1+ (by id: 6+), CreatePartitions 0+    at the controller
-Metadata 1+ (by id: 10+), DescribeTopicPartitions 0+                 at any broker
-ElectLeaders 0+                                                      at the controller"""
+CreateTopics 2+, DeleteTopics 1+ (by ID: 6+), CreatePartitions 0+    to the controller
+Metadata 1+ (by ID: 10+), DescribeTopicPartitions 0+                 to any broker
+ElectLeaders 0+                                                      to the controller"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ottla.client.errors import ClientError, UnknownTopic, UnsupportedVersion, e
 from ottla.wire.api import Api
 
 BROKER_DEFAULT = -1
-"""For the number of partitions or replicas of a new topic: as the broker's configuration says."""
+"""Number of partitions or replicas that stands for the broker's configured default."""
 PARTITIONS_PER_PAGE = 2_000
 
 
@@ -50,7 +50,8 @@ class NewTopic:
 class CreatedTopic(NamedTuple):
     topic_id: str | None
     partitions: int
-    """-1, like the next, from brokers before Kafka 2.4, which do not tell."""
+    """Number of partitions. This and the next are -1 if the broker, before Kafka 2.4, does not
+    report them."""
     replication_factor: int
     configs: Mapping[str, str | None]
 
@@ -69,7 +70,7 @@ class PartitionDescription(NamedTuple):
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
     eligible_leader_replicas: tuple[int, ...] | None
-    """None, like the next, where the broker does not tell."""
+    """Eligible leader replicas. This and the next are None if the broker does not report them."""
     last_known_eligible_leader_replicas: tuple[int, ...] | None
 
 
@@ -146,7 +147,7 @@ def _created(told: Any) -> CreatedTopic:
 async def delete_topics(
     cluster: Cluster, names: Iterable[str], *, by_id: bool = False
 ) -> Results[str, None]:
-    """`by_id`: what is given are topics' ids in Kafka's text form."""
+    """Delete topics by name or, with `by_id`, by topic ID in Kafka's text form."""
 
     async def ask(node: int, keys: list[str]) -> dict[str, ClientError | None]:
         body: dict[str, Any] = {"timeout_ms": cluster.config.request_timeout_ms}
@@ -286,7 +287,7 @@ async def _describe_by_metadata(
     cluster: Cluster, topics: list[dict[str, Any]], *, by_id: bool = False
 ) -> dict[str, TopicDescription | ClientError]:
     body = {"topics": topics, "allow_auto_topic_creation": False}
-    # Version 10 has ids, but only from 12 on brokers answer to them.
+    # Requests have topic IDs since version 10, but brokers support them only since 12.
     answer = await cluster.call(Api.METADATA, body, min_version=12 if by_id else 4)
     found: dict[str, TopicDescription | ClientError] = {}
     for told in answer.topics:
@@ -336,7 +337,9 @@ def _uuid(raw: bytes) -> str | None:
 async def elect_leaders(
     cluster: Cluster, kind: ElectionType, partitions: Iterable[TopicPartition] | None
 ) -> Results[TopicPartition, None]:
-    """Of all partitions where None are given. One whose leader is right already is a success."""
+    """Elect leaders, of all partitions if none are given.
+
+    A partition that already has the right leader counts as a success."""
     wanted = None if partitions is None else list(partitions)
     results: Results[TopicPartition, None] = Results()
 

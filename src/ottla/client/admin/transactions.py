@@ -1,8 +1,8 @@
-"""Transactions: list, describe, abort one that hangs, fence a producer.
+"""Transactions: list, describe, abort a hanging one, fence a producer.
 
-ListTransactions 0+ (by duration: 1+, by pattern: 2+)   at every broker
-DescribeTransactions 0+, InitProducerId 0+              at the transactional ids' coordinators
-WriteTxnMarkers 1+                                      at the partition's leader"""
+ListTransactions 0+ (by duration: 1+, by pattern: 2+)   to every broker
+DescribeTransactions 0+, InitProducerId 0+              to the coordinators
+WriteTxnMarkers 1+                                      to the partition's leader"""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True)
 class AbortTransaction:
-    """One producer's open transaction on one partition, as `describe_producers` tells it."""
+    """Open transaction of one producer in one partition, as `describe_producers` reports it."""
 
     partition: TopicPartition
     producer_id: int
@@ -128,7 +128,7 @@ async def describe_transactions(
 
 
 async def abort_transaction(cluster: Cluster, spec: AbortTransaction) -> None:
-    """Write the marker that ends it, as its coordinator would have."""
+    """Write the abort marker to the partition, in place of the coordinator."""
 
     async def ask(
         node: int, keys: list[TopicPartition]
@@ -161,8 +161,13 @@ async def abort_transaction(cluster: Cluster, spec: AbortTransaction) -> None:
 async def fence_producers(
     cluster: Cluster, transactional_ids: Iterable[str]
 ) -> Results[str, tuple[int, int]]:
-    """End what is open under these ids, and lock out whoever used them: by becoming each of them
-    for a moment. Returns the producer id and epoch that were taken."""
+    """Fence the producers of transactional IDs and abort their open transactions.
+
+    This obtains a new producer epoch for each ID.
+
+    Returns:
+        The new producer ID and epoch of each transactional ID.
+    """
 
     async def ask(node: int, ids: list[str]) -> dict[str, tuple[int, int] | ClientError]:
         found: dict[str, tuple[int, int] | ClientError] = {}

@@ -1,4 +1,4 @@
-"""The consumer for asyncio, which does all the work; `consumer.Consumer` drives it."""
+"""Asyncio consumer; `consumer.Consumer` drives it for threads."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 Timestamp = int | datetime
-"""Milliseconds since the epoch, or a datetime (without a zone: local time)."""
+"""Milliseconds since the epoch, or a datetime; without a time zone, it is local time."""
 
 Partitions = TopicPartition | tuple[str, int] | Iterable[TopicPartition | tuple[str, int]]
-"""A partition, or several of them as a list or a set."""
+"""One partition, or an iterable of partitions."""
 
 DEFAULT_POLL_S = 1.0
 
@@ -476,7 +476,7 @@ class AsyncConsumer(ConsumerEngine):
 
 
 def _flat(partitions: Sequence[Partitions]) -> list[TopicPartition]:
-    kind: type[Any] = tuple  # a TopicPartition, or a plain pair of a topic and a number
+    kind: type[Any] = tuple  # covers TopicPartition and plain (topic, partition) pairs
     return [TopicPartition(*tp) for tp in flatten(partitions, kind, "partitions")]
 
 
@@ -495,7 +495,7 @@ def _offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
 def _milliseconds(timestamp: Timestamp) -> int:
     if isinstance(timestamp, datetime):
         since = timestamp.astimezone(UTC) - datetime.fromtimestamp(0, UTC)
-        return -(-since // timedelta(milliseconds=1))  # the first whole one from then on
+        return -(-since // timedelta(milliseconds=1))  # rounded up to whole milliseconds
     if timestamp < 0:
         raise ValueError(f"A timestamp is at least 0, not {timestamp}.")
     return int(timestamp)

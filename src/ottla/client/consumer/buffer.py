@@ -1,18 +1,19 @@
-"""What was fetched and not handed out yet, and what was handed out last.
+"""Fetched data that is not returned to the user yet, and the records that were returned last.
 
     fetched ─ take ─► in hand ─ settle ─► positions
 
-Records in hand are with the user, who may be busy with them. They count as consumed, that is, the
-positions move beyond them, when the user comes back: with the next poll, a commit, or close. An
-exception that ends the user's `with` leaves them unconsumed, and they will be delivered again.
+Records *in hand* have been returned to the user, who may still be processing them. They count as
+consumed, and the positions move past them, when the user calls the consumer again: with the next
+poll, a commit, or close. If an exception ends the user's `with` block, they do not count as
+consumed and will be delivered again.
 
-Threads: the event loop adds, the user's thread takes. Neither counts on the other standing still:
-each change is one operation of a deque or one assignment. Everything else happens on the loop, and
+Threads: the event loop adds, and the user's thread takes. Neither relies on the other pausing: each
+change is a single deque operation or a single assignment. Everything else happens on the loop, and
 only while the user's thread waits for it.
 
-Ctrl-C may strike anywhere in between. `is_delivered` is unset while something is being taken, and
-set by whoever hands it to the user as the last thing before returning it. If it is found unset,
-nobody has seen what was taken, and all is fetched again from the positions."""
+Ctrl-C may interrupt at any point. `is_delivered` is False while records are being taken; the
+function that returns them to the user sets it to True as its last step. If it is still False on the
+next call, the user never received those records, and they are fetched again from the positions."""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ from ottla.client.serializers import Deserializer
 from ottla.wire.records.fetched import MAX_OFFSET
 
 Handed = dict[TopicPartition, tuple[PartitionState, int, int, int]]
-"""By partition: its state and the version that it had, the position after, the epoch."""
+"""By partition: its state, that state's version, the position after the records, the epoch."""
 ReadWhole = Callable[[FetchedPartition, int], tuple[list[Any], int]]
-"""What a fetched partition holds before an offset, in parts that have a length, and the position
-after it."""
+"""Function that reads a fetched partition up to an offset, and returns parts that have a length and
+the position after them."""
 Order = Callable[[list[FetchedPartition]], list[FetchedPartition]]
 
 
@@ -50,20 +51,20 @@ class RecordBuffer:
         self._fetches: deque[FetchedPartition] = deque()
         self._handed: Handed = {}
         self._iterated: tuple[list[Record], Iterator[Record]] | None = None
-        """What is handed out one by one, and the iterator that does it."""
+        """Records that are returned one by one, and the iterator over them."""
         self.is_delivered = True
         self.on_room: Callable[[], None] = lambda: None
-        """Called when something is used up: there is room for more."""
+        """Callback for when fetched data is used up, so that there is room for more."""
         self.order: Order | None = None
-        """Which of the fetched are handed out now, and in which order; None: first come, first."""
+        """Function that selects and orders the data to consume now; None: first in, first out."""
 
-    # ---------------------------------------------------------------------------- on the loop
+    # --------------------------------------------------------------- called on the event loop
 
     def add(self, fetched: FetchedPartition) -> None:
         self._fetches.append(fetched)
 
     def sizes(self) -> dict[TopicPartition, int]:
-        """Bytes that wait, by partition."""
+        """Return the buffered bytes of each partition."""
         found: dict[TopicPartition, int] = {}
         for fetched in tuple(self._fetches):
             if fetched.is_current:
@@ -71,7 +72,7 @@ class RecordBuffer:
         return found
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what was fetched of these."""
+        """Discard what was fetched from these partitions."""
         gone = set(partitions)
         for fetched in tuple(self._fetches):
             if fetched.state.tp in gone:
@@ -83,13 +84,13 @@ class RecordBuffer:
         self._iterated = None
         self.is_delivered = True
 
-    # ------------------------------------------------------------------------- handing it out
+    # ------------------------------------------------------------------------- taking records
 
     def has_records(self) -> bool:
         return bool(self.ready())
 
     def ready(self) -> list[FetchedPartition]:
-        """What may be handed out now, in its order; what is of no use any more is removed."""
+        """Return the data that may be consumed now, in order, and discard data that is obsolete."""
         found: list[FetchedPartition] = []
         for fetched in tuple(self._fetches):
             if not fetched.is_current or self._subscription.get(fetched.state.tp) is not (
@@ -101,8 +102,9 @@ class RecordBuffer:
         return found if self.order is None else self.order(found)
 
     def take(self, limit: int) -> list[Record]:
-        """Up to `limit` records, which are then in hand: set `is_delivered` when they are with the
-        user. Call `settle` first."""
+        """Take up to `limit` records, which are in hand from then on.
+
+        Call `settle` first, and set `is_delivered` once the user has the records."""
         self.is_delivered = False
         records: list[Record] = []
         handed: Handed = {}
@@ -111,7 +113,7 @@ class RecordBuffer:
                 found = self._take_from(fetched, limit - len(records))
             except ClientError:
                 if records:
-                    break  # those before it first
+                    break  # return the records before the failure first
                 self.is_delivered = True
                 raise
             state = fetched.state
@@ -144,7 +146,7 @@ class RecordBuffer:
         return taken
 
     def _deserialized(self, records: list[Record]) -> list[Record]:
-        """As many as can be; raises DeserializationFailed if it is not even the first."""
+        """Deserialize the records up to the first failure; raise if that is the first record."""
         if self._key is None and self._value is None:
             return records
         made: list[Record] = []
@@ -167,13 +169,21 @@ class RecordBuffer:
         return made
 
     def take_whole(self, read: ReadWhole, max_records: int | None, max_bytes: int) -> list[Any]:
-        """What `read` makes of the fetched partitions, each as a whole, up to about so many bytes;
-        with `max_records`, no more than that. As with `take`, it is then in hand."""
+        """Take whole fetched partitions, converted by `read`, until about `max_bytes` are taken.
+
+        Args:
+            read: Converts the data of one fetched partition.
+            max_records: Maximum number of records, or None.
+            max_bytes: Approximate limit on the bytes taken.
+
+        Returns:
+            The converted parts. As with `take`, they are in hand from then on.
+        """
         self.is_delivered = False
         made: list[Any] = []
         moved: list[tuple[FetchedPartition, int]] = []
         for fetched in self.ready():
-            if fetched.is_final:  # made into records already: fetch it again
+            if fetched.is_final:  # already decoded into records, so fetch the data again
                 self._remove(fetched)
                 fetched.state.rewind()
                 self.on_room()
@@ -185,7 +195,7 @@ class RecordBuffer:
                 parts, position = read(fetched, end)
             except ClientError:
                 if made:
-                    break  # those before it first
+                    break  # return the records before the failure first
                 self.is_delivered = True
                 raise
             made += parts
@@ -217,10 +227,10 @@ class RecordBuffer:
         except ValueError:
             pass
 
-    # --------------------------------------------------------------------------- what is in hand
+    # --------------------------------------------------------------------------- records in hand
 
     def hand_out_singly(self, records: list[Record]) -> Iterator[Record]:
-        """An iterator over what `take` gave; what is left in it is not in hand."""
+        """Return an iterator over taken records. Those that it has not yielded are not in hand."""
         rest = iter(records)
         self._iterated = (records, rest)
         self.is_delivered = True
@@ -231,13 +241,13 @@ class RecordBuffer:
         return bool(self._handed)
 
     def in_hand_position(self, tp: TopicPartition) -> int | None:
-        """Where a partition goes on, if what is in hand is counted; None: nothing of it is."""
+        """Return the position after the records in hand, or None if none are of this partition."""
         self._return_rest()
         handed = self._handed.get(tp)
         return handed[2] if handed is not None and handed[0].version == handed[1] else None
 
     def settle(self) -> None:
-        """What is in hand has been consumed."""
+        """Count the records in hand as consumed: move the positions past them."""
         if not self.is_delivered:
             self.recover()
         self._return_rest()
@@ -249,8 +259,9 @@ class RecordBuffer:
                     state.position_epoch = epoch
 
     def let_go(self) -> None:
-        """What is in hand has not been consumed: an exception came between. Of what is handed out
-        one by one, that is the last."""
+        """Do not count the records in hand as consumed, because processing them raised.
+
+        If they were returned one by one, this applies only to the last one."""
         if self.is_delivered and self._iterated is not None:
             self._return_rest(in_hand=1)
             self.settle()
@@ -258,7 +269,7 @@ class RecordBuffer:
             self.recover()
 
     def recover(self) -> None:
-        """Whatever was taken since the positions were last moved went to nobody."""
+        """Discard everything taken since the positions were last moved, and fetch it again."""
         self._handed = {}
         self._iterated = None
         self._fetches.clear()
@@ -269,8 +280,11 @@ class RecordBuffer:
         self.on_room()
 
     def _return_rest(self, in_hand: int = 0) -> None:
-        """Records of an iterator that nobody asked for go back to where they were taken from; with
-        them the last so many that somebody did ask for."""
+        """Return the records that an iterator has not yielded to the front of the buffer.
+
+        Args:
+            in_hand: Number of records yielded last that are returned to the buffer, too.
+        """
         if self._iterated is None:
             return
         records, iterator = self._iterated

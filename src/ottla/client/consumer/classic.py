@@ -1,9 +1,9 @@
-"""A member of a classic group: joins, takes part in rebalances, keeps itself alive, leaves.
+"""Member of a classic group.
 
-Two tasks. One goes through rounds of joining and syncing, and waits in between for a reason to join
-again. The other sends heartbeats, whatever the user is doing, and looks whether the user still
-polls: after `max.poll.interval.ms` without, it leaves the group, so that another gets the
-partitions; the next poll joins again."""
+It runs two tasks. One joins and syncs, then waits for a reason to rejoin. The other sends
+heartbeats, whatever the user is doing, and checks that the user still polls. After
+`max.poll.interval.ms` without a poll it leaves the group, so that other members get the partitions;
+the next poll rejoins."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ logger = logging.getLogger(__name__)
 
 PROTOCOL_TYPE = "consumer"
 JOIN_SLACK_MS = 5_000
-"""How much longer than the rebalance timeout an answer to JoinGroup may take."""
+"""Time that a JoinGroup response may take beyond the rebalance timeout."""
 LEAVE_TIMEOUT_MS = 5_000
 
 
 class _StartOver(Exception):
-    """The group does not know this member any more."""
+    """The group no longer knows this member."""
 
 
 class ClassicMember:
@@ -59,19 +59,19 @@ class ClassicMember:
         self._member_id = ""
         self._generation = protocol.NO_GENERATION
         self._last_owned: tuple[TopicPartition, ...] = ()
-        """What it had in its last generation, for the sticky assignor."""
+        """Partitions owned in the last generation, for the sticky assignor."""
         self._last_generation = protocol.NO_GENERATION
         self._is_joining = False
         self._is_leader = False
         self._counts: dict[str, int] = {}
-        """As the leader: how many partitions each topic had when they were shared out."""
+        """Partition counts at the last assignment, by topic, if this member is the leader."""
         self._reason = ""
         self._disturbed = asyncio.Event()
         self._polled = asyncio.Event()
         self._must_start_over = False
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._stay_alive())]
 
-    # ------------------------------------------------------------------------- for the consumer
+    # ------------------------------------------------------------------- called by the consumer
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -87,7 +87,7 @@ class ClassicMember:
         self._rejoin("the subscription changed")
 
     def metadata_changed(self) -> None:
-        """The leader sees to it that new partitions are shared out."""
+        """Trigger a rebalance if this member is the leader and partition counts have changed."""
         if self._is_leader and self._counts and self._counts_now(self._counts) != self._counts:
             self._rejoin("partitions were added or topics have come or gone")
 
@@ -101,7 +101,7 @@ class ClassicMember:
         if leave and self._member_id and self._instance_id is None:
             await self._leave("the consumer is being closed")
 
-    # ------------------------------------------------------------------------------------ rounds
+    # ----------------------------------------------------------------------------------- joining
 
     async def _run(self) -> None:
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
@@ -123,12 +123,12 @@ class ClassicMember:
                     return
                 logger.debug("group %s: %s", self._config.group_id, error)
                 await asyncio.sleep(backoff.next_s())
-            except ValueError as error:  # what another member wrote does not parse
+            except ValueError as error:  # another member's metadata is malformed
                 self._fail(ClientError(str(error), code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
                 return
 
     async def _round(self) -> None:
-        """Join, sync, and take over what is assigned."""
+        """Join, sync, and apply the assignment."""
         owned = tuple(sorted(self._subscription.assignment))
         if not self._is_cooperative and owned:
             await self._rebalances.revoked(owned)
@@ -217,7 +217,7 @@ class ClassicMember:
         return protocol.decode_assignment(answer.assignment)
 
     async def _share_out(self, joined: Any) -> dict[str, list[TopicPartition]]:
-        """As the leader."""
+        """Compute the assignment, as the leader."""
         assignor = ASSIGNORS[joined.protocol_name]
         members = {
             member.member_id: protocol.decode_subscription(
@@ -244,7 +244,7 @@ class ClassicMember:
         self._disturbed.set()
 
     async def _start_over(self) -> None:
-        """What we had is others' now."""
+        """Reset the membership after the group removed this member; its partitions are lost."""
         logger.info("group %s does not know %s any more", self._config.group_id, self._member_id)
         self._must_start_over = False
         self._generation = protocol.NO_GENERATION
@@ -288,7 +288,7 @@ class ClassicMember:
             logger.debug("a heartbeat failed: %s", error)
             return
         if generation != self._generation or self._is_joining:
-            return  # a new round has begun meanwhile
+            return  # a new round has started meanwhile
         try:
             self._check(Api.HEARTBEAT, answer.error_code)
         except _StartOver:
@@ -302,7 +302,7 @@ class ClassicMember:
                 self._fail(error)
 
     async def _leave_overdue(self) -> None:
-        """The user does not poll: let another have the partitions, and wait for the next poll."""
+        """Leave the group because the user does not poll, and rejoin at the next poll."""
         logger.warning(
             "group %s: no poll for more than max.poll.interval.ms (%d): leaving the group",
             self._config.group_id,
@@ -311,7 +311,7 @@ class ClassicMember:
         runner = self._tasks[0]
         runner.cancel()
         await asyncio.gather(runner, return_exceptions=True)
-        if self._instance_id is None:  # a static member's place is kept for its session timeout
+        if self._instance_id is None:  # a static member stays until its session times out
             await self._leave("the consumer does not poll")
         self._rebalances.turn_into_lost()
         self._polled.clear()
@@ -340,7 +340,7 @@ class ClassicMember:
         except KafkaError as error:
             logger.debug("leaving group %s failed: %s", self._config.group_id, error)
 
-    # ------------------------------------------------------------------------------------- calls
+    # ---------------------------------------------------------------------------------- requests
 
     async def _call(self, api: Api, body: dict[str, Any], *, timeout_ms: int) -> Any:
         return await self._cluster.call_coordinator(
@@ -348,7 +348,7 @@ class ClassicMember:
         )
 
     def _check(self, api: Api, code: int) -> None:
-        """Raises unless the code is none."""
+        """Raise the error that the code calls for, if any."""
         match reaction_to(api, code):
             case Reaction.GO_ON:
                 return
@@ -370,7 +370,7 @@ class ClassicMember:
 
 
 class _Again(ClientError):
-    """The same, or joining again, after a pause."""
+    """Retriable error: repeat the request, or rejoin, after a pause."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code=code)

@@ -1,6 +1,6 @@
-"""What a group has committed, and committing: OffsetFetch and OffsetCommit.
+"""Committed offsets of a group (OffsetFetch, OffsetCommit).
 
-Versions with topic ids (10) are not used: users give names, and every broker takes them."""
+Versions with topic IDs (10 and later) are not used: users pass names, which all brokers accept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOVED_ON = frozenset(
 
 
 class _StaleEpoch(ClientError):
-    """The coordinator has raised this member's epoch, of which it hears with its next heartbeat."""
+    """The member's epoch was bumped; the member learns the new one with its next heartbeat."""
 
     @property
     def retriable(self) -> bool:
@@ -47,7 +47,7 @@ class GroupOffsets:
         timeout_ms: int | None = None,
         require_stable: bool = True,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is committed; partitions without are left out."""
+        """Return the committed offsets. Partitions without one are omitted."""
         topics = by_topic(partitions)
         if not topics:
             return {}
@@ -89,8 +89,17 @@ class GroupOffsets:
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Raises CommitFailed when the group has moved on without this member. `member` is asked
-        before each attempt: its epoch may rise meanwhile."""
+        """Commit offsets.
+
+        Args:
+            offsets: Offsets to commit.
+            member: Returns the member's identity. It is called before each attempt, because the
+                member epoch may change.
+            timeout_ms: Time limit; `default.api.timeout.ms` by default.
+
+        Raises:
+            CommitFailed: The group has rebalanced without this member.
+        """
         if not offsets:
             return
         body = {

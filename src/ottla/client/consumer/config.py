@@ -1,4 +1,4 @@
-"""The consumer's properties."""
+"""Properties of the consumer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASSIGNOR_NAMES = {
     "sticky": "sticky",
     "cooperative-sticky": "cooperative-sticky",
 }
-"""Names in the protocol, by these and by Java's classes."""
+"""Names of assignors in the protocol, by the same name or by Java's class name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class ConsumerConfig(CommonConfig):
 
     @property
     def names_classic_settings(self) -> bool:
-        """Whether something is set that only the classic protocol has."""
+        """Whether a property is set that only the classic protocol supports."""
         return bool(
             self.partition_assignment_strategy
             or self.session_timeout_ms != DEFAULT_SESSION_TIMEOUT_MS
@@ -127,7 +127,7 @@ class ConsumerConfig(CommonConfig):
 
     @property
     def assignors(self) -> tuple[str, ...]:
-        """Their names in the protocol, the most wanted first."""
+        """Assignors by their names in the protocol, in order of preference."""
         names = self.partition_assignment_strategy or DEFAULT_ASSIGNORS
         return tuple(dict.fromkeys(ASSIGNOR_NAMES[name] for name in names))
 

@@ -1,7 +1,7 @@
-"""The blocking consumer: the asyncio one on an event loop in a thread of its own.
+"""Blocking consumer, which runs the asyncio one on an event loop in its own thread.
 
-Records that have arrived are handed out without asking that thread. Everything else, and polling
-when nothing has arrived, waits for it. Listeners run in the thread that polls."""
+Records that are already buffered are returned without involving that thread. Everything else waits
+for it, including a poll that finds the buffer empty. Listeners run in the thread that polls."""
 
 from __future__ import annotations
 
@@ -222,11 +222,11 @@ class Consumer:
         inner = self._async
         limit = inner._limit(max_records)
         records = Records(self._poll_with(timeout_s, lambda: inner._buffer.take(limit)) or [])
-        inner._buffer.is_delivered = True  # nothing may come between this and the return
+        inner._buffer.is_delivered = True  # must be the last step before the return
         return records
 
     def _poll_with(self, timeout_s: float | None, take: Callable[[], T]) -> T | None:
-        """What `take` takes from the buffer, in this thread; None at the timeout."""
+        """Return the result of `take`, called in this thread, or None after the timeout."""
         inner = self._async
         taken = inner.take_now(take)
         if taken:
@@ -325,7 +325,7 @@ class Consumer:
         return batches
 
     def _assign_range(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Read each partition from an offset up to another, and then no more of it."""
+        """Read each partition from its first offset up to, but excluding, its last, then stop."""
 
         def assign() -> None:
             inner = self._async
@@ -344,11 +344,11 @@ class Consumer:
 
     @property
     def _trouble(self) -> str | None:
-        """Why brokers cannot be reached now, if that is known."""
+        """Why brokers cannot be reached now, or None if that is unknown."""
         return self._async._cluster.trouble
 
     def __iter__(self) -> Iterator[Record]:
-        """All records, for ever."""
+        """Yield records without end."""
         inner = self._async
         progress, buffer = inner._progress, inner._buffer
         limit = inner.config.max_poll_records
@@ -569,7 +569,7 @@ class Consumer:
         """
         return self._run(self._async.partitions_for(topic, timeout_s=timeout_s))
 
-    # ---------------------------------------------------------------------------------- insides
+    # -------------------------------------------------------------------------------- internals
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._is_closed:
@@ -578,7 +578,7 @@ class Consumer:
         return self._thread.run(coroutine)
 
     def _call(self, function: Callable[[], T]) -> T:
-        """Run a plain function on the loop, which is where its state belongs."""
+        """Run a plain function on the event loop, which owns the state that it touches."""
 
         async def called() -> T:
             return function()

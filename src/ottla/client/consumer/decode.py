@@ -1,4 +1,4 @@
-"""A batch's bytes as the records that a user is handed. Pure."""
+"""Decoding of a batch into records (pure)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _new_tuple = tuple.__new__
 
 
 def decode_batch(batch: Buffer, header: BatchHeader, topic: str, partition: int) -> list[Record]:
-    """The records of the batch at `header.position`, whose checksum has been compared."""
+    """Return the records of the batch at `header.position`. Its checksum was verified before."""
     kind, epoch, new, record = header.timestamp_type, header.leader_epoch, _new_tuple, Record
     return [
         new(record, (topic, partition, offset, time, kind, key, value, headers, epoch))

@@ -1,8 +1,8 @@
-"""What makes a consumer run: its parts, joined; subscribing; waiting for something to hand out.
+"""Core of the consumer: the connection of its parts, subscriptions, and waiting for records.
 
-Everything that happens in the background ends here: what arrives wakes the poll that waits, what
-fails is kept for the next poll to raise, what the user must do (a listener, a commit that is due)
-calls for attention."""
+All background activity ends here. New data wakes a waiting poll; failures are kept for the next
+poll to raise; and work that must happen within a poll (a listener, a commit that is due) sets
+`attention`."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ T = TypeVar("T")
 
 DEFAULT_CLOSE_S = 30.0
 UNKNOWN_TOPIC_GRACE_MS = 5_000
-"""A topic that was only just created may not have reached every broker."""
+"""Time limit for a topic that was just created to become known to all brokers."""
 FOREVER_S = 1e9
 
 
 class ConsumerEngine:
-    """What `AsyncConsumer` stands on, and `Consumer` drives from the user's thread."""
+    """Base class of `AsyncConsumer`, which `Consumer` drives from the user's thread."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class ConsumerEngine:
             await self._finish_close()
 
     async def _begin_close(self, timeout_s: float | None, *, is_failed: bool) -> Change | None:
-        """Up to what a listener has to be told, who may still commit."""
+        """Close up to the point where the listener runs, which may still commit."""
         self._is_closing = True
         self._buffer.let_go() if is_failed else self._buffer.settle()
         if self._auto_commit_timer is not None:
@@ -303,7 +303,7 @@ class ConsumerEngine:
             self._join()
 
     async def _find_topics(self, names: Iterable[str]) -> None:
-        """Tell the user, once, of topics that are not there or not for us."""
+        """Report topics that do not exist or are not authorized, once."""
         await asyncio.gather(*map(self._find_topic, names))
         self._assignment_changed()
 
@@ -323,7 +323,7 @@ class ConsumerEngine:
                 self._fail(error)
 
     async def _poll_with(self, timeout_s: float | None, take: Callable[[], T]) -> T | None:
-        """What `take` takes from the buffer, as soon as that is something; None at the timeout."""
+        """Return the result of `take` as soon as it is not empty, or None after the timeout."""
         taken = self.take_now(take)
         deadline = self._deadline(timeout_s)
         while not taken:
@@ -348,8 +348,12 @@ class ConsumerEngine:
         return take()
 
     async def _ready(self, deadline: float) -> bool | Change:
-        """True when there may be something to take, False at the deadline; or a change that the
-        listener must be told of."""
+        """Wait until there may be records.
+
+        Returns:
+            True if there may be records, False at the deadline, or a change for which the listener
+            must run.
+        """
         self._check_open()
         self._progress.is_in_poll = True
         try:
@@ -391,7 +395,7 @@ class ConsumerEngine:
         return max_records
 
     async def _tell(self, change: Change) -> None:
-        """Run the listener here."""
+        """Run the listener in this task."""
         try:
             answer = self._rebalances.callback(change)()
             if asyncio.iscoroutine(answer):
@@ -492,7 +496,7 @@ class ConsumerEngine:
         self._assignment_changed()
 
     def _fail(self, error: ClientError) -> None:
-        """The user is told with the next poll."""
+        """Record a failure for the next poll to raise."""
         if error.fatal:
             self._fail_for_good(error)
         elif not any(str(error) == str(known) for known in self._failures):
@@ -500,7 +504,7 @@ class ConsumerEngine:
             self._call_for_attention()
 
     def _fail_for_good(self, error: ClientError) -> None:
-        """The user is told with every poll."""
+        """Record a failure that every poll raises from now on."""
         self._fatal = error
         self._call_for_attention()
 

@@ -1,7 +1,7 @@
-"""A fetched partition's bytes, turned into records batch by batch as they are handed out. Pure.
+"""Data fetched from one partition, decoded batch by batch as it is consumed (pure).
 
-Which batches are handed out is said by `wire.records.fetched`, whose `iter_fetched` does the same
-for a fetch as a whole; here a batch may wait for its turn, and checksums need not be compared."""
+`wire.records.fetched` defines which batches are visible. Its `iter_fetched` decodes a whole fetch
+at once; here batches are decoded on demand, and verifying checksums is optional."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ottla.wire.records.fetched import AbortedProducers, check_offsets
 
 
 class FetchedPartition:
-    """What one answer held of a partition, from `next_offset` on. Each `take` moves that."""
+    """Data of one partition in a fetch response, from `next_offset` on, which `advance` moves."""
 
     __slots__ = (
         "state", "version", "records", "aborted", "next_offset", "next_epoch", "end_offset",
@@ -48,21 +48,21 @@ class FetchedPartition:
         self.version = version
         self.records = records
         self.aborted = None if aborted is None else tuple(aborted)
-        """(producer id, first offset) of aborted transactions; None: read them all."""
+        """(producer ID, first offset) of aborted transactions, or None to return all records."""
         self.next_offset = offset
         self.next_epoch = -1
-        """Of the last record that was handed out."""
+        """Leader epoch of the last record that was consumed."""
         self.end_offset = _end_offset(records, offset)
-        """The offset after the last whole batch."""
+        """Offset after the last complete batch."""
         self.at = 0
-        """Where in `records` the next batch begins."""
+        """Index in `records` at which the next batch starts."""
         self.is_final = False
-        """Deserialised already."""
+        """Whether the records are deserialized already."""
         self._check_crcs = check_crcs
         self._pending: list[Record] = []
         self._pending_at = 0
         self._batch_end = offset
-        """The offset after the batch whose records are pending."""
+        """Offset after the batch whose records are pending."""
         self._void = self._aborted_producers()
 
     def _aborted_producers(self) -> AbortedProducers | None:
@@ -72,7 +72,7 @@ class FetchedPartition:
     def of_records(
         cls, state: PartitionState, version: int, records: list[Record], end: int
     ) -> FetchedPartition:
-        """Records that were taken and not handed out, to be handed out after all."""
+        """Create an instance from records that were taken but not returned to the user."""
         made = cls(state, version, b"", records[0].offset)
         made.is_final = True
         made._pending = records
@@ -81,12 +81,12 @@ class FetchedPartition:
 
     @property
     def is_current(self) -> bool:
-        """Whether nobody has set the partition's position since this was fetched."""
+        """Whether the partition's position has not been set since this was fetched."""
         return self.state.version == self.version
 
     @property
     def size(self) -> int:
-        """Bytes that are left."""
+        """Number of remaining bytes."""
         return len(self.records) - self.at
 
     @property
@@ -94,7 +94,7 @@ class FetchedPartition:
         return self._pending_at >= len(self._pending) and len(self.records) - self.at < HEADER_SIZE
 
     def skip_to(self, offset: int) -> None:
-        """All before this offset was handed out by other means: as a table."""
+        """Skip everything before an offset, because it was consumed as a table."""
         self.next_offset = max(self.next_offset, offset)
         self.at = 0 if offset < self.end_offset else len(self.records)
         self._pending, self._pending_at = [], 0
@@ -109,8 +109,12 @@ class FetchedPartition:
         return -1
 
     def peek(self, limit: int) -> list[Record]:
-        """The next records, at least one unless this is exhausted. Raises ClientError at a batch
-        that is damaged; as long as nobody seeks beyond it, again each time."""
+        """Return the next records: at least one, unless the data is exhausted.
+
+        Raises:
+            ClientError: The next batch is corrupt. Each call raises again until the user seeks
+                past it.
+        """
         while self._pending_at >= len(self._pending):
             if not self._read_batch():
                 return []
@@ -120,27 +124,30 @@ class FetchedPartition:
         return self._pending[at : at + limit]
 
     def advance(self, records: list[Record]) -> None:
-        """These, which `peek` gave, or the first of them, are handed out."""
+        """Consume these records, which are all or the first of those that `peek` returned."""
         self._pending_at += len(records)
         self.next_epoch = records[-1].leader_epoch
         if self._pending_at >= len(self._pending):
             self.next_offset = self._batch_end
-            self._pending, self._pending_at = [], 0  # the list is the user's now
+            self._pending, self._pending_at = [], 0  # the user owns the old list now
             self._skip_unwanted()
         else:
             self.next_offset = records[-1].offset + 1
 
     def _skip_unwanted(self) -> None:
-        """Batches without records to hand out count as read as soon as what is before them is."""
+        """Consume batches without visible records as soon as everything before them is consumed."""
         try:
             while self._pending_at >= len(self._pending) and self._read_batch():
                 pass
         except ClientError:
-            pass  # whoever asks for what follows is told
+            pass  # the next `peek` raises it
 
     def _read_batch(self) -> bool:
-        """Decode the next batch into `_pending`, which stays empty if it is not wanted. False at
-        the end."""
+        """Decode the next batch into `_pending`, which stays empty if the batch is not visible.
+
+        Returns:
+            False at the end of the data.
+        """
         if len(self.records) - self.at < HEADER_SIZE:
             return False
         try:
@@ -207,5 +214,5 @@ def _end_offset(records: Buffer, offset: int) -> int:
         for header in iter_headers(records):
             offset = max(offset, header.next_offset)
     except BatchError:
-        pass  # whoever reads it is told
+        pass  # the reader of that batch raises it
     return offset

@@ -1,17 +1,18 @@
-"""Keeps one fetch under way at every leader while there is room for what it brings.
+"""Fetcher, which keeps one fetch in flight per leader while there is room for the data.
 
-A partition is asked for while at most `max.partition.fetch.bytes` of it wait, so that while the
-user works on one answer the next is on its way; nothing is while `fetch.max.bytes` wait in all.
-`pump` looks at all of this and is called after every change; no task waits for anything.
+A partition is fetched while at most `max.partition.fetch.bytes` of it are buffered, so that the
+next response arrives while the user processes the last one. Nothing is fetched while
+`fetch.max.bytes` are buffered in total. `pump` checks these conditions and is called after every
+change; no task waits for them.
 
-A fetch that leaves out partitions because enough of them waits must not keep the connection for the
-whole of `fetch.max.wait.ms`: they may be wanted at any moment. It waits briefly, and longer each
-time that nothing comes.
+A fetch that omits partitions because enough of their data is buffered must not occupy the
+connection for all of `fetch.max.wait.ms`, because they may be needed at any moment. It waits only
+briefly, and twice as long each time that nothing arrives.
 
-Errors of a partition: stale metadata is renewed, and the partition left alone for a moment; an
-offset that is out of range is looked up anew; the rest is the user's to know.
+Errors of a partition: stale metadata is refreshed, and the partition is retried after a pause; an
+offset out of range is reset; all other errors are reported to the user.
 
-Deviations: no fetch sessions (KIP-227); each request names all its partitions."""
+Deviation: fetch sessions (KIP-227) are not used; each request lists all its partitions."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ BRIEF_WAIT_MS = 5
 _WAITS = STALE_METADATA | {ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR}
 
 _Asked = dict[TopicPartition, tuple[PartitionState, int, int]]
-"""The state, the version that it had, and the offset that was asked for."""
+"""By partition: its state, that state's version, and the requested offset."""
 
 
 class Fetcher:
@@ -63,10 +64,10 @@ class Fetcher:
         self._brief_wait_ms: dict[int, int] = {}
         self._again: asyncio.Handle | None = None
         self._again_at = 0.0
-        """When that is: uvloop's handles do not tell, if it is at once."""
+        """Time at which `_again` is due; kept here because uvloop's handles do not expose it."""
         self._is_closed = False
         self.is_wanted: Callable[[PartitionState, dict[TopicPartition, int]], bool] | None = None
-        """Whether to fetch a partition that could be, given what waits of others (priorities)."""
+        """Priority check: whether to fetch a partition, given the buffered bytes of each."""
 
     async def close(self) -> None:
         self._is_closed = True
@@ -81,7 +82,7 @@ class Fetcher:
         return self._cluster.metadata.leader(*tp) in self._under_way
 
     def pump(self) -> None:
-        """Send what can be sent now."""
+        """Send all fetches that are possible now."""
         if self._is_closed:
             return
         waiting = self._buffer.sizes()
@@ -139,7 +140,7 @@ class Fetcher:
             wait_ms = min(brief, wait_ms)
         else:
             self._brief_wait_ms.pop(node, None)
-        # Offsets are taken now, not when the task first runs: a seek may come in between.
+        # Read the offsets now, not when the task first runs: a seek may come in between.
         asked: _Asked = {}
         for state in states:
             assert state.fetch_position is not None
@@ -153,7 +154,8 @@ class Fetcher:
         self.pump()
 
     async def _run(self, node: int, planned: _Asked, wait_ms: int) -> None:
-        # Partitions that moved since: their answer would be dropped, and hold up the next fetch.
+        # Drop partitions whose position changed meanwhile: their data would be discarded, and the
+        # next fetch would have to wait for it.
         asked = {tp: each for tp, each in planned.items() if each[0].version == each[1]}
         if not asked:
             return
@@ -216,7 +218,7 @@ class Fetcher:
                     continue
                 state, version, offset = known
                 if state.version != version or self._subscription.get(state.tp) is not state:
-                    continue  # sought, or given back, while the fetch was under way
+                    continue  # the position changed, or the partition was revoked, during the fetch
                 if told.error_code:
                     self._failed(state, told, offset)
                 else:
@@ -250,7 +252,7 @@ class Fetcher:
         code, tp = told.error_code, state.tp
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if state.preferred_replica >= 0:
-                state.preferred_replica = -1  # the follower may be behind; ask the leader
+                state.preferred_replica = -1  # the follower may lag behind, so ask the leader
             else:
                 self._on_out_of_range(state)
             return

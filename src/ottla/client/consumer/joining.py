@@ -1,5 +1,7 @@
-"""Becoming a member of a group: of the new protocol (KIP-848) if it is wanted and the broker has
-it, else of the classic one."""
+"""Choice of the group protocol.
+
+The consumer joins with the new protocol (KIP-848) if it is configured and the broker supports it,
+otherwise with the classic one."""
 
 from __future__ import annotations
 
@@ -40,8 +42,11 @@ class Joining:
         self._is_under_way = False
 
     def must_begin(self) -> bool:
-        """Tell the member that the subscription is another; True if there is none, and `join` is
-        to make it one."""
+        """Notify the member, if there is one, of a changed subscription.
+
+        Returns:
+            True if there is no member, so that the caller must run `join`.
+        """
         if self.member is not None:
             self.member.subscription_changed()
             return False

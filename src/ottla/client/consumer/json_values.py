@@ -1,7 +1,7 @@
-"""Values that are JSON, parsed by Arrow's own reader: one row for each, whatever is in them.
+"""Parser of JSON values, based on Arrow's reader, that yields exactly one row per value.
 
-Each value is parsed inside an object of its own, {"v": VALUE}: none can be two rows, or a part of
-one, as it could if values were only written one below the other."""
+Each value is wrapped in an object of its own, {"v": VALUE}. If values were merely joined by
+newlines, one value could yield several rows, or several values one row."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ MEMBER = "v"
 
 
 def parsed(values: Any, kind: Any = None, *, unexpected: str = "infer") -> Any:
-    """An array of what the values say; null for those that are null. `kind` is what they are of,
-    as far as it is known, `unexpected` what becomes of fields that it does not have: infer, ignore
-    or error. Raises pyarrow.ArrowInvalid."""
+    """Return an array of the parsed values; nulls stay null.
+
+    Args:
+        values: Array of JSON texts.
+        kind: Arrow type of the values, as far as it is known.
+        unexpected: Treatment of fields that `kind` lacks: infer, ignore or error.
+
+    Raises:
+        pyarrow.ArrowInvalid: A value is not valid JSON, or does not match the type.
+    """
     import pyarrow.compute as pc
     import pyarrow.json as arrow_json
 
@@ -45,5 +52,5 @@ def parsed(values: Any, kind: Any = None, *, unexpected: str = "infer") -> Any:
     try:
         return table.column(0).combine_chunks()
     except pa.ArrowIndexError:
-        # Arrow's reader makes a broken array of them.
+        # For lists that contain only nulls, Arrow's reader builds an invalid array.
         raise pa.ArrowInvalid("a list has nothing but nulls, in all of the values") from None

@@ -1,9 +1,9 @@
-"""What a member of a group does next. Pure: answers and codes in, decisions out.
+"""Decisions of a group member: from responses and error codes to actions (pure).
 
-Classic protocol, one round:
-    (eager: give everything back) ─ JoinGroup ─► generation, maybe leader ─ SyncGroup ─► assignment
-    ─ (cooperative: give back what is not in it; if anything, another round) ─► stable ─ Heartbeat …
-A code in an answer calls for one `Reaction`; the table below has them all."""
+One round of the classic protocol:
+    (eager: revoke everything) ─ JoinGroup ─► generation, maybe leader ─ SyncGroup ─► assignment
+    ─ (cooperative: revoke what is not in it; if anything, another round) ─► stable ─ Heartbeat …
+Each error code in a response maps to one `Reaction`; the tables below list them all."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ottla.wire.api import Api
 class Reaction(Enum):
     GO_ON = auto()
     TRY_AGAIN = auto()
-    """The coordinator is busy: the same again, after a pause."""
+    """The coordinator is busy: retry after a pause."""
     FIND_COORDINATOR = auto()
-    """It is another broker now."""
+    """Another broker is the coordinator now."""
     JOIN_WITH_ID = auto()
-    """The broker wants to see the id that it gave us (KIP-394)."""
+    """Join again with the member ID that the broker assigned (KIP-394)."""
     REJOIN = auto()
-    """The group rebalances: join again as who we are."""
+    """The group is rebalancing: rejoin with the same member ID."""
     START_OVER = auto()
-    """The group does not know us: what we had is lost; join as a new member."""
+    """The group does not know this member: its partitions are lost; join as a new one."""
     GIVE_UP = auto()
-    """Trying again would not help: the user must know."""
+    """The error is permanent: report it to the user."""
 
 
 _ANYWHERE = {
@@ -54,7 +54,7 @@ _ONLY_IN: dict[Api, dict[ErrorCode, Reaction]] = {
 
 
 def reaction_to(api: Api, code: int) -> Reaction:
-    """What an error code in the answer of a group's coordinator calls for."""
+    """Return the reaction to an error code in a coordinator's response."""
     try:
         known = ErrorCode(code)
     except ValueError:
@@ -64,14 +64,14 @@ def reaction_to(api: Api, code: int) -> Reaction:
 
 
 class Plan(NamedTuple):
-    """From one assignment to the next."""
+    """Difference between two assignments."""
 
     revoke: tuple[TopicPartition, ...]
     add: tuple[TopicPartition, ...]
 
     @property
     def needs_another_round(self) -> bool:
-        """Cooperatively: others wait for what is given back."""
+        """Whether, in the cooperative protocol, others wait for the revoked partitions."""
         return bool(self.revoke)
 
 
@@ -81,8 +81,10 @@ def plan(owned: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) ->
 
 
 class PollProgress:
-    """Whether the user still polls. The user's side only writes `polls`, `is_in_poll` and `last`;
-    the other compares: writing is all that a fast path can afford."""
+    """Tracker for whether the user still polls.
+
+    The polling side only writes `polls`, `is_in_poll` and `last`, which is cheap enough for the
+    fast path; the heartbeat task compares them."""
 
     __slots__ = ("polls", "is_in_poll", "last", "_seen", "_seen_at")
 
@@ -90,12 +92,12 @@ class PollProgress:
         self.polls = 0
         self.is_in_poll = False
         self.last: object = None
-        """The record that was handed out last by an iterator."""
+        """The record that an iterator yielded last."""
         self._seen: tuple[int, object] = (0, None)
         self._seen_at = now
 
     def idle_s(self, now: float) -> float:
-        """For how long nobody has been seen to poll."""
+        """Return the time since the user was last seen polling."""
         polls, last = self._seen
         if self.is_in_poll or self.polls != polls or self.last is not last:
             self._seen, self._seen_at = (self.polls, self.last), now

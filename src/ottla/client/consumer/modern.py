@@ -1,9 +1,9 @@
-"""A member of a group of the new protocol (KIP-848).
+"""Member of a group of the new protocol (KIP-848).
 
-One task sends heartbeats, as often as the coordinator wants them and whenever there is something to
-tell, whatever the user is doing. Another, started when the coordinator says what this member is to
-have, gives back and takes over while the user polls. After `max.poll.interval.ms` without a poll
-the member leaves; the next poll joins again."""
+One task sends heartbeats at the interval that the coordinator sets, and whenever there is something
+to report, whatever the user is doing. When the coordinator sends a new target assignment, a second
+task reconciles with it: it revokes and adds partitions while the user polls. After
+`max.poll.interval.ms` without a poll the member leaves; the next poll rejoins."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 LEAVE_TIMEOUT_MS = 5_000
 FIRST_INTERVAL_S = 0.5
 NO_SUCH_PROTOCOL = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})
-"""The broker has not switched the new protocol on, or the group is and stays a classic one."""
+"""The broker has not enabled the new protocol, or the group is a classic one."""
 
 
 class ModernMember:
@@ -66,13 +66,13 @@ class ModernMember:
             assignor=config.group_remote_assignor or None,
         )
         self._is_out = False
-        """It left because the user does not poll."""
+        """Whether it left because the user does not poll."""
         self._wake = asyncio.Event()
         self._polled = asyncio.Event()
         self._reconciling: asyncio.Task[None] | None = None
         self._task = asyncio.create_task(self._run())
 
-    # ------------------------------------------------------------------------- for the consumer
+    # ------------------------------------------------------------------- called by the consumer
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -88,7 +88,7 @@ class ModernMember:
         self._wake.set()
 
     def metadata_changed(self) -> None:
-        """An id may have its name now."""
+        """Retry the reconciliation, because an unknown topic ID may be known now."""
         self._reconcile()
 
     def polled(self) -> None:
@@ -126,7 +126,7 @@ class ModernMember:
                 await asyncio.sleep(backoff.next_s())
 
     async def _beat(self) -> bool:
-        """One heartbeat and what follows from it; True if it was the last."""
+        """Send one heartbeat and handle the response; return True if the membership ends."""
         self._wake.clear()
         state = self._state
         wanted = Wanted(tuple(sorted(self._subscription.topics)), self._subscription.remote_pattern)
@@ -154,7 +154,7 @@ class ModernMember:
         return False
 
     async def _pause(self) -> None:
-        """Until the next heartbeat is due or there is something to tell."""
+        """Wait until the next heartbeat is due or there is something to report."""
         loop = asyncio.get_running_loop()
         interval_s = self._state.heartbeat_interval_ms / 1000 or FIRST_INTERVAL_S
         max_idle_s = self._config.max_poll_interval_ms / 1000
@@ -192,7 +192,7 @@ class ModernMember:
             logger.debug("leaving group %s failed: %s", self._config.group_id, error)
 
     async def _start_over(self) -> None:
-        """What we had is others' now."""
+        """Reset the membership after the group removed this member; its partitions are lost."""
         await self._stop(self._reconciling)
         self._reconciling = None
         self._state.start_over()
@@ -208,7 +208,7 @@ class ModernMember:
             self._reconciling = asyncio.create_task(self._take_over())
 
     async def _take_over(self) -> None:
-        """Give back and take over, until this member has what it is to have."""
+        """Revoke and add partitions until the assignment matches the target."""
         state = self._state
         while not state.is_reconciled:
             assert state.target is not None
@@ -230,7 +230,7 @@ class ModernMember:
             if unknown:
                 await asyncio.sleep(self._config.retry_backoff_max_ms / 1000)
 
-    # ------------------------------------------------------------------------------------- calls
+    # ---------------------------------------------------------------------------------- requests
 
     async def _call(
         self, body: dict[str, Any], *, min_version: int = 0, timeout_ms: int | None = None

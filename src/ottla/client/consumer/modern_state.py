@@ -1,12 +1,12 @@
-"""What a member of a group of the new protocol (KIP-848) tells its coordinator, and is told. Pure.
+"""Heartbeat protocol of a member of the new group protocol (KIP-848), without I/O.
 
-    epoch 0      joining: everything is told
-    epoch > 0    a member: only what has changed is told, null stands for the rest
-    epoch -1     leaving; -2: a static member leaves for a while
+    epoch 0      joining: the request carries all fields
+    epoch > 0    member: only changed fields are sent, null stands for the others
+    epoch -1     leaving; -2: a static member leaves temporarily
 
-The coordinator answers with the member's epoch, and, when it changes, with the assignment that the
-member is to have next. It only ever names partitions that are free for this member, so the member
-gives back what is not in it, takes what is new, and then tells what it has."""
+The coordinator answers with the member's epoch and, when it changes, the member's target
+assignment. That only ever contains partitions that no other member owns, so the member revokes the
+partitions that are not in it, adds those that are new, and then reports what it owns."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ LEAVING = -1
 LEAVING_FOR_A_WHILE = -2
 
 IdPartition: TypeAlias = tuple[bytes, int]
-"""A topic's id and a partition."""
+"""Topic ID and partition number."""
 
 
 class Wanted(NamedTuple):
-    """What the user wants of the group."""
+    """Subscription of the member."""
 
     topics: tuple[str, ...]
     regex: str | None
-    """Resolved by the broker."""
+    """Pattern that the broker resolves."""
 
 
 class ModernState:
@@ -46,9 +46,9 @@ class ModernState:
         self.member_id = member_id
         self.epoch = JOINING
         self.heartbeat_interval_ms = 0
-        """The coordinator's to say; 0: it has not said yet."""
+        """Interval set by the coordinator, or 0 before its first response."""
         self.target: frozenset[IdPartition] | None = None
-        """What this member is to have next; None: nothing was said."""
+        """Target assignment, or None before the coordinator has sent one."""
         self.owned: frozenset[IdPartition] = frozenset()
         self._group_id = group_id
         self._instance_id = instance_id
@@ -56,7 +56,7 @@ class ModernState:
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._assignor = assignor
         self._told: tuple[Wanted, frozenset[IdPartition]] | None = None
-        """What the coordinator knows; None: it may know nothing."""
+        """Subscription and partitions last sent to the coordinator; None: send everything again."""
 
     @property
     def is_member(self) -> bool:
@@ -67,7 +67,7 @@ class ModernState:
         return self.target is None or self.target == self.owned
 
     def request(self, wanted: Wanted) -> dict[str, Any]:
-        """The next heartbeat."""
+        """Return the body of the next heartbeat."""
         told, self._told = self._told, (wanted, self.owned)
         body: dict[str, Any] = {
             "group_id": self._group_id,
@@ -103,7 +103,7 @@ class ModernState:
         }
 
     def was_told(self, answer: Any) -> None:
-        """An answer without an error."""
+        """Update the state from a response without an error."""
         self.member_id = answer.member_id or self.member_id
         self.epoch = answer.member_epoch
         self.heartbeat_interval_ms = answer.heartbeat_interval_ms
@@ -115,11 +115,11 @@ class ModernState:
             )
 
     def was_not_heard(self) -> None:
-        """No answer came, or an error: tell everything again."""
+        """Send all fields with the next heartbeat, because the last one failed."""
         self._told = None
 
     def start_over(self) -> None:
-        """The group does not know this member any more."""
+        """Reset the state to join again, because the group no longer knows this member."""
         self.epoch = JOINING
         self.target = None
         self.owned = frozenset()
@@ -129,7 +129,7 @@ class ModernState:
 def resolve(
     wanted: Iterable[IdPartition], names: Mapping[bytes, str]
 ) -> tuple[dict[TopicPartition, IdPartition], set[bytes]]:
-    """Partitions by their topics' names, and the ids that have none yet."""
+    """Map partitions to topic names; return also the IDs of topics whose names are unknown."""
     found: dict[TopicPartition, IdPartition] = {}
     unknown: set[bytes] = set()
     for topic_id, partition in wanted:

@@ -1,7 +1,7 @@
-"""Offsets by time, and the ends of partitions: ListOffsets, asked of each leader.
+"""Lookup of offsets by timestamp, and of the ends of partitions, with ListOffsets to each leader.
 
-Also OffsetForLeaderEpoch, which tells where an epoch's records end: a position beyond that was read
-from a leader whose log has been cut since."""
+Also OffsetForLeaderEpoch, which returns the end offset of a leader epoch. A position beyond it was
+read from a former leader whose log has been truncated since."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.client.errors import ClientError, UnknownTopic, error_for
 from ottla.wire.api import Api
 
 CONSUMER = -1
-"""The replica id of one that is none."""
+"""Replica ID of a client that is not a replica."""
 
 
 class OffsetLookup:
@@ -29,8 +29,14 @@ class OffsetLookup:
     async def list(
         self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first offset at or after each timestamp; offset -1 where there is none. Repeats what
-        fails for the moment. Raises UnknownTopic, or KafkaTimeout and its kin."""
+        """Return the first offset at or after each timestamp, or -1 if there is none.
+
+        Retriable errors are retried.
+
+        Raises:
+            UnknownTopic: A topic or partition does not exist.
+            KafkaTimeout: The brokers did not answer in time.
+        """
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
 
         async def attempt() -> None:
@@ -61,8 +67,9 @@ class OffsetLookup:
         timestamps: Mapping[TopicPartition, int],
         found: dict[TopicPartition, OffsetAndTimestamp],
     ) -> None:
-        """Once, of one leader, for the partitions that it leads. Raises after those that could be
-        answered are in `found`."""
+        """Send one request to one leader, for partitions that it leads.
+
+        Results go to `found`; if a partition fails, this raises after storing the others."""
         body = {
             "replica_id": CONSUMER,
             "isolation_level": self._isolation,
@@ -102,8 +109,10 @@ class OffsetLookup:
     async def epoch_end(
         self, leader: int, tp: TopicPartition, current_epoch: int, epoch: int
     ) -> Any:
-        """The answer's partition: `leader_epoch`, the largest up to `epoch` that the leader has,
-        and `end_offset`, where that epoch ends."""
+        """Return the partition of the response, which describes the end of a leader epoch.
+
+        Its `leader_epoch` is the largest epoch up to `epoch` that the leader knows, and
+        `end_offset` is the offset at which that epoch ends."""
         partition = {
             "partition": tp.partition,
             "current_leader_epoch": current_epoch,
@@ -123,7 +132,7 @@ class OffsetLookup:
 async def by_leader(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[int, list[TopicPartition]]:
-    """Raises UnknownTopic or LEADER_NOT_AVAILABLE, which may pass."""
+    """Group partitions by leader. Raises UnknownTopic or LEADER_NOT_AVAILABLE (retriable)."""
     found, without = await leaders_of(cluster, partitions)
     for error in without:
         raise error
@@ -133,7 +142,7 @@ async def by_leader(
 async def leaders_of(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[int, list[TopicPartition]], list[ClientError]]:
-    """Partitions by their leaders, and why some have none."""
+    """Group partitions by leader, and return the errors of those that have none."""
     found: defaultdict[int, list[TopicPartition]] = defaultdict(list)
     without: list[ClientError] = []
     wanted = list(partitions)
@@ -163,7 +172,7 @@ def _no_leader(cluster: Cluster, tp: TopicPartition) -> ClientError:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
-    """The same as a request names them."""
+    """Group partitions by topic, in the order in which requests name them."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):
         found[topic].append(partition)

@@ -1,8 +1,8 @@
-"""Finds where to begin: what the group has committed, else where `auto.offset.reset` says.
+"""Initial position of each partition: the committed offset, or `auto.offset.reset`.
 
-One task at a time looks up all partitions that want a position; `wake` starts it when there are
-any. After a change of leader it also asks whether the log still has what was read (KIP-320): if the
-new leader's log ends earlier, the position goes back to where the two part ways."""
+A single task looks up all partitions that need a position; `wake` starts it. After a change of the
+leader, it also checks that the new leader's log contains what was read (KIP-320). If that log was
+truncated before the position, the position moves back to where the logs diverge."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Positions:
         self._reset = _RESETS.get(config.auto_offset_reset.lower())
         self._task: asyncio.Task[None] | None = None
         self.last_failure: KafkaError | None = None
-        """Why positions could not be found the last time, if they could not."""
+        """Error of the last lookup, or None if it succeeded."""
 
     def wake(self) -> None:
         if (self._task is None or self._task.done()) and self._unresolved():
@@ -73,7 +73,7 @@ class Positions:
         return [state for state in self._subscription if state.is_unresolved and not state.is_held]
 
     def out_of_range(self, state: PartitionState) -> None:
-        """The log has nothing at the position any more, or not yet."""
+        """Handle a position that the log does not contain."""
         tp, offset = state.tp, state.fetch_position
         if self._reset is None:
             state.fail(OffsetOutOfRange(
@@ -92,7 +92,7 @@ class Positions:
             state.wants_validation = True
             self.wake()
 
-    # ------------------------------------------------------------------------------- the task
+    # ---------------------------------------------------------------------------- lookup task
 
     async def _resolve(self) -> None:
         loop = asyncio.get_running_loop()
@@ -111,16 +111,16 @@ class Positions:
             until = loop.time() + patience_s if is_long else until
             for error in failures:
                 logger.debug("positions could not be found: %s", error)
-                # A topic may have been made a moment ago.
+                # The topic may just have been created.
                 if not _may_pass(error) or (is_long and isinstance(error, UnknownTopic)):
                     self._on_failure(_as_client_error(error))
-            # The leader may be another by now, or the same one in a later epoch; nothing is
-            # fetched meanwhile that would find out.
+            # The leader or its epoch may have changed, and no fetch is in progress that would
+            # detect it.
             self._cluster.request_refresh()
             await asyncio.sleep(backoff.next_s())
 
     async def _resolve_once(self, states: list[PartitionState], failures: list[KafkaError]) -> None:
-        """Each partition as far as it goes: that one leader is away does not concern the others."""
+        """Resolve each partition on its own: one missing leader does not affect the others."""
         uncommitted = [state for state in states if state.wants_committed]
         if uncommitted:
             await _tried(failures, self._from_committed, uncommitted)
@@ -138,7 +138,7 @@ class Positions:
             found = await self._committed.fetch([state.tp for state in states])
         for state in states:
             if not state.wants_committed:
-                continue  # sought meanwhile
+                continue  # the user called `seek` meanwhile
             tp = state.tp
             offset = found.get(tp)
             if offset is not None:
@@ -203,8 +203,10 @@ def _may_pass(error: KafkaError) -> bool:
 async def _tried(
     failures: list[KafkaError], do: Callable[[*Given], Awaitable[None]], *given: *Given
 ) -> None:
-    """Takes what is to be done, not a coroutine: one that is cancelled before it begins would leave
-    that behind."""
+    """Await a call and collect its error.
+
+    Takes a function instead of a coroutine, because a coroutine that is cancelled before it
+    starts would be reported as never awaited."""
     try:
         await do(*given)
     except KafkaError as error:

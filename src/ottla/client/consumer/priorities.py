@@ -1,9 +1,9 @@
-"""Higher priorities first: partitions are in ranges, one for each priority (see `client.priority`).
+"""Order of consumption by priority. Each priority has a range of partitions (`client.priority`).
 
-A record of a lower priority is handed out only when no record of a higher one waits: neither here
-nor, as far as its leader has said, there. While one waits, partitions of lower priorities are not
-fetched either. A partition that cannot be fetched now (no leader, paused) holds nobody up. Pure but
-for the clock."""
+A record is returned only when no record of a higher priority is waiting, either in the buffer or,
+according to the last fetch response, on the leader. Until then, partitions of lower priorities are
+not fetched either. A partition that cannot be fetched now (no leader, or paused) does not hold back
+the others. This module does no I/O and only reads the clock."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ class Priorities:
         self._isolation = isolation
 
     def level(self, tp: TopicPartition) -> int:
-        """0 is the highest. A topic with too few partitions has only that."""
+        """Return the priority of a partition, 0 being the highest.
+
+        In a topic with fewer partitions than priorities, all partitions have the highest."""
         return _level(tp.partition, self._partition_count(tp.topic), self._levels)
 
     def order(self, fetched: list[FetchedPartition]) -> list[FetchedPartition]:
-        """What may be handed out now, the highest priorities first."""
+        """Return the data that may be consumed now, highest priority first."""
         first_absent = self._first_absent_level()
         ordered = sorted(fetched, key=lambda each: self.level(each.state.tp))
         return [each for each in ordered if self.level(each.state.tp) <= first_absent]
 
     def is_wanted(self, state: PartitionState, waiting: dict[TopicPartition, int]) -> bool:
-        """Whether to fetch a partition now: not while something of a higher priority waits."""
+        """Return whether to fetch a partition now: not while a higher priority waits."""
         level = self.level(state.tp)
         if self._first_absent_level() < level:
             return False
@@ -54,7 +56,7 @@ class Priorities:
         )
 
     def _first_absent_level(self) -> int:
-        """The highest priority of which records are known to be at their leader and not here."""
+        """Return the highest priority that has records on a leader which are not fetched yet."""
         now = self._now()
         return min(
             (self.level(state.tp) for state in self._subscription if self._is_absent(state, now)),
@@ -65,7 +67,7 @@ class Priorities:
         if not state.is_known or state.is_paused or state.is_held or state.retry_at > now:
             return False
         if state.high_watermark < 0:
-            return True  # its leader has not said yet
+            return True  # not fetched yet, so there may be records
         end = state.last_stable_offset if self._isolation else state.high_watermark
         assert state.fetch_position is not None
         return state.fetch_position < end

@@ -1,16 +1,16 @@
-"""What members of classic groups tell each other, as bytes. Pure; Kafka's own formats.
+"""Metadata that members of classic groups exchange, in Kafka's formats (pure).
 
-Subscription, from each member to the leader, per assignor:
+Subscription, from each member to the leader, one per assignor:
     version (int16), topics (array of string), userData (nullable bytes),
     v1: ownedPartitions (array of topic: string, partitions: array of int32),
-    v2: generationId (int32, -1 none), v3: rackId (nullable string)
+    v2: generationId (int32, -1 if none), v3: rackId (nullable string)
 Assignment, from the leader to each member:
     version (int16), assignedPartitions (as above), userData (nullable bytes)
-userData of `sticky`: what the member had (array as above), generation (int32).
+userData of `sticky`: the member's previous partitions (array as above), generation (int32).
 userData of `cooperative-sticky`: generation (int32).
 
-A newer version only adds at the end, so readers stop at what they know, and take a message that
-ends early as an older one. Anything else that does not parse is a ValueError."""
+Newer versions only append fields. A reader therefore ignores trailing bytes, and treats a message
+that ends early as an older version. Any other malformed message raises ValueError."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ NO_GENERATION = -1
 
 
 class MemberSubscription(NamedTuple):
-    """What a member told the leader."""
+    """Subscription that a member sent to the leader."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
-    """In which it owned those."""
+    """Generation in which the member owned these partitions."""
     instance_id: str | None = None
     user_data: bytes | None = None
     rack_id: str | None = None
@@ -80,7 +80,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """Empty bytes: nothing is assigned."""
+    """Return the assigned partitions; empty bytes mean that there are none."""
     if not data:
         return ()
     reader = _Reader(data)

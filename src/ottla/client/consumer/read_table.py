@@ -1,9 +1,10 @@
-"""A part of a topic, from here to there, as one Arrow table or as record batches one by one.
+"""A range of a topic as one Arrow table, or as a sequence of record batches.
 
-`start` and `end` are offsets (a number for all partitions, or a mapping by partition), "earliest",
-"latest", or a datetime: the first record at or after it. A partition that a mapping does not name
-is read from its beginning, or to its end. What is written after the call began is not read, so it
-always ends. Each partition's records come in order; partitions are mixed as they arrive."""
+`start` and `end` are "earliest", "latest", an offset for all partitions, a mapping of partitions to
+offsets, or a datetime, which stands for the first record at or after it. A partition that a mapping
+omits is read from its start, or to its end. The end is determined when the call starts, so records
+written later are not read and the call always finishes. The records of a partition are in order;
+those of different partitions are interleaved as they arrive."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ FETCH_DEFAULTS = {
     "enable_auto_commit": False,
     "allow_auto_create_topics": False,
 }
-"""Larger than a consumer's own: all of it is wanted, and nobody waits for the first record."""
+"""Larger fetches than the consumer's defaults, because all data is wanted and latency is not an
+issue."""
 
 
 def read_table(

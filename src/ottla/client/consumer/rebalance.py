@@ -1,13 +1,14 @@
-"""Changes of the assignment, which happen while the user polls, as in Java's consumer.
+"""Changes of the assignment, which take effect while the user polls, as in Java's consumer.
 
-The member of the group works in the background and asks for changes here; `poll` carries them out,
-because only then is the user done with the records of partitions that go away:
+The group member runs in the background and requests changes here. `poll` applies them, because only
+then has the user finished processing the records of revoked partitions:
 
-    assigned   the partitions are there; the listener is told; they are fetched
-    revoked    what was handed out is committed (auto-commit); the listener is told; they are gone
-    lost       they are gone already (others may have them); the listener is told
+    assigned   add the partitions, run the listener, start fetching
+    revoked    commit the consumed offsets (auto-commit), run the listener, remove the partitions
+    lost       remove the partitions, which others may own already, then run the listener
 
-A change nobody needs to wait for (an assignment, or a loss, without a listener) is made at once."""
+A change that needs no waiting (an assignment or a loss, if there is no listener) is applied at
+once."""
 
 from __future__ import annotations
 
@@ -88,10 +89,10 @@ class Rebalances:
         self._before_revocation = before_revocation
         self._pending: deque[Change] = deque()
 
-    # --------------------------------------------------------------------- asked by the member
+    # ----------------------------------------------------------------- requested by the member
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Also with none: a listener hears of the end of each rebalance."""
+        """Add partitions and run the listener, even without new partitions, after a rebalance."""
         has_listener = self.listener is not None
         self._subscription.add(partitions, is_held=has_listener)
         if has_listener:
@@ -111,7 +112,7 @@ class Rebalances:
             await self._ask(Kind.LOST, partitions)
 
     def turn_into_lost(self) -> None:
-        """The group has put this member out while a revocation waited for the user."""
+        """Turn pending revocations into losses, because the group has removed this member."""
         for change in self._pending:
             if change.kind is Kind.REVOKED and not change.has_begun:
                 change.kind = Kind.LOST
@@ -126,14 +127,14 @@ class Rebalances:
             if change in self._pending:
                 self._pending.remove(change)
 
-    # ------------------------------------------------------------------- carried out by `poll`
+    # ----------------------------------------------------------------------- applied by `poll`
 
     @property
     def has_pending(self) -> bool:
         return bool(self._pending)
 
     async def begin(self) -> Change | None:
-        """The next change, ready for the listener: whoever called runs it, then `finish`."""
+        """Prepare the next change. The caller runs the listener for it, then `finish`."""
         while self._pending:
             change = self._pending[0]
             change.has_begun = True
@@ -156,14 +157,14 @@ class Rebalances:
         self._on_change()
 
     def revocation(self, partitions: Sequence[TopicPartition]) -> Change:
-        """Of all, at the end: the member is no longer asked."""
+        """Return a final revocation of all partitions, for close and unsubscribe."""
         self._pending.clear()
         change = Change(Kind.REVOKED, partitions, asyncio.get_running_loop().create_future())
         change.has_begun = True
         return change
 
     def callback(self, change: Change) -> Callable[[], Any]:
-        """What the listener is to be told."""
+        """Return a function that calls the listener's method for a change."""
         method = getattr(self.listener, change.kind.value, None)
         if method is None and change.kind is Kind.LOST:
             method = getattr(self.listener, Kind.REVOKED.value, None)
@@ -172,7 +173,7 @@ class Rebalances:
         return lambda: method(list(change.partitions))
 
     def clear(self) -> None:
-        """Nobody will poll any more."""
+        """Cancel all pending changes, because there will be no more polls."""
         while self._pending:
             change = self._pending.popleft()
             if not change.done.done():

@@ -1,4 +1,4 @@
-"""What a user is handed."""
+"""Public types of the consumer: records, offsets and group metadata."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Records(list[Record]):
 
 
 def _time(timestamp_ms: int) -> str:
-    """Return a timestamp as ISO 8601, or the number if no date has it."""
+    """Return a timestamp as ISO 8601, or as a number if it is outside the range of datetime."""
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):

@@ -1,14 +1,14 @@
-"""Which partitions a consumer consumes, and from where. Pure.
+"""The partitions that a consumer reads, and their positions (pure).
 
-    position        the next offset to hand out; None until it is known
-    fetch_position  the next offset to fetch: ahead of the position by what is buffered
-    reset           where to look for a position: a timestamp, EARLIEST or LATEST
+    position        offset of the next record to return; None until it is known
+    fetch_position  next offset to fetch: ahead of the position by the buffered records
+    reset           pending lookup of a position: a timestamp, EARLIEST or LATEST
 
     unknown ─ committed offset, or reset ─► fetching ─ out of range ─► reset wanted ─► fetching
 
-`version` of a partition rises whenever its fetch position is set from outside: an answer to a fetch
-that was sent before is then of no use. A partition that is given back and assigned again is a new
-one."""
+The `version` of a partition changes whenever its fetch position is set from outside. The response
+to a fetch that was sent before that is discarded. A partition that is revoked and assigned again
+gets a new state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.client.errors import ClientError, InvalidConfig
 
 EARLIEST = -2
 LATEST = -1
-"""Timestamps that mean the ends of a partition, as in ListOffsets."""
+"""Timestamps that stand for the ends of a partition, as in ListOffsets."""
 
 Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
 
@@ -32,11 +32,10 @@ _versions = count(1)
 
 
 def wanted_topics(topics: Topics) -> list[str] | re.Pattern[str] | SubscriptionPattern:
-    """Return the names of the topics, or the pattern that they match. A string that starts with ^
-    is a pattern.
+    """Return the topic names, or the pattern. A string that starts with ^ is a pattern.
 
     Raises:
-        InvalidConfig: The value is of another type, a name is empty, or the pattern is not valid.
+        InvalidConfig: The value has another type, a name is empty, or the pattern is invalid.
     """
     if isinstance(topics, str) and topics.startswith("^"):
         try:
@@ -78,28 +77,28 @@ class PartitionState:
         self.tp = tp
         self.position: int | None = None
         self.position_epoch = -1
-        """The leader epoch of the record before the position."""
+        """Leader epoch of the record before the position."""
         self.fetch_position: int | None = None
         self.version = next(_versions)
         self.is_paused = False
         self.is_held = False
-        """Not fetched yet, because a listener has to be told of it first."""
+        """Not fetched yet, because the rebalance listener must run first."""
         self.reset: int | None = None
         self.wants_committed = True
         self.wants_validation = False
-        """The leader changed: whether the log still has what we read must be asked."""
+        """The leader changed: check that its log still contains what was read (KIP-320)."""
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
         self.preferred_replica = -1
         self.retry_at = 0.0
         self.leader_epoch = -1
-        """Of the leader that was last fetched from."""
+        """Epoch of the leader that was last fetched from."""
         self.failure: ClientError | None = None
-        """Why there is no position, and will be none until somebody seeks."""
+        """Why there is no position; only a seek can resolve it."""
 
         self.stop_at: int | None = None
-        """Where reading ends, if it does: tables of a part of a topic."""
+        """Offset at which reading stops, for tables that cover a part of a topic; None: never."""
 
     @property
     def is_known(self) -> bool:
@@ -107,7 +106,7 @@ class PartitionState:
 
     @property
     def is_unresolved(self) -> bool:
-        """Whether a position has to be looked for."""
+        """Whether a position must be looked up or validated."""
         return self.failure is None and (
             self.wants_committed or self.reset is not None or self.wants_validation
         )
@@ -122,7 +121,7 @@ class PartitionState:
         self.version = next(_versions)
 
     def want_reset(self, timestamp: int) -> None:
-        """The position is to be looked up."""
+        """Discard the position and request a lookup by timestamp."""
         self.position = self.fetch_position = None
         self.position_epoch = -1
         self.reset = timestamp
@@ -132,14 +131,14 @@ class PartitionState:
         self.version = next(_versions)
 
     def fail(self, error: ClientError) -> None:
-        """There is no position, and only the user can choose one."""
+        """Record that there is no position and that only the user can choose one."""
         self.failure = error
         self.reset = None
         self.wants_committed = self.wants_validation = False
         self.version = next(_versions)
 
     def rewind(self) -> None:
-        """Fetch again from the position: what was fetched beyond it was dropped."""
+        """Fetch again from the position, because the data fetched beyond it was discarded."""
         self.fetch_position = self.position
         self.version = next(_versions)
 
@@ -148,10 +147,10 @@ class Subscription:
     def __init__(self) -> None:
         self.mode = Mode.NOTHING
         self.topics: frozenset[str] = frozenset()
-        """That were subscribed to, or match the pattern."""
+        """Topics that are subscribed, or that match the pattern."""
         self.pattern: re.Pattern[str] | None = None
         self.remote_pattern: str | None = None
-        """One that the broker resolves."""
+        """Pattern that the broker resolves."""
         self._states: dict[TopicPartition, PartitionState] = {}
 
     # ------------------------------------------------------------------------------ subscribing
@@ -171,7 +170,7 @@ class Subscription:
         self.remote_pattern = pattern
 
     def match(self, names: Iterable[str]) -> bool:
-        """Take the topics that the pattern matches; whether they are others than before."""
+        """Update the topics that match the pattern; return whether they changed."""
         assert self.pattern is not None
         search = self.pattern.search
         found = frozenset(name for name in names if search(name))
@@ -206,7 +205,7 @@ class Subscription:
     # ------------------------------------------------------------------------------- partitions
 
     def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have exactly these; those that stay keep their positions."""
+        """Set the assigned partitions. Those that were assigned before keep their positions."""
         before = self._states
         self._states = {tp: before.get(tp) or PartitionState(tp) for tp in partitions}
 
@@ -229,7 +228,7 @@ class Subscription:
         return self._states.get(tp)
 
     def state(self, tp: TopicPartition) -> PartitionState:
-        """Raises ValueError for a partition that is not this consumer's."""
+        """Return the state of a partition; raise ValueError if it is not assigned."""
         found = self._states.get(tp)
         if found is None:
             raise ValueError(f"{TopicPartition(*tp)} is not assigned to this consumer.")
@@ -255,7 +254,7 @@ class Subscription:
     def positions(
         self, only: Iterable[TopicPartition] | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """What may be committed: the positions that are known."""
+        """Return the known positions, in the form in which they are committed."""
         wanted = list(self._states) if only is None else list(only)
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for tp in wanted:

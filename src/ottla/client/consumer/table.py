@@ -1,4 +1,4 @@
-"""Fetched partitions as Arrow, without a Python object per record. Needs the `arrow` extra.
+"""Fetched partitions as Arrow tables, without a Python object per record. Needs the `arrow` extra.
 
     topic           dictionary of string
     partition       int32
@@ -8,13 +8,13 @@
     key, value      binary, nullable
     headers         list<struct<key: string, value: binary>>
 
-With `value="json"`, or a schema for them, values are parsed by Arrow's own reader: the fields of
-their objects become columns in the place of `value`. A record without a value has nulls there.
-Values that are no objects (numbers, lists, texts) become one column `value` of their type. A
-field that is named like another column of the table gets the prefix `value.`. Without a schema the
-types are those of the values at hand, and may differ from one table to the next.
+With `value="json"` or a schema, Arrow's reader parses the values, and the fields of the objects
+replace the column `value`; they are null for a record without a value. Values that are not objects
+(numbers, lists, strings) become a single column `value` of their type. A field whose name collides
+with another column gets the prefix `value.`. Without a schema, types are inferred from the values
+at hand and may differ from one table to the next.
 
-Checksums are always compared here."""
+Checksums are always verified here."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ TYPES = {
 
 
 class TableReader:
-    """Makes what was fetched into record batches of the columns that are asked for."""
+    """Converter from fetched data to record batches with the requested columns."""
 
     def __init__(
         self, columns: Sequence[str] | None = None, value: str | None = None, schema: Any = None
     ) -> None:
-        """Raises ValueError for columns that there are not."""
+        """Raise ValueError for invalid columns or options."""
         self.columns = tuple(COLUMNS if columns is None else columns)
         for name in self.columns:
             if name not in TYPES:
@@ -71,9 +71,9 @@ class TableReader:
         self._decoded = wanted or ["offset"]
 
     def read(self, fetched: FetchedPartition, end_offset: int) -> tuple[list[Any], int]:
-        """The records before an offset, and the position after them."""
+        """Return the records before an offset, and the position after them."""
         if fetched.end_offset <= fetched.next_offset:
-            fetched.peek(1)  # nothing whole is in it: this says why
+            fetched.peek(1)  # there is no complete batch: this raises the reason
         batches: list[Any] = []
         position = fetched.next_offset
         try:
@@ -113,7 +113,7 @@ class TableReader:
         return batch
 
     def table(self, batches: list[Any]) -> Any:
-        """All of them in one; those of different schemas have them unified."""
+        """Combine batches into one table, unifying their schemas if necessary."""
         if not batches:
             return self._final_schema().empty_table()
         if not self._is_json or self._json_schema is not None:
@@ -179,7 +179,7 @@ def _apart(name: str, taken: set[str]) -> str:
 def _bad_json(
     values: Any, tp: TopicPartition, decoded: Any, error: Exception
 ) -> DeserializationFailed:
-    """Names the first record whose value is no object, if that is what went wrong."""
+    """Return an error that names the first record whose value is not a JSON object, if any."""
     index = 0
     for number, value in enumerate(values):
         text = value.as_py()

@@ -1,16 +1,16 @@
 """The producer.
 
-producer        AsyncProducer, and what both worlds share
-blocking        Producer: the same for threads
-intake          a record's way in: serialisers, partition, size, memory
-record_fields   what users give as key, value, headers and timestamp
-partitioners    which partition
-batch           records of one partition, encoded as they come; their common fate
-accumulator     the batches that wait, and the memory they take
-idempotence     sequences: what may be sent, and what becomes of a failure
-identity        producer id and epoch, got from brokers
-transaction     the same with a transactional id: what its coordinator is asked, and when
-sender          requests to brokers, answers, retries
-produce_request the requests themselves
-future          a handle on one record's fate; `ending` waits for whole batches
-table           rows of Arrow tables as batches; `table_future` is the handle on their fate"""
+producer        AsyncProducer, and the code that both producers share
+blocking        Producer, the blocking counterpart
+intake          accepts a record: serializers, partition, size and memory
+record_fields   checks and converts a record's key, value, headers and timestamp
+partitioners    choose a partition
+batch           encoded records of one partition, sent and acknowledged together
+accumulator     batches that wait to be sent, and the memory they occupy
+idempotence     sequence numbers: what may be sent, and how to react to a failure
+identity        the producer ID and epoch, obtained from brokers
+transaction     the same with a transactional ID: requests to the transaction coordinator
+sender          Produce requests, responses and retries
+produce_request builds requests and reads responses
+future          future of one record; `ending` waits for whole batches
+table           encodes rows of Arrow tables as batches; `table_future` is their future"""

@@ -1,14 +1,15 @@
-"""The batches that wait to be sent, by partition, and the memory that they take.
+"""Batches that wait to be sent, by partition, and the memory that they occupy.
 
-A record goes into the open batch of its partition, the last in the queue. A batch is ready when it
-is closed (full, or given up by the partitioner), when it has waited for `linger.ms`, or when
-somebody waits for it to go: for memory, in `flush`, in `close`. Batches leave a queue in order, one
-per request; one that must be sent again goes back to the place that its sequence has.
+A record goes into the open batch of its partition, which is the last one in the queue. A batch is
+ready when it is closed (full, or the partitioner moved on), when it has waited for `linger.ms`, or
+when a caller waits for memory, in `flush` or in `close`. Batches leave a queue in order, one per
+request; a batch that is retried returns to its place in the order of sequences.
 
-Memory is reserved for a whole batch when it is opened and given back when its fate is known. Who
-finds none waits in line; what is given back goes to the first in line.
+Memory is reserved for a whole batch when it is opened, and released when the batch completes. If
+there is not enough, callers wait in line; released memory goes to the first in line.
 
-Any thread may append; `lock` guards everything here. No loop, no clock: times are arguments."""
+Any thread may append; `lock` guards all state. There is no event loop and no clock here: times are
+passed as arguments."""
 
 from __future__ import annotations
 
@@ -33,14 +34,14 @@ class PartitionQueue:
         self.partition = partition
         self.batches: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
-        """The last batch, while it takes records."""
+        """The last batch, while it accepts records."""
         self.sequences = PartitionSequences()
         self.in_requests = 0
-        """Batches that were sent and not answered."""
+        """Number of batches that are sent and not answered yet."""
 
 
 class Reservation:
-    """A place in the line for memory."""
+    """Request for memory, waiting in line or granted."""
 
     __slots__ = ("size_bytes", "granted", "notify")
 
@@ -48,11 +49,11 @@ class Reservation:
         self.size_bytes = size_bytes
         self.granted = False
         self.notify = notify
-        """Called, in any thread, when the memory is there."""
+        """Called when the memory is granted, in any thread."""
 
 
 class Full(NamedTuple):
-    """There is no memory for the batch that a record needs."""
+    """There is not enough memory to open the batch that a record needs."""
 
     needed_bytes: int
 
@@ -61,11 +62,11 @@ class Accumulator:
     def __init__(self, *, batch_size: int, linger_s: float, buffer_memory: int) -> None:
         self.lock = threading.Lock()
         self.queues: dict[PartitionQueue, None] = {}
-        """Those that have batches."""
+        """Queues that have batches; used as an ordered set."""
         self.incomplete: dict[ProducerBatch, PartitionQueue] = {}
-        """Every batch whose fate is open, the oldest first."""
+        """Every batch that is neither acknowledged nor failed, oldest first."""
         self.flushing = 0
-        """How many wait for all batches to go."""
+        """Number of callers that wait until all batches are sent."""
         self.is_transactional = False
         self._batch_size = batch_size
         self._linger_s = linger_s
@@ -85,8 +86,13 @@ class Accumulator:
         now_s: Callable[[], float],
         reservation: Reservation | None = None,
     ) -> tuple[RecordFuture | Full, bool]:
-        """A record of at most `bound` bytes: its future, and whether the sender has news. What a
-        reservation was granted and is not needed after all is given back."""
+        """Append a record of at most `bound` bytes.
+
+        A granted reservation that turns out not to be needed is released.
+
+        Returns:
+            The record's future, or Full; and whether to wake the sender.
+        """
         with self.lock:
             batch = queue.open
             has_news = False
@@ -115,7 +121,7 @@ class Accumulator:
         return RecordFuture(batch, index, timestamp), has_news
 
     def add_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """A batch that was made elsewhere; its memory is reserved already."""
+        """Add a batch that was built elsewhere and whose memory is reserved already."""
         with self.lock:
             batch.is_transactional = self.is_transactional
             queue.open = None
@@ -126,7 +132,7 @@ class Accumulator:
     # --------------------------------------------------------------------------------- memory
 
     def reserve(self, size_bytes: int, notify: Callable[[], None]) -> Reservation:
-        """Stand in line. `notify` may be called before this returns: look at `granted`."""
+        """Wait in line for memory. `notify` may be called before this returns: check `granted`."""
         reservation = Reservation(size_bytes, notify)
         with self.lock:
             self._waiting.append(reservation)
@@ -136,7 +142,7 @@ class Accumulator:
         return reservation
 
     def cancel(self, reservation: Reservation) -> None:
-        """Leave the line, or give back what was granted."""
+        """Leave the line, or release the memory if it was granted."""
         with self.lock:
             size = reservation.size_bytes if reservation.granted else 0
             reservation.granted = False
@@ -169,8 +175,9 @@ class Accumulator:
     # -------------------------------------------------------------------------------- sending
 
     def ready_at_s(self, queue: PartitionQueue) -> float:
-        """When the first batch of a queue may go: a time, maybe past, or never while it is empty.
-        To be asked with the lock held."""
+        """Return the time from which the first batch of a queue may be sent.
+
+        It may be in the past; it is NEVER_S for an empty queue. The caller must hold the lock."""
         if not queue.batches:
             return NEVER_S
         batch = queue.batches[0]
@@ -179,7 +186,7 @@ class Accumulator:
         return batch.created_s + self._linger_s
 
     def take(self, queue: PartitionQueue) -> ProducerBatch:
-        """The first batch, closed. To be called with the lock held."""
+        """Remove, close and return the first batch. The caller must hold the lock."""
         batch = queue.batches.popleft()
         if queue.open is batch:
             queue.open = None
@@ -188,8 +195,9 @@ class Accumulator:
         return batch
 
     def put_back(self, queue: PartitionQueue, batches: Iterable[ProducerBatch]) -> None:
-        """Batches to be sent again, where their sequences belong: before all that have none, and
-        among those that have one in the order of their first attempt."""
+        """Return batches to the queue for a retry, in the order of their sequences.
+
+        They come before all batches that have no sequence yet."""
         with self.lock:
             places = {id(each): place for place, each in enumerate(queue.sequences.in_flight)}
             before: list[ProducerBatch] = list(batches)
@@ -199,19 +207,19 @@ class Accumulator:
             queue.batches.extendleft(reversed(before))
             self.queues[queue] = None
 
-    # ------------------------------------------------------------------------------- the end
+    # ---------------------------------------------------------------------------- completion
 
     def replace(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
-        """A batch was split: its parts stand for it."""
+        """Replace a batch that was split by its parts."""
         with self.lock:
             queue = self.incomplete.pop(batch)
-            # As old as the whole was: before all others.
+            # The parts are as old as the whole batch was, so they come first.
             others = self.incomplete
             self.incomplete = dict.fromkeys(parts, queue)
             self.incomplete.update(others)
 
     def finish(self, batch: ProducerBatch) -> None:
-        """A batch's fate is known, or about to be told: forget it, and give back its memory."""
+        """Forget a batch that completes now, and release its memory."""
         with self.lock:
             queue = self.incomplete.pop(batch, None)
             if queue is None:
@@ -236,7 +244,7 @@ class Accumulator:
             return found
 
     def oldest_s(self) -> float:
-        """When the oldest batch was opened."""
+        """Return the time at which the oldest incomplete batch was opened."""
         with self.lock:
             for batch in self.incomplete:
                 return batch.created_s

@@ -1,12 +1,12 @@
-"""Records of one partition that travel together, and what becomes of them.
+"""Records of one partition that are sent and acknowledged together.
 
-    open     records are encoded into the buffer as they come, behind room for the header
-    closed   no more records; compressed once, sealed (header, CRC) before each attempt
-    done     acknowledged, failed, or split into smaller batches that live on
+    open     records are encoded into the buffer as they arrive, behind space for the header
+    closed   no more records; compressed once, sealed (header and CRC) before each attempt
+    done     acknowledged, failed, or split into smaller batches that replace this one
 
-Invariant: the buffer is written to by whoever holds the accumulator's lock while the batch is open,
-and by the sender alone afterwards, never while a connection may still read it: a batch is sealed
-anew only after its last request was answered or its connection was closed."""
+Invariant: the buffer of an open batch is written only under the accumulator's lock, that of a
+closed one only by the sender, and never while a connection may still read it: a batch is sealed
+again only after its last request was answered or its connection was closed."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from ottla.wire.records.varint import encode_varint
 Headers = Sequence[tuple[str, bytes | None]]
 
 MAX_RECORD_OVERHEAD = 36
-"""The most that a record without headers has besides its key and value: its length (5 bytes),
-attributes (1), deltas of time (10) and offset (5), lengths (5 each), the number of headers (5)."""
+"""Maximum size of a record without headers, excluding its key and value: length (5 bytes),
+attributes (1), timestamp delta (10), offset delta (5), two lengths (5 each), header count (5)."""
 MAX_HEADER_OVERHEAD = 10
 
 _TWO_BYTES = 1 << 13
 VARINTS = tuple(encode_varint(number) for number in range(_TWO_BYTES))
-"""Lengths and deltas as they are written, where that takes at most two bytes."""
+"""Precomputed varints of all lengths and deltas that take at most two bytes."""
 _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 _callbacks_lock = threading.Lock()
-"""Held for moments, and only where somebody waits for a record."""
+"""Shared by all batches: it is held only briefly, and only if a caller waits for a record."""
 
 
 class ProducerBatch:
@@ -67,10 +67,10 @@ class ProducerBatch:
         self.partition = partition
         self.buffer = bytearray(HEADER_SIZE)
         self.limit = limit
-        """Bytes that the buffer should not outgrow; a single record may."""
+        """Target size of the buffer in bytes. Only a single record may exceed it."""
         self.reserved_bytes = reserved_bytes
         self.sent_bytes = 0
-        """Of records, before they were compressed; 0 while it was never sent."""
+        """Uncompressed size of the batch, or 0 if it was never sent."""
         self.created_s = now_s
         self.count = 0
         self.base_timestamp = -1
@@ -83,21 +83,21 @@ class ProducerBatch:
         self.producer_epoch = -1
         self.base_sequence = NO_SEQUENCE
         self.sequence_was_reset = False
-        """Since it was last sent."""
+        """Whether the sequence changed since the batch was last sent."""
         self.fate_was_unknown = False
-        """An attempt ended without an answer: it may have been written then."""
+        """Whether an attempt ended without a response, so that the batch may have been written."""
         self.is_transactional = False
         self.sealed: bytearray | memoryview | None = None
-        """The whole batch as it is sent, once it is closed."""
+        """The encoded batch as it is sent; None before the first attempt."""
         self.is_done = False
         self.base_offset = -1
         self.append_time_ms = -1
         self.error: BaseException | None = None
         self.record_errors: Mapping[int, BaseException] = {}
         self.parts: list[tuple[int, ProducerBatch]] | None = None
-        """(index of its first record here, the smaller batch)."""
+        """Batches that replace this one, each with the index of its first record in this one."""
         self.last_refusal: ClientError | None = None
-        """Why the last attempt failed, if the batch is to be sent again."""
+        """Error of the last attempt, if the batch is to be retried."""
         self._callbacks: list[tuple[int, Callable[[], None]]] | None = None
         self._time = b""
         self._last_timestamp = -1
@@ -107,7 +107,7 @@ class ProducerBatch:
     def append(
         self, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int
     ) -> int:
-        """Encode a record behind the others; its index."""
+        """Encode a record, append it to the buffer and return its index."""
         index = self.count
         if timestamp != self._last_timestamp or not index:
             self._set_time(timestamp)
@@ -117,7 +117,7 @@ class ProducerBatch:
             and index < _TWO_BYTES
             and len(value) < _TWO_BYTES
             and (key is None or len(key) < _TWO_BYTES)
-        ):  # nearly always; and this is what a producer spends its time with
+        ):  # the common case, and the producer's hottest code path
             if key is None:
                 body = b"".join(
                     (self._time, VARINTS[index], _NULL, VARINTS[len(value)], value, _NO_HEADERS)
@@ -133,14 +133,14 @@ class ProducerBatch:
             piece = (VARINTS[size] if size < _TWO_BYTES else encode_varint(size)) + body
         else:
             piece = encode_record(index, timestamp - self.base_timestamp, key, value, headers)
-        # These two belong together: no call lies between them, so that no signal handler that
-        # raises can part them.
+        # No call may come between these two statements: a signal handler that raises there would
+        # leave the buffer and the count inconsistent.
         self.buffer += piece
         self.count = index + 1
         return index
 
     def _set_time(self, timestamp: int) -> None:
-        """Many records come within the same millisecond: attributes and time are encoded once."""
+        """Encode attributes and timestamp once for all records of the same millisecond."""
         if self.count == 0:
             self.base_timestamp = self.max_timestamp = timestamp
         elif timestamp > self.max_timestamp:
@@ -164,8 +164,10 @@ class ProducerBatch:
         self.base_sequence = base_sequence
 
     def seal(self, codec: int, level: int | None) -> bytearray | memoryview:
-        """The batch as it goes out: compressed at the first time, with its header and CRC at every
-        time, because producer and sequence may have changed."""
+        """Return the batch in wire format.
+
+        It is compressed only once, but its header and CRC are rewritten each time, because
+        the producer state and the sequence may have changed."""
         if self.sealed is None:
             self.sent_bytes = len(self.buffer)
             if codec != NONE:
@@ -189,8 +191,9 @@ class ProducerBatch:
         return sealed
 
     def split(self) -> list[ProducerBatch]:
-        """The same records in two batches, with the same sequences. Whoever waits for a record here
-        waits for it there."""
+        """Split the records into two batches that keep their sequences.
+
+        Callbacks of this batch's records move to the parts."""
         whole = self._whole()
         half = (self.count + 1) // 2
         parts: list[tuple[int, ProducerBatch]] = []
@@ -202,7 +205,7 @@ class ProducerBatch:
                 parts.append((index, part))
             part.append(record.key, record.value, record.headers, record.timestamp)
         smaller = [part for _, part in parts]
-        # What was reserved for the whole is now held by its parts.
+        # The parts share the memory that was reserved for this batch.
         share, rest = divmod(self.reserved_bytes, len(smaller))
         for part in smaller:
             part.reserved_bytes = share
@@ -216,7 +219,7 @@ class ProducerBatch:
         return smaller
 
     def _whole(self) -> bytes:
-        """A batch to read the records from."""
+        """Return an uncompressed batch whose records can be read."""
         HEADER_STRUCT.pack_into(
             self.buffer, 0, 0, len(self.buffer) - LOG_OVERHEAD, -1, MAGIC, 0, 0, self.count - 1,
             self.base_timestamp, self.max_timestamp, -1, -1, -1, self.count,
@@ -238,7 +241,7 @@ class ProducerBatch:
         first, part = self.parts[position]
         return part, index - first
 
-    # ---------------------------------------------------------------------------------- fate
+    # ---------------------------------------------------------------------------- completion
 
     def acknowledge(self, base_offset: int, append_time_ms: int) -> None:
         self.base_offset = base_offset
@@ -256,7 +259,11 @@ class ProducerBatch:
         return self.record_errors.get(index, self.error)
 
     def add_callback(self, index: int, callback: Callable[[], None]) -> bool:
-        """Call it when the fate is known. False, and not called: it is known already."""
+        """Register a callback for the batch's completion.
+
+        Returns:
+            False if the batch is complete already; the callback is not called then.
+        """
         with _callbacks_lock:
             if self.parts is None:
                 if self.is_done:
@@ -279,7 +286,7 @@ class ProducerBatch:
 
 
 class EncodedBatch(ProducerBatch):
-    """Rows of a table, encoded and compressed when they came."""
+    """Batch of table rows that were encoded and compressed up front."""
 
     __slots__ = ()
 
@@ -308,7 +315,7 @@ class EncodedBatch(ProducerBatch):
 
 
 def record_bound(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """No more bytes than these does a record take."""
+    """Return an upper bound for the encoded size of a record, in bytes."""
     bound = MAX_RECORD_OVERHEAD
     if key is not None:
         bound += len(key)
@@ -320,12 +327,12 @@ def record_bound(key: bytes | None, value: bytes | None, headers: Headers) -> in
 
 
 def advance(sequence: int, count: int) -> int:
-    """The sequence `count` records later; after 2^31-1 comes 0."""
+    """Return the sequence `count` records later; 0 follows 2^31-1."""
     return (sequence + count) & 0x7FFFFFFF
 
 
 def part_of_failed_batch(cause: ClientError) -> ClientError:
-    """For a good record among bad ones: the broker takes a batch whole or not at all."""
+    """Return the error of a valid record in a rejected batch: brokers append all or nothing."""
     return ClientError(
         f"the record was in a batch with records that were refused: {cause}",
         code=cause.code,

@@ -1,12 +1,12 @@
-"""Producer: AsyncProducer for threads.
+"""Blocking producer.
 
     with Producer("localhost:9092") as producer:
         future = producer.send("topic", b"value", key=b"key")
         print(future.result())
 
-`send` works in the caller's thread, up to the batch that the record joins; an event loop in a
-thread of the producer's does the rest. Any number of threads may share a producer. Callbacks of
-futures run in that thread: they must not wait for the producer."""
+`send` appends the record to a batch in the caller's thread; an event loop in the producer's own
+thread does the rest. Any number of threads may share a producer. Callbacks of futures run in the
+producer's thread and must not wait for the producer."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ class Producer:
             outcome = intake.offer(topic, value, key, headers, partition, timestamp, priority)
             if type(outcome) is RecordFuture:
                 if intake.is_turn_due:
-                    # Batches are full: give the sender's thread the interpreter, or it waits for
-                    # its turn while we fill more.
+                    # Release the GIL, so that the sender's thread can send the full batches
+                    # before this thread fills more.
                     intake.is_turn_due = False
                     time.sleep(0)
                 return outcome
@@ -157,7 +157,7 @@ class Producer:
         reservation = self._intake.reserve(size_bytes, granted.set)
         if reservation.granted:
             return reservation
-        if self._thread.is_current:  # in a callback: nobody would give memory back meanwhile
+        if self._thread.is_current:  # in a callback: waiting would block the loop that frees memory
             raise self._intake.give_up(queue, reservation)
         try:
             is_granted = granted.wait(self.config.max_block_ms / 1000)

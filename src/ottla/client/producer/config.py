@@ -1,4 +1,4 @@
-"""The producer's properties: Kafka's names, Kafka's defaults."""
+"""Properties of the producer, with Kafka's names and defaults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from ottla.wire.records import compression
 
 ALL = -1
 MAX_IN_FLIGHT_IDEMPOTENT = 5
-"""Brokers remember so many batches of a producer: with more in flight, a retry might come again."""
+"""Number of batches per producer that brokers remember. With more in flight, a retried batch might
+not be recognized as a duplicate."""
 
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 

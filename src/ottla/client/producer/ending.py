@@ -1,4 +1,4 @@
-"""Waiting for whole batches, which may be split on the way."""
+"""Waiting for whole batches, which may be split before they are acknowledged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.client.producer.batch import ProducerBatch
 
 
 def ends(batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
-    """What became of batches that were split, in their order."""
+    """Replace each batch that was split by its parts, recursively and in order."""
     found: list[ProducerBatch] = []
     for batch in batches:
         if batch.parts is None:
@@ -21,13 +21,15 @@ def ends(batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
 
 
 def when_ended(batches: list[ProducerBatch], callback: Callable[[], object]) -> None:
-    """Call back when the fate of every record is known: at once, or in the producer's thread."""
+    """Call back when every record is acknowledged or has failed.
+
+    If nothing is pending, the callback runs at once, otherwise in the producer's thread."""
     while True:
         waiting = [batch for batch in ends(batches) if not batch.is_done]
         if not waiting:
             callback()
             return
-        # The last record of the last batch is the likeliest to be last of all.
+        # The last record of the last batch is likely to complete last.
         last = waiting[-1]
         if last.add_callback(max(last.count - 1, 0), partial(when_ended, waiting, callback)):
             return
@@ -46,8 +48,8 @@ async def all_ended(batches: list[ProducerBatch]) -> None:
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-    """From any thread."""
+    """Schedule a callback on a loop, from any thread."""
     try:
         loop.call_soon_threadsafe(callback)
     except RuntimeError:
-        pass  # the loop was closed: nobody waits any more
+        pass  # the loop is closed, so there is nothing to wake

@@ -1,7 +1,7 @@
-"""A handle on the fate of one record: the batch it is in, and its place there.
+"""Future of one record: its batch, and its index there.
 
-It costs next to nothing until somebody asks: a batch knows the fate of all its records, and only
-who waits leaves a trace in it. One class serves threads (`result`) and coroutines (`await`)."""
+A future is cheap: the batch holds the outcome of all its records, and a callback is registered only
+when a caller waits. The same class serves threads (`result`) and coroutines (`await`)."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class RecordFuture:
             ) from refusal
 
     def _settle(self) -> ProducerBatch:
-        """Follow the record into the smaller batch that it was moved to."""
+        """Return the batch that holds the record now, in case the first one was split."""
         batch = self._batch
         while batch.parts is not None:
             batch, self._index = batch.part_of(self._index)
@@ -156,7 +156,7 @@ def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None
     try:
         loop.call_soon_threadsafe(_set, waiter)
     except RuntimeError:
-        pass  # the loop was closed: nobody waits any more
+        pass  # the loop is closed, so there is nothing to wake
 
 
 def _set(waiter: asyncio.Future[None]) -> None:

@@ -1,30 +1,30 @@
-"""Producer id, epoch and sequences: exactly-once delivery to a partition, decided here.
+"""Producer ID, epoch and sequence numbers of an idempotent producer.
 
-Each batch carries the producer's id and epoch and the sequence of its first record; a broker takes
-a batch only if its sequence follows the last one, and knows a repetition by it. What a failure
-means follows from that:
+Each batch carries the producer's ID and epoch and the sequence number of its first record. A broker
+appends a batch only if its sequence follows the last one, and recognizes a duplicate by it. The
+reaction to an error follows from that:
 
-    error                       while the batch is …               then
-    retriable                   –                                  the same batch again
-    OUT_OF_ORDER_SEQUENCE       behind one that is being retried   the same batch again, in order
-                                next in line                       new epoch, all from sequence 0
-    UNKNOWN_PRODUCER_ID         –                                  new epoch, all from sequence 0
-    any other                   –                                  it fails; the rest go on in a
-                                                                   new epoch from sequence 0
-    expired without an answer   –                                  nothing new until the others are
-                                                                   answered; then as above
+    error                       condition                          reaction
+    retriable                   –                                  retry the batch
+    OUT_OF_ORDER_SEQUENCE       an earlier batch is being retried  retry the batch, in order
+                                the batch is the next in order     new epoch, restart at sequence 0
+    UNKNOWN_PRODUCER_ID         –                                  new epoch, restart at sequence 0
+    any other                   –                                  fail the batch; new epoch for the
+                                                                   others, restart at sequence 0
+    expired without a response  –                                  send nothing new until the others
+                                                                   are answered, then as above
 
-Transactions cannot begin a new epoch on their own: there sequences are shifted down where the
-broker is known not to have taken the batch, and the transaction must be aborted otherwise.
+A transactional producer cannot bump its epoch by itself. Instead it shifts the later sequences down
+if the broker definitely did not write the failed batch; otherwise the transaction must be aborted.
 
-A batch has a sequence from its first attempt to its end, and only the oldest of them may be
-attempted again; so whatever happens, batches arrive in order. A partition moves to a new epoch when
-nothing of the old one is in flight, or when it asked for that epoch (KIP-360), but never while its
-oldest batch may have been written without our knowing: in the new epoch the broker would not know
-the repetition. Such a batch is attempted again in its old epoch first. (What lies behind a batch
-that was not written was not written either.)
+A batch keeps its sequence from the first attempt to its end, and only the oldest batch may be
+retried, so batches always arrive in order. A partition moves to a new epoch when no batch of the
+old one is in flight, or when it requested that epoch (KIP-360), but never while its oldest batch
+may have been written without a response: under the new epoch, the broker would not recognize the
+duplicate. Such a batch is first retried in its old epoch. (If a batch was not written, neither were
+those behind it.)
 
-Pure: no I/O, no clock. Touched by the sender alone."""
+This module does no I/O and reads no clock. Only the sender uses it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FIRST_SEQUENCE = 0
 
 
 class SequencedBatch(Protocol):
-    """What a batch is here."""
+    """The part of a ProducerBatch that this module uses."""
 
     count: int
     producer_id: int
@@ -57,7 +57,7 @@ class SequencedBatch(Protocol):
 
 
 class PartitionSequences:
-    """Of one partition."""
+    """Sequence numbers of one partition."""
 
     __slots__ = (
         "producer_id", "producer_epoch", "next_sequence", "last_acked_sequence",
@@ -71,9 +71,9 @@ class PartitionSequences:
         self.last_acked_sequence = NO_SEQUENCE
         self.last_acked_offset = -1
         self.in_flight: list[SequencedBatch] = []
-        """Batches with a sequence whose fate is open, in order; some may wait to be sent again."""
+        """Incomplete batches that have a sequence, in order. Some may be waiting for a retry."""
         self.unresolved_sequence: int | None = None
-        """The sequence behind a batch that was given up without knowing whether it arrived."""
+        """Sequence after a failed batch that may have been written, or None if there is none."""
 
     def is_next(self, sequence: int) -> bool:
         if self.last_acked_sequence == NO_SEQUENCE:
@@ -82,13 +82,13 @@ class PartitionSequences:
 
     @property
     def may_restart(self) -> bool:
-        """Whether none of the open batches can have been written."""
+        """Whether the broker cannot have written any of the incomplete batches."""
         if not self.in_flight:
             return True
         return not self.in_flight[0].in_request and not self.in_flight[0].fate_was_unknown
 
     def restart(self, producer_id: int, epoch: int) -> None:
-        """Everything from sequence 0, in a new epoch or of a new producer id."""
+        """Renumber all batches from sequence 0, with a new epoch or producer ID."""
         self.producer_id = producer_id
         self.producer_epoch = epoch
         sequence = FIRST_SEQUENCE
@@ -102,7 +102,7 @@ class PartitionSequences:
         self.unresolved_sequence = None
 
     def close_gap(self, failed: SequencedBatch) -> None:
-        """A batch that the broker surely did not take is gone: those behind it move up."""
+        """Shift down the batches behind one that failed and that the broker did not write."""
         for batch in self.in_flight:
             behind = advance(batch.base_sequence, -failed.base_sequence)
             if 0 < behind < 1 << 30:
@@ -113,16 +113,16 @@ class PartitionSequences:
 
 
 class Idempotence:
-    """Of one producer."""
+    """Producer ID and epoch of one producer, and the rules for its batches."""
 
     def __init__(self, *, is_transactional: bool = False) -> None:
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = -1
         self.is_transactional = is_transactional
         self._to_restart: dict[PartitionSequences, None] = {}
-        """Partitions for which a new epoch was asked."""
+        """Partitions that need a new epoch; used as an ordered set."""
 
-    # ----------------------------------------------------------------------- id and epoch
+    # ----------------------------------------------------------------------- ID and epoch
 
     @property
     def has_producer_id(self) -> bool:
@@ -137,8 +137,10 @@ class Idempotence:
         self._to_restart[partition] = None
 
     def begin_epoch_if_asked(self) -> None:
-        """To be called before batches are drained. After the last epoch the id is given up: a new
-        one must be got (`has_producer_id`)."""
+        """Bump the epoch if a partition needs it. Call this before draining batches.
+
+        After the last epoch the producer ID is dropped, and a new one must be obtained
+        (`has_producer_id`)."""
         if not self.has_producer_id or not any(each.may_restart for each in self._to_restart):
             return
         if self.producer_epoch >= MAX_EPOCH:
@@ -161,7 +163,7 @@ class Idempotence:
     # ---------------------------------------------------------------------------- sending
 
     def may_send(self, partition: PartitionSequences, batch: SequencedBatch) -> bool:
-        """Whether the first batch that waits for a partition may go out now."""
+        """Return whether the first waiting batch of a partition may be sent now."""
         if not self.has_producer_id:
             return False
         if batch.has_sequence:
@@ -174,7 +176,7 @@ class Idempotence:
         return not (partition.in_flight and self._is_stale(partition))
 
     def assign(self, partition: PartitionSequences, batch: SequencedBatch) -> None:
-        """A sequence for a batch that goes out for the first time."""
+        """Assign the next sequence to a batch that is sent for the first time."""
         if self._is_stale(partition):
             partition.restart(self.producer_id, self.producer_epoch)
         sequence = partition.next_sequence
@@ -182,7 +184,7 @@ class Idempotence:
         partition.next_sequence = advance(sequence, batch.count)
         partition.in_flight.append(batch)
 
-    # ---------------------------------------------------------------------------- answers
+    # -------------------------------------------------------------------------- responses
 
     def acknowledged(
         self, partition: PartitionSequences, batch: SequencedBatch, base_offset: int
@@ -204,9 +206,9 @@ class Idempotence:
         code: int,
         log_start_offset: int = -1,
     ) -> bool:
-        """Whether a batch that came back with an error is to be sent again."""
+        """Return whether to retry a batch that the broker answered with an error."""
         if code in (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-            batch.fate_was_unknown = False  # had it been written, the broker would know it
+            batch.fate_was_unknown = False  # if it had been written, the broker would know it
         if code == ErrorCode.UNKNOWN_PRODUCER_ID:
             return self._may_retry_unknown(partition, batch, log_start_offset)
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -222,7 +224,7 @@ class Idempotence:
             self.ask_for_epoch(partition)
             return True
         if partition.last_acked_offset < log_start_offset:
-            # All that this producer wrote is deleted, and so the broker forgot it: no loss.
+            # The broker forgot this producer because all its records were deleted: nothing is lost.
             partition.restart(self.producer_id, self.producer_epoch)
             return True
         return False
@@ -248,7 +250,7 @@ class Idempotence:
         *,
         surely_not_written: bool,
     ) -> None:
-        """A batch failed for good."""
+        """Handle the permanent failure of a batch."""
         _remove(partition, batch)
         if not batch.has_sequence:
             return
@@ -271,13 +273,16 @@ class Idempotence:
         batch: SequencedBatch,
         parts: Iterable[SequencedBatch],
     ) -> None:
-        """A batch was too large; its parts take its place."""
+        """Put the parts of a batch that was too large in its place."""
         position = partition.in_flight.index(batch)
         partition.in_flight[position : position + 1] = parts
 
     def resolve(self, partition: PartitionSequences) -> bool:
-        """Find out what became of a batch that was given up, once the others are answered. False:
-        it is not known, and a transaction cannot go on."""
+        """Determine whether a failed batch was written, once the others are answered.
+
+        Returns:
+            False if that remains unknown and the producer is transactional: abort the transaction.
+        """
         if partition.unresolved_sequence is None or partition.in_flight:
             return True
         if partition.is_next(partition.next_sequence):

@@ -1,7 +1,8 @@
-"""Who the producer is to brokers: its id and epoch, got from them, and what may be sent under it.
+"""The producer's ID and epoch, and which batches may be sent under them.
 
-`idempotence` decides about sequences; this asks brokers (InitProducerId), keeps a failure that ends
-the producer, and joins both to queues and batches."""
+`idempotence` makes the decisions about sequences. This module obtains the producer ID from brokers
+(InitProducerId), reports failures that end the producer, and connects both to queues and
+batches."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _FATAL = frozenset(
 
 
 class Identity:
-    """Of an idempotent producer."""
+    """Identity of an idempotent producer without transactions."""
 
     is_old_transaction = False
 
@@ -46,7 +47,7 @@ class Identity:
     # -------------------------------------------------------------------------------- sending
 
     def prepare(self) -> bool:
-        """Before batches are drained. False: nothing may be sent now."""
+        """Prepare for draining batches; return whether anything may be sent now."""
         for queue in list(self._unresolved):
             self._resolve(queue)
         self.sequences.begin_epoch_if_asked()
@@ -89,7 +90,7 @@ class Identity:
             raise error_for(answer.error_code)
         return answer.producer_id, answer.producer_epoch
 
-    # -------------------------------------------------------------------------------- answers
+    # ------------------------------------------------------------------------------ responses
 
     def may_retry(
         self, queue: PartitionQueue, batch: ProducerBatch, code: int, log_start_offset: int
@@ -113,7 +114,7 @@ class Identity:
             self.on_fatal(error)
 
     def settled(self, queue: PartitionQueue) -> None:
-        """A batch of the queue has met its fate."""
+        """Handle the acknowledgement or failure of a batch of the queue."""
 
     async def close(self) -> None:
         if self._asking is not None:

@@ -1,8 +1,9 @@
-"""A record's way into the accumulator: topic, serialisers, partition, size, memory.
+"""Acceptance of records into the accumulator: topic, serializers, partition, size and memory.
 
-`offer` never waits. It returns the record's future, or says what is missing (`NeedTopic`,
-`NeedMemory`), which the asyncio producer awaits and the blocking one waits for in its thread. What
-is wrong with the record itself is raised: nothing of it was taken then."""
+`offer` never waits. It returns the record's future, or an object that describes what is missing
+(`NeedTopic`, `NeedMemory`); the asyncio producer awaits that, and the blocking producer waits for
+it in the caller's thread. `offer` raises if the record itself is invalid, and then has not accepted
+any part of it."""
 
 from __future__ import annotations
 
@@ -47,11 +48,12 @@ from ottla.wire.records.batch import HEADER_SIZE
 
 TURN_BYTES = 128 * 1024
 MAX_FILLED_PER_TURN = 16
-"""How much is filled before the sender has a turn: one for every batch costs a third more."""
+"""Limits on the batches to fill before the sender runs. Running it after each batch costs a third
+more."""
 
 
 class NeedTopic:
-    """The topic, or the partition, is not known: ask for it, then offer again."""
+    """The topic or the partition is unknown: fetch metadata, then offer the record again."""
 
     __slots__ = ("topic", "partition")
 
@@ -61,7 +63,7 @@ class NeedTopic:
 
 
 class NeedMemory:
-    """`buffer.memory` is full: reserve `needed_bytes`, then `place` what is here."""
+    """`buffer.memory` is full: reserve `needed_bytes`, then pass this record to `place`."""
 
     __slots__ = ("queue", "key", "value", "headers", "timestamp", "bound", "needed_bytes")
 
@@ -93,11 +95,11 @@ class _TopicState:
         self.metadata = metadata
         self.queues = queues
         self.sticky = sticky
-        """Where records without key go now."""
+        """Partition that currently receives the records without a key."""
         self.sticky_bytes = 0
-        """What went there in batches that were sent before they were full."""
+        """Bytes of the batches that this partition has sent since it became the sticky one."""
         self.sticky_batch: ProducerBatch | None = None
-        """The last one opened there."""
+        """Batch that was last opened for this partition and is not counted yet."""
 
 
 class Intake:
@@ -113,7 +115,7 @@ class Intake:
         partitioner: Partitioner | None,
     ) -> None:
         self.is_turn_due = False
-        """Enough batches were filled to let the sender have its turn; whoever does clears this."""
+        """Enough batches are filled to let the sender run. The caller that does so clears this."""
         self._filled = 0
         per_turn = TURN_BYTES // max(config.batch_size, 1)
         self._filled_per_turn = max(1, min(per_turn, MAX_FILLED_PER_TURN))
@@ -137,16 +139,16 @@ class Intake:
         self._chance = random.Random()
         self._topics: dict[str, _TopicState] = {}
         self._current: dict[str, _TopicState] = {}
-        """Those of `_topics` that are as the newest metadata says; none while nothing is taken."""
+        """Topics that match the newest metadata. Empty while records are refused."""
         self._refusal: BaseException | None = None
         self.refuse(ClientClosed("the producer is not started"))
         cluster.on_metadata.append(lambda _: self._current.clear())
 
-    # ------------------------------------------------------------------------ open or closed
+    # ------------------------------------------------------------------------------- refusal
 
     @property
     def refusal(self) -> BaseException | None:
-        """Why no record is taken now."""
+        """The exception that `offer` raises while the producer accepts no records."""
         return self._refusal
 
     def refuse(self, reason: BaseException | None) -> None:
@@ -165,7 +167,7 @@ class Intake:
         timestamp: int | None,
         priority: int | None,
     ) -> RecordFuture | NeedTopic | NeedMemory:
-        # Written for the plain case: bytes, the default partitioner, room in the open batch.
+        # Optimized for the common case: bytes, default partitioner, room in the open batch.
         state = self._current.get(topic)
         if state is None:
             state = self._find(topic)
@@ -216,7 +218,7 @@ class Intake:
         timestamp: int,
         bound: int,
     ) -> RecordFuture | NeedMemory:
-        """There is no open batch, or no room in it."""
+        """Append a record that the open batch has no room for, or for which there is none."""
         if queue is state.sticky:
             queue = self._next_sticky(state, bound)
         outcome, has_news = self._accumulator.append(
@@ -236,7 +238,7 @@ class Intake:
         return outcome
 
     def place(self, record: NeedMemory, reservation: Reservation) -> RecordFuture:
-        """A record for which memory was reserved."""
+        """Append a record for which memory was reserved."""
         if self._refusal is not None:
             self._accumulator.cancel(reservation)
             raise self._refusal
@@ -251,11 +253,11 @@ class Intake:
     def reserve(self, size_bytes: int, notify: Callable[[], None]) -> Reservation:
         reservation = self._accumulator.reserve(size_bytes, notify)
         if not reservation.granted:
-            self._wake_sender()  # batches that linger go now: somebody needs their memory
+            self._wake_sender()  # sends lingering batches at once, which frees their memory
         return reservation
 
     def give_up(self, queue: PartitionQueue, reservation: Reservation) -> BufferFull:
-        """No memory came in time."""
+        """Cancel a reservation that was not granted in time, and return the error."""
         self._accumulator.cancel(reservation)
         return BufferFull(
             f"{queue.topic}-{queue.partition}: buffer.memory ({self._buffer_memory} bytes) stayed "
@@ -269,7 +271,7 @@ class Intake:
         return self._partitioner is not None
 
     def queue_of(self, topic: str, partition: int) -> PartitionQueue:
-        """Of a topic that was found."""
+        """Return the queue of a partition of a topic whose metadata was fetched."""
         state = self._current.get(topic) or self._find(topic) or self._topics.get(topic)
         if state is None or partition >= len(state.queues):
             raise UnknownTopic(
@@ -278,17 +280,17 @@ class Intake:
         return state.queues[partition]
 
     def add(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """A batch of a table, for which memory was reserved."""
+        """Add a batch of table rows for which memory was reserved."""
         if self._refusal is not None:
             self._accumulator.give_back(batch.reserved_bytes)
             raise self._refusal
         self._accumulator.add_batch(queue, batch)
         self._wake_sender()
 
-    # ------------------------------------------------------------------------------- details
+    # ----------------------------------------------------------------------------- internals
 
     def _find(self, topic: str) -> _TopicState | None:
-        """A topic as the newest metadata has it; None: it is not known."""
+        """Return the state of a topic, updated to the newest metadata, or None if it is unknown."""
         if self._refusal is not None:
             raise self._refusal
         while True:
@@ -297,7 +299,7 @@ class Intake:
                 return None
             state = self._know(metadata)
             self._current[topic] = state
-            # Newer metadata may have come, and cleared `_current` just before.
+            # Newer metadata may have arrived and cleared `_current` just before the assignment.
             if self._cluster.metadata.topics.get(topic) is metadata:
                 return state
 
@@ -312,7 +314,7 @@ class Intake:
                 PartitionQueue(metadata.name, partition)
                 for partition in range(known, metadata.partition_count)
             ]
-            # A topic that was deleted and created anew may have fewer.
+            # A topic that was deleted and recreated may have fewer partitions.
             if known > metadata.partition_count:
                 state.queues = state.queues[: metadata.partition_count]
                 state.sticky = _nowhere(metadata)
@@ -327,7 +329,7 @@ class Intake:
         partition: int | None,
         priority: int | None,
     ) -> PartitionQueue | None:
-        """Where a record goes; None: there is no partition of the number that it names."""
+        """Return the queue for a record, or None if the partition that it names does not exist."""
         if partition is not None:
             return state.queues[partition] if 0 <= partition < len(state.queues) else None
         if self._partitioner is not None:
@@ -357,8 +359,10 @@ class Intake:
         return state.queues[chosen]
 
     def _next_sticky(self, state: _TopicState, bound: int) -> PartitionQueue:
-        """Where the next batch of records without key begins. A partition keeps its turn until a
-        batch's worth of bytes went there, though it be in smaller batches."""
+        """Return the queue in which the next batch of records without a key starts.
+
+        A partition is kept until it has received `batch.size` bytes, possibly in several smaller
+        batches."""
         current = state.sticky
         with self._lock:
             batch = current.open
@@ -386,5 +390,5 @@ class Intake:
 
 
 def _nowhere(topic: TopicMetadata) -> PartitionQueue:
-    """Before the first partition has its turn."""
+    """Return a placeholder for the time before the first sticky partition is chosen."""
     return PartitionQueue(topic.name, -1)

@@ -1,9 +1,9 @@
-"""Which partition a record goes to.
+"""Choice of a record's partition.
 
-Without a choice of the user's: the partition that the record names; else by its key, where Java's
-clients put it; else the one that has its turn (`StickyPartition`). A partitioner of the user's is
-asked for every record that names no partition: a `Partitioner`, one by name, or a plain function
-of topic, key, value (as they were given to `send`) and the number of partitions."""
+By default a record goes to the partition that it names; otherwise to the one that Java's clients
+choose for its key; without a key, to the current sticky partition (`next_sticky`). A custom
+partitioner is called for every record that names no partition. It is a `Partitioner`, the name of
+one, or a function of topic, key, value (as given to `send`) and number of partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_CACHED_BYTES = 64
 _CACHED_KEYS = 16_384
 
 cached_hash = lru_cache(_CACHED_KEYS)(positive_hash)
-"""Of a key of at most MAX_CACHED_BYTES. Keys come again and again, and a lookup costs a twentieth
+"""Hash of a key of at most MAX_CACHED_BYTES. Keys recur, and a lookup takes a twentieth of the time
 of the hash."""
 
 PartitionFunction = Callable[[str, Any, Any, int], int]
@@ -29,7 +29,7 @@ PartitionFunction = Callable[[str, Any, Any, int], int]
 
 
 def partition_of(key: bytes, partition_count: int) -> int:
-    """Where Java's default partitioner puts a key."""
+    """Return the partition that Java's default partitioner chooses for a key."""
     if len(key) <= MAX_CACHED_BYTES:
         return cached_hash(key) % partition_count
     return partition_for_key(key, partition_count)
@@ -175,7 +175,7 @@ NAMED: dict[str, Callable[[], Partitioner] | None] = {
 
 
 def partitioner(given: Partitioner | PartitionFunction | str | None) -> Partitioner | None:
-    """A user's choice as a Partitioner; None is the default."""
+    """Return the Partitioner for a user's choice, or None for the default."""
     if given is None:
         return None
     if isinstance(given, str):
@@ -193,8 +193,10 @@ def partitioner(given: Partitioner | PartitionFunction | str | None) -> Partitio
 def next_sticky(
     topic: TopicMetadata, current: int, queue_sizes: Sequence[int] | None, chance: random.Random
 ) -> int:
-    """The next partition for records without key: any that has a leader, and rather one where
-    fewer batches wait (KIP-794). `queue_sizes` None: all alike."""
+    """Return the next partition for records without a key (KIP-794).
+
+    It is chosen at random among those with a leader; partitions with fewer queued batches are
+    more likely. If `queue_sizes` is None, all are equally likely."""
     choices: Sequence[int] = topic.available or range(topic.partition_count)
     if len(choices) > 1:
         choices = [each for each in choices if each != current]

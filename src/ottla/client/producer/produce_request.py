@@ -1,6 +1,7 @@
-"""Produce requests from batches, and answers back to batches.
+"""Produce requests from batches, and the outcome of each batch from the responses.
 
-From version 13 on topics go by id; a topic whose id nobody told goes by name, in an older one."""
+From version 13 on, topics are identified by ID. If the ID of a topic is unknown, an older version
+is used, which identifies topics by name."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def body_for(
     timeout_ms: int,
     transactional_id: str | None,
 ) -> dict[str, Any]:
-    """A request with batches that are sealed."""
+    """Return the body of a Produce request with sealed batches."""
     by_topic: dict[str, list[dict[str, Any]]] = {}
     for batch in batches:
         entry = {"index": batch.partition, "records": batch.sealed}
@@ -110,7 +111,7 @@ def read_answer(
 def errors_from(
     answer: PartitionAnswer, batch: ProducerBatch
 ) -> tuple[ClientError, dict[int, BaseException]]:
-    """What a batch fails with, and what single records fail with instead."""
+    """Return the error of a batch, and the errors of individual records that differ from it."""
     where = {"topic": batch.topic, "partition": batch.partition}
     error = error_for(answer.error_code, answer.message, **where)  # type: ignore[arg-type]
     if not answer.record_errors:

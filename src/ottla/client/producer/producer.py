@@ -1,12 +1,12 @@
-"""AsyncProducer: records to topics.
+"""Asyncio producer.
 
     async with AsyncProducer("localhost:9092") as producer:
         future = await producer.send("topic", b"value", key=b"key")
         print(await future)          # RecordMetadata(topic, partition, offset, timestamp)
 
-`send` waits only while the topic is not known or `buffer.memory` is full (`max.block.ms`); the
-future it returns is the record's fate, and need not be looked at. Errors in the record itself
-(too large, a serialiser that raises) are raised by `send`; no other record is touched by them."""
+`send` waits only while the topic is unknown or `buffer.memory` is full, for at most `max.block.ms`.
+The future that it returns yields the record's outcome and may be ignored. Errors of the record
+itself (too large, a serializer that raises) are raised by `send` and affect no other record."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from ottla.client.producer.table import TableEncoder
 
 ENCODED_AT_A_TIME = 16
-"""Batches of a table, between two turns of the event loop."""
+"""Number of a table's batches to encode in one go before the event loop continues."""
 
 
 class AsyncProducer:
@@ -202,7 +202,7 @@ class AsyncProducer:
             self.intake.refuse(self._transaction.refusal())
 
     def _end(self, error: ClientError) -> None:
-        """A failure after which this producer can send nothing more."""
+        """Handle a fatal error: refuse new records and fail all pending ones."""
         if self.intake.refusal is None:
             self.intake.refuse(error)
         self._sender.fail_all(error)
@@ -253,7 +253,7 @@ class AsyncProducer:
             outcome = intake.offer(topic, value, key, headers, partition, timestamp, priority)
             if type(outcome) is RecordFuture:
                 if intake.is_turn_due:
-                    # Batches are full: let them go before more are filled.
+                    # Yield to the sender, so that it sends the full batches before more are filled.
                     intake.is_turn_due = False
                     await asyncio.sleep(0)
                 return outcome
@@ -355,7 +355,7 @@ class AsyncProducer:
         """
         await self.find_topic(NeedTopic(topic, None))
         options = {"key": key, "value": value, "headers": headers, "timestamp": timestamp}
-        # In a thread: loading the kernels takes half a second, or compiling them some more.
+        # In a thread, because loading the kernels takes half a second, and compiling them longer.
         encoder = await asyncio.to_thread(
             self.table_encoder, topic, table, partition=partition, **options
         )
@@ -484,7 +484,7 @@ class AsyncProducer:
         if self._transactions.phase in (Phase.OPEN, Phase.FAILED):
             await self.abort_transaction()
 
-    # ------------------------------------------------------------------------------ the rest
+    # ----------------------------------------------------------------------- flush, metadata
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Send all batches now, and wait until each record is acknowledged or has failed.

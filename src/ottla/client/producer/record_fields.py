@@ -1,4 +1,4 @@
-"""What a user gives as key, value, headers and timestamp, as what a record holds."""
+"""Validation and conversion of the key, value, headers and timestamp given to `send`."""
 
 from __future__ import annotations
 

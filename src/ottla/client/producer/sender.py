@@ -1,12 +1,12 @@
-"""Takes batches to the leaders of their partitions, and brings back what became of them.
+"""Sender of batches to the leaders of their partitions.
 
-Everything here runs on one event loop. `wake` asks for a turn, from any thread; a turn gives up
-what has expired, sends what is ready as far as brokers have room
-(`max.in.flight.requests.per.connection`) and asks for the next turn at the time when something will
-be ready. Answers ask for one too.
+Everything here runs on one event loop. Work is done in *turns*: a turn fails batches that have
+expired, sends those that are ready as far as `max.in.flight.requests.per.connection` permits, and
+schedules the next turn for the time at which a batch will be ready. `wake` requests a turn, from
+any thread; responses do so, too.
 
-A failed request is a failed attempt of each of its batches; `idempotence` decides whether a batch
-is sent again, and in what order."""
+A failed request counts as a failed attempt for each of its batches. `idempotence` decides whether a
+batch is retried, and in which order."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ NEEDS_ATTENTION = frozenset({
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 })  # fmt: skip
-"""Refusals that do not end by themselves, as those of an election do."""
+"""Errors that need an operator's action, unlike those that a leader election resolves."""
 
 
 class _Request(NamedTuple):
     node: int
     version: int
     metadata: ClusterMetadata
-    """As it was when the request went out: what its topic ids mean."""
+    """Metadata at the time of the request, which maps the topic IDs in the response to names."""
     batches: list[tuple[PartitionQueue, ProducerBatch]]
 
 
@@ -77,7 +77,7 @@ class Sender:
         self._max_in_flight = config.max_in_flight_requests_per_connection
         self._in_flight: dict[int, int] = {}
         self._not_before_s: dict[int, float] = {}
-        """Brokers that asked for a pause."""
+        """Time until which a broker throttles this client, by broker ID."""
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
@@ -87,7 +87,7 @@ class Sender:
         self._closed = False
         self._rotation = 0
         self._warn_from_s = 0.0
-        """When the next refusal may be logged as a warning."""
+        """Time from which a failed attempt may be logged as a warning again."""
 
     # ----------------------------------------------------------------------------------- turns
 
@@ -109,7 +109,7 @@ class Sender:
         try:
             self._loop.call_soon_threadsafe(self._turn)
         except RuntimeError:
-            pass  # the loop was closed under us: a daemon thread at the interpreter's end
+            pass  # the interpreter is exiting and has closed the loop of the daemon thread
 
     def _turn(self) -> None:
         self._turn_asked = False
@@ -133,7 +133,7 @@ class Sender:
             self._timer = self._loop.call_later(delay_s, self.wake)
 
     def _work(self, now_s: float) -> float:
-        """One turn; when the next is due."""
+        """Run one turn and return the time at which the next one is due."""
         timeout_s = self._config.delivery_timeout_ms / 1000
         for batch in self._accumulator.expired(now_s - timeout_s):
             self._expire(batch)
@@ -148,8 +148,12 @@ class Sender:
         return min(next_s, ready_s)
 
     def _ready(self, now_s: float) -> tuple[dict[int, list[PartitionQueue]], float, bool]:
-        """Queues whose first batch may go, by their leader; when the next will be; whether leaders
-        are missing."""
+        """Find the queues whose first batch may be sent.
+
+        Returns:
+            The queues by leader; the time at which the next one will be ready; and whether the
+            leader of a ready queue is unknown.
+        """
         ready: dict[int, list[PartitionQueue]] = {}
         next_s = NEVER_S
         is_leader_missing = False
@@ -183,7 +187,7 @@ class Sender:
         if connection is None:
             self._connect(node)
             return
-        # Not always the same partition first: a request may be full before the last.
+        # Start with a different partition each time: a full request may leave out the last ones.
         self._rotation += 1
         start = self._rotation % len(queues)
         queues = queues[start:] + queues[:start]
@@ -195,7 +199,7 @@ class Sender:
     def _drain(
         self, queues: Iterable[PartitionQueue], now_s: float
     ) -> list[tuple[PartitionQueue, ProducerBatch]]:
-        """At most one batch of each queue, together at most `max.request.size`."""
+        """Take at most one batch of each queue, up to `max.request.size` in total."""
         drained: list[tuple[PartitionQueue, ProducerBatch]] = []
         size = 0
         accumulator = self._accumulator
@@ -216,7 +220,7 @@ class Sender:
     def _may_send(self, queue: PartitionQueue) -> bool:
         if self._identity is not None:
             return self._identity.may_send(queue, queue.batches[0])
-        # One at a time keeps the order, however often something is repeated.
+        # One batch in flight at a time preserves the order across retries.
         return self._max_in_flight > 1 or queue.in_requests == 0
 
     def _send(
@@ -225,7 +229,11 @@ class Sender:
         node: int,
         batches: list[tuple[PartitionQueue, ProducerBatch]],
     ) -> bool:
-        """False: nothing was sent, and the batches have failed or wait for another time."""
+        """Send one Produce request.
+
+        Returns:
+            False if nothing was sent; the batches have failed or wait for a retry.
+        """
         identity = self._identity
         for queue, batch in batches:
             if identity is not None and not batch.has_sequence:
@@ -283,7 +291,7 @@ class Sender:
             del self._connecting[node]
         self.wake()
 
-    # --------------------------------------------------------------------------------- answers
+    # ------------------------------------------------------------------------------- responses
 
     def _answered(self, request: _Request, answer: asyncio.Future[Any]) -> None:
         self._in_flight[request.node] -= 1
@@ -306,7 +314,7 @@ class Sender:
         for queue, batch in request.batches:
             self._returned(queue, batch)
             each = told.get((batch.topic, batch.partition), produce_request.NO_ANSWER)
-            if batch.is_done:  # it was given up before
+            if batch.is_done:  # it expired before the response arrived
                 continue
             if each.error_code in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 self._acknowledge(queue, batch, each)
@@ -316,7 +324,7 @@ class Sender:
     def _failed(
         self, batches: list[tuple[PartitionQueue, ProducerBatch]], error: ClientError
     ) -> None:
-        """A request that was never answered. Its batches may have been written all the same."""
+        """Handle a request without a response. The broker may still have written its batches."""
         is_unknown = isinstance(error, ConnectionLost | KafkaTimeout)
         code = ErrorCode.NETWORK_EXCEPTION if is_unknown else error.code
         for queue, batch in batches:
@@ -367,8 +375,10 @@ class Sender:
         self._accumulator.put_back(queue, [batch])
 
     def _log_refusal(self, batch: ProducerBatch, refusal: ClientError) -> None:
-        """Log a failed attempt: as a warning, at most every `WARN_EVERY_S`, if somebody has to do
-        something about it; else, as when another broker leads by now, for debugging only."""
+        """Log a failed attempt.
+
+        Errors that need attention are warnings, at most every `WARN_EVERY_S`. Others, such as
+        a change of the leader, are logged for debugging only."""
         now_s, level = time.monotonic(), logging.DEBUG
         if refusal.code in NEEDS_ATTENTION and now_s >= self._warn_from_s:
             self._warn_from_s = now_s + WARN_EVERY_S
@@ -383,7 +393,7 @@ class Sender:
         )
 
     def _split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """In halves, until a part is small enough or a single record."""
+        """Split a batch that the broker finds too large; parts may be split further."""
         parts = batch.split()
         logger.debug(
             "%s-%d: a batch of %d records is too large: split in %d",
@@ -394,7 +404,7 @@ class Sender:
         self._accumulator.replace(batch, parts)
         self._accumulator.put_back(queue, parts)
 
-    # ------------------------------------------------------------------------------------ fate
+    # ------------------------------------------------------------------------------ completion
 
     def _acknowledge(
         self, queue: PartitionQueue, batch: ProducerBatch, told: PartitionAnswer
@@ -441,7 +451,7 @@ class Sender:
         self._fail(queue, batch, error, is_fate_known=batch.attempts == 0)
 
     def _fail_for(self, node: int, error: ClientError) -> None:
-        """Everything that only this broker could take."""
+        """Fail every batch that is not in a request and whose leader is this broker."""
         metadata = self._cluster.metadata
         with self._accumulator.lock:
             concerned = [
@@ -453,7 +463,7 @@ class Sender:
             self._fail(queue, batch, error)
 
     def fail_unsent(self, error: ClientError) -> None:
-        """Every batch that no broker has before it now."""
+        """Fail every batch that is not in a request now."""
         with self._accumulator.lock:
             unsent = [
                 (queue, batch)
@@ -464,7 +474,7 @@ class Sender:
             self._fail(queue, batch, error, is_fate_known=batch.attempts == 0)
 
     def fail_all(self, error: KafkaError) -> None:
-        """Every batch whose fate is open."""
+        """Fail every incomplete batch."""
         with self._accumulator.lock:
             batches = list(self._accumulator.incomplete)
         for batch in batches:

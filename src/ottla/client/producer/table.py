@@ -1,22 +1,22 @@
-"""Tables into topics: rows of Arrow columns as records, without a Python object per record.
+"""Encoding of Arrow tables as record batches, without a Python object per record.
 
-Which columns become what:
+Columns map to the parts of a record as follows:
 
-    key         the name of a column, or names of several, or none
-    value       likewise; None: all columns that are nothing else, as an object
-    headers     the name of a column of list<struct<key, value>> or map
-    timestamp   the name of a column (int64 in ms, or timestamp), or one number for all rows
-    partition   the name of a column of integers, or one number; else the key chooses as it does for
-                single records, and rows without key go to one partition after another
+    key         name of a column, names of several, or None
+    value       the same; None means an object of all columns that have no other role
+    headers     name of a column of type list<struct<key, value>> or map
+    timestamp   name of a column (int64 in ms, or timestamp), or one number for all rows
+    partition   name of an integer column, or one number; by default the key determines the
+                partition as for single records, and rows without a key rotate among partitions
 
-A column that `key` or `value` names alone is taken as it is if it holds bytes or text, and written
-as JSON (`client/table_json.py`) otherwise. Several columns become a JSON object with their names,
-and so do the columns that are left for the value, even if it is only one: `read_table` with
-`value="json"` returns the same columns. Only a single column of bytes, which JSON cannot hold, is
-taken as it is there, too.
+A single column that `key` or `value` names is used unchanged if it holds bytes or strings, and is
+encoded as JSON otherwise (`client/table_json.py`). Several columns become a JSON object. With
+`value=None`, even a single remaining column becomes a JSON object, so that `read_table` with
+`value="json"` returns the same columns; only a column of bytes, which JSON cannot represent, is
+used unchanged.
 
-A table is taken in pieces of `PIECE_ROWS` rows. Encoding runs in the thread that asks for it; each
-batch that is made waits for its share of `buffer.memory`."""
+A table is processed in chunks of `PIECE_ROWS` rows. Encoding runs in the calling thread; each
+encoded batch waits for its share of `buffer.memory`."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from ottla.wire.records.errors import BatchError
 
 PIECE_ROWS = 131_072
 BATCH_BYTES = 512 * 1024
-"""Rows that are all there need not wait for each other: their batches are larger than
-`batch.size`, as far as `max.request.size` allows."""
+"""Batch size for rows. It may exceed `batch.size`, up to `max.request.size`: all rows are available
+at once, so larger batches do not delay any."""
 REQUEST_OVERHEAD = 1024
 
 Columns = str | Sequence[str] | None
 
 
 class TableEncoder:
-    """The batches of one table, in order: iterate over it."""
+    """Iterable over the encoded batches of one table, in order."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class TableEncoder:
         return json_column(piece, names, is_object=is_object or not is_one)
 
     def _placed(self, piece: Any, key: Any) -> Iterator[tuple[int, Any]]:
-        """Partitions and their rows; None is all rows."""
+        """Yield each partition with its rows; None stands for all rows."""
         if isinstance(self._partition, int):
             yield self._partition, None
             return
@@ -193,7 +193,7 @@ def _as_table(given: Any) -> Any:
     if isinstance(given, pa.RecordBatch):
         return pa.Table.from_batches([given])
     has_interface = hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
-    # pandas has the interface, too, but exports its index as a column, __index_level_0__.
+    # pandas implements the interface, too, but exports its index as column __index_level_0__.
     if has_interface and not _is_pandas(given):
         return pa.table(given)
     try:
@@ -225,11 +225,11 @@ _TEXTS = (
 
 
 def _is_plain(kind: Any, *, is_object: bool) -> bool:
-    """Return whether a single column is taken as it is.
+    """Return whether a single column is used unchanged instead of encoded as JSON.
 
     Args:
-        kind: The column's Arrow type.
-        is_object: The column would be the only field of a JSON object otherwise.
+        kind: Arrow type of the column.
+        is_object: Whether the column would otherwise be the only field of a JSON object.
     """
     if pa.types.is_dictionary(kind):
         kind = kind.value_type

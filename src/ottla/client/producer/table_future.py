@@ -1,4 +1,4 @@
-"""A handle on the fate of a table's rows."""
+"""Future of the rows of a table."""
 
 from __future__ import annotations
 

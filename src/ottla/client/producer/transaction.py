@@ -1,22 +1,24 @@
-"""A transactional producer's dealings with its coordinator.
+"""A transactional producer's protocol with its transaction coordinator.
 
-    phase        records    what may come next
+    phase        records    transitions
     NEW          refused    init → READY
     READY        refused    begin → OPEN
-    OPEN         taken      commit, abort; an abortable failure → FAILED
-    FAILED       refused    abort
-    COMMITTING   refused    READY; an abortable failure → FAILED; commit again after a timeout
-    ABORTING     refused    READY; abort again after a timeout
-    FATAL        refused    close: another producer has this transactional id, or we may not use it
+    OPEN         accepted   commit → COMMITTING, abort → ABORTING; abortable failure → FAILED
+    FAILED       refused    abort → ABORTING
+    COMMITTING   refused    success → READY; abortable failure → FAILED; retry commit on timeout
+    ABORTING     refused    success → READY; retry abort on timeout
+    FATAL        refused    none, close the producer: it was fenced or is not authorized
 
-Two protocols, by the cluster's `transaction.version`. Up to 1, a partition is added to the
-transaction before the first record goes to it (AddPartitionsToTxn, AddOffsetsToTxn); from 2 on
-(KIP-890) Produce and TxnOffsetCommit add what they touch, and every end begins a new epoch, so
-that nothing of the last transaction can reach the next. With the older one a new epoch is asked
-for after a transaction in which something failed (KIP-360).
+There are two protocols, selected by the cluster's `transaction.version`. Up to version 1, a
+partition is added to the transaction before its first record is sent (AddPartitionsToTxn,
+AddOffsetsToTxn). From version 2 on (KIP-890), Produce and TxnOffsetCommit add partitions
+implicitly, and every commit or abort bumps the epoch, so that nothing of one transaction can leak
+into the next. With the older protocol, the producer requests a new epoch after a transaction in
+which something failed (KIP-360).
 
-A failure is abortable, and the next transaction may succeed, unless it says that this producer
-cannot go on. After one, batches that were not sent fail with TransactionAborted at once."""
+A failure is abortable, and the next transaction may succeed, unless the error code is fatal to this
+producer. After an abortable failure, batches that are not sent yet fail at once with
+TransactionAborted."""
 
 from __future__ import annotations
 
@@ -46,16 +48,16 @@ logger = logging.getLogger(__name__)
 
 FEATURE = "transaction.version"
 FIRST_IMPLICIT = 2
-"""Of the feature: partitions are added implicitly."""
+"""First level of the feature at which partitions are added implicitly."""
 FIRST_BUMPING_END_TXN = 5
 FIRST_BUMPING_INIT = 3
 LAST_EXPLICIT_ADD_PARTITIONS = 3
-"""Later versions are the brokers' own."""
+"""Later versions of AddPartitionsToTxn are reserved for brokers."""
 LAST_EXPLICIT_END_TXN = 4
 LAST_EXPLICIT_OFFSET_COMMIT = 4
 FIRST_OFFSET_COMMIT_WITH_MEMBER = 3
 CONCURRENT_PAUSE_S = 0.02
-"""The last transaction's markers are still being written: it will not take long."""
+"""Pause while the markers of the previous transaction are written, which takes little time."""
 
 _FATAL = frozenset(
     {
@@ -70,7 +72,8 @@ _FATAL = frozenset(
     }
 )
 _ABORTABLE_IN_PRODUCE = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
-"""From a partition's leader these may be about the last transaction; the coordinator knows."""
+"""Error codes that are fatal from the coordinator but only abortable from a partition's leader,
+where they may concern the previous transaction."""
 
 
 class Phase(Enum):
@@ -84,7 +87,7 @@ class Phase(Enum):
 
 
 class GroupMember(NamedTuple):
-    """What a consumer's `group_metadata()` is like."""
+    """The fields of a consumer's `group_metadata()`."""
 
     group_id: str
     generation_id: int = -1
@@ -99,7 +102,7 @@ class OffsetToCommit(NamedTuple):
 
 
 Offsets: TypeAlias = Mapping[TopicPartition, Any]
-"""Partition -> offset, or what has `offset`, `metadata` and `leader_epoch`."""
+"""Offset of each partition, or an object with `offset`, `metadata` and `leader_epoch`."""
 
 
 class TransactionalIdentity(Identity):
@@ -107,7 +110,7 @@ class TransactionalIdentity(Identity):
         super().__init__(config, cluster)
         self.phase = Phase.NEW
         self.failure: ClientError | None = None
-        """Why the transaction must be aborted, or the producer cannot go on."""
+        """Why the transaction must be aborted or the producer must be closed."""
         self.on_phase: Callable[[], None] = lambda: None
         self.fail_unsent: Callable[[ClientError], None] = lambda error: None
         self._id = config.transactional_id
@@ -117,7 +120,7 @@ class TransactionalIdentity(Identity):
         self._adding: asyncio.Task[None] | None = None
         self._groups: set[str] = set()
         self._has_begun = False
-        """The coordinator may know of this transaction."""
+        """Whether the coordinator may know of this transaction."""
         self._must_bump = False
 
     @property
@@ -142,7 +145,7 @@ class TransactionalIdentity(Identity):
         raise UserError(f"The producer {self.phase.value}.")
 
     def refusal(self) -> BaseException | None:
-        """Why a record cannot be taken now."""
+        """Return the exception with which `send` refuses a record now, or None."""
         if self.phase is Phase.OPEN:
             return None
         if self.phase is Phase.FATAL:
@@ -157,7 +160,7 @@ class TransactionalIdentity(Identity):
         return aborted
 
     def _fail(self, error: KafkaError, *, in_produce: bool = False) -> ClientError:
-        """Take note of a failure; what the caller is to raise."""
+        """Record a failure, change the phase, and return the exception for the caller to raise."""
         is_fatal = error.code in _FATAL and not (in_produce and error.code in _ABORTABLE_IN_PRODUCE)
         if not is_fatal:
             if self.phase in (Phase.OPEN, Phase.COMMITTING):
@@ -176,11 +179,12 @@ class TransactionalIdentity(Identity):
         self.on_fatal(failure)
         return failure
 
-    # ---------------------------------------------------------------------------------- calls
+    # ----------------------------------------------------------------------------- operations
 
     async def init(self) -> None:
-        """Take over the transactional id: whoever has it is fenced, and what it left open is
-        aborted."""
+        """Obtain the producer ID, which fences other producers with the same transactional ID.
+
+        The coordinator aborts a transaction that such a producer left open."""
         self._require(Phase.NEW)
         try:
             await self._init_producer()
@@ -220,7 +224,7 @@ class TransactionalIdentity(Identity):
             try:
                 await self._end_txn(committed)
             except KafkaTimeout:
-                raise  # nobody knows: the same may be asked again
+                raise  # the outcome is unknown, so the caller may repeat the call
             except ClientError as error:
                 raise self._fail(error) from error
         self._added.clear()
@@ -257,7 +261,7 @@ class TransactionalIdentity(Identity):
         self.sequences.set_producer_id(answer.producer_id, answer.producer_epoch)
 
     async def _learn_version(self) -> None:
-        """Which protocol the cluster has; it may have been upgraded since the last time."""
+        """Determine which protocol the cluster uses. It may have been upgraded meanwhile."""
         kind = CoordinatorType.TRANSACTION
 
         async def ask() -> int:
@@ -277,7 +281,7 @@ class TransactionalIdentity(Identity):
     # -------------------------------------------------------------------------------- offsets
 
     async def send_offsets(self, offsets: Offsets, group: GroupMember) -> None:
-        """Commit a group's offsets with the transaction."""
+        """Commit offsets of a consumer group as part of the transaction."""
         self._require(Phase.OPEN)
         if not offsets:
             return
@@ -321,7 +325,7 @@ class TransactionalIdentity(Identity):
             max_version=None if self._is_implicit else LAST_EXPLICIT_OFFSET_COMMIT,
         )
 
-    # ----------------------------------------------------------------------- what may be sent
+    # -------------------------------------------------------------------------------- sending
 
     def prepare(self) -> bool:
         if self.phase in (Phase.FAILED, Phase.ABORTING):
@@ -351,7 +355,7 @@ class TransactionalIdentity(Identity):
         return False
 
     async def _add_partitions(self) -> None:
-        """Those that wait, together."""
+        """Add all waiting partitions to the transaction in one request."""
         wanted = list(self._to_add)
         topics: dict[str, list[int]] = {}
         for topic, partition in wanted:
@@ -398,7 +402,7 @@ class TransactionalIdentity(Identity):
         if self.phase in (Phase.OPEN, Phase.COMMITTING):
             self._fail(error, in_produce=True)
 
-    # -------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------ requests
 
     def _who(self) -> dict[str, Any]:
         return {
@@ -417,7 +421,7 @@ class TransactionalIdentity(Identity):
         min_version: int = 0,
         max_version: int | None = None,
     ) -> Any:
-        """Ask a coordinator until it answers; raises what it refuses with."""
+        """Send a request to a coordinator, with retries; raise the error that it answers with."""
         kind, key = coordinator or (CoordinatorType.TRANSACTION, self._id)
 
         async def attempt() -> Any:
@@ -459,7 +463,7 @@ def _first_partition_error(answer: Any) -> int:
 
 
 def _first_added_error(answer: Any) -> int:
-    """The first that says something: others may only say that it was not attempted."""
+    """Return the first meaningful code: the others only say that nothing was attempted."""
     codes = [
         int(partition.partition_error_code)
         for topic in answer.results_by_topic_v3_and_below

@@ -1,13 +1,14 @@
-"""How the leader of a classic group shares partitions among its members. Pure.
+"""Assignors that the leader of a classic group runs (pure).
 
-An assignor is given every topic's number of partitions and what each member told, and gives each
-member its partitions: every partition of a topic that anybody subscribed to goes to exactly one of
-its subscribers. The same input gives the same output, in any order of the mappings.
+An assignor takes the number of partitions of each topic and the subscription of each member, and
+returns the partitions of each member. Every partition of a subscribed topic goes to exactly one of
+its subscribers. The result does not depend on the order of the mappings.
 
-    range               each topic by itself: neighbours together
+    range               each topic separately, consecutive partitions to the same member
     roundrobin          all partitions in turn
-    sticky              as even as can be, moving as little as can be
-    cooperative-sticky  the same in two steps: what moves is first given back, then assigned"""
+    sticky              as even as possible, moving as few partitions as possible
+    cooperative-sticky  the same in two rebalances: moved partitions are first revoked, then
+                        assigned"""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ class Assignor(NamedTuple):
     assign: Assign
     is_cooperative: bool
     user_data: UserData
-    """What a member adds to its subscription, of the partitions that it had, and in which
-    generation."""
+    """Function from the partitions that a member owned, and their generation, to the user data of
+    its subscription."""
 
 
 def _nothing(owned: Iterable[TopicPartition], generation: int) -> bytes | None:

@@ -1,7 +1,7 @@
-"""Range and round robin: even shares, by the members' order alone.
+"""Range and round-robin assignors, which distribute evenly and depend only on the members' order.
 
-The order is by `group.instance.id`, then by member id: a static member keeps its place through
-restarts, which give it a new member id."""
+Static members come first, ordered by `group.instance.id`; the others follow, ordered by member ID.
+A static member thus keeps its place when it restarts and gets a new member ID."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Assignment = dict[str, list[TopicPartition]]
 def assign_range(
     counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
 ) -> Assignment:
-    """Of each topic, the first members get one partition more if it does not divide evenly."""
+    """Assign a contiguous range of each topic; the first members get one more if uneven."""
     assignment: Assignment = {member: [] for member in members}
     ordered = in_order(members)
     for topic in sorted(counts):
@@ -35,7 +35,7 @@ def assign_range(
 def assign_round_robin(
     counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
 ) -> Assignment:
-    """Each partition to the next member that subscribes to its topic."""
+    """Assign each partition to the next member that subscribes to its topic."""
     assignment: Assignment = {member: [] for member in members}
     ordered = in_order(members)
     subscribed = {topic for each in members.values() for topic in each.topics}
@@ -50,7 +50,7 @@ def assign_round_robin(
 
 
 def in_order(members: Mapping[str, MemberSubscription]) -> list[str]:
-    """Static members first, by their instance; the others by their member id."""
+    """Return the member IDs: static members by instance ID, then the others by member ID."""
     return sorted(
         members,
         key=lambda member: (

@@ -1,13 +1,16 @@
-"""Sticky: as even as can be, moving as little as can be.
+"""Sticky assignors: as even as possible, moving as few partitions as possible.
 
-1. Members keep what they had, unless another had it in a later generation, or they no longer
-   subscribe to it. What two had in the same generation is nobody's.
-2. What is nobody's goes to the subscriber with the least, those with the fewest choices first.
-3. While somebody has at least two more than another who subscribes to one of them, it moves.
+1. A member keeps its partitions, except those that another member owned in a later generation and
+   those of topics it no longer subscribes to. Partitions that two members claim for the same
+   generation count as unowned.
+2. Unowned partitions go to the subscriber with the fewest partitions, starting with the partitions
+   that have the fewest subscribers.
+3. While a member has at least two more partitions than another one that subscribes to one of their
+   topics, one partition moves.
 
-So no single move would make it more even, and with equal subscriptions all shares differ by at most
-one. Cooperatively, a partition that moves away from its owner is left out: the owner gives it back,
-the group rebalances again, and only then is it assigned (KIP-429)."""
+The result cannot be improved by a single move; if all subscriptions are equal, the shares differ by
+at most one. The cooperative variant leaves out partitions that move to another member: their owner
+revokes them, the group rebalances again, and only then are they assigned (KIP-429)."""
 
 from __future__ import annotations
 
@@ -24,13 +27,16 @@ from ottla.client.consumer.protocol import (
 
 Assignment = dict[str, list[TopicPartition]]
 Owned = dict[str, tuple[tuple[TopicPartition, ...], int]]
-"""What each member says it had, and in which generation."""
+"""The partitions that each member claims to have owned, and in which generation."""
 
 
 def assign_sticky(
     counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
 ) -> Assignment:
-    """Members tell in their user data what they had, because they gave it back before joining."""
+    """Assign with the eager protocol.
+
+    Members report their previous partitions in the user data, because they revoke everything
+    before they join."""
     owned: Owned = {}
     for member, told in members.items():
         try:
@@ -60,7 +66,7 @@ def assign_cooperatively(
 def _owners(
     counts: Mapping[str, int], members: Mapping[str, MemberSubscription], owned: Owned
 ) -> dict[TopicPartition, str]:
-    """Who had each partition last, and may keep it."""
+    """Return the last owner of each partition, if that member may keep it."""
     claims: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in sorted(owned):
         partitions, generation = owned[member]
@@ -119,8 +125,9 @@ class _Shares:
         self.size[member] += 1
 
     def move_one(self, fresh: set[TopicPartition]) -> bool:
-        """Move one partition from the member with the most to the one with the least that can have
-        one of it; rather one that nobody had. False if nothing is to be gained."""
+        """Move one partition from the largest to the smallest share for which that is possible.
+
+        A partition that had no owner is preferred. Return False if no move improves the balance."""
         ordered = sorted(self.size, key=lambda each: (self.size[each], each))
         for least in ordered:
             for most in reversed(ordered):
