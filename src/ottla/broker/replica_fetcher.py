@@ -71,7 +71,7 @@ class _Followed:
         self.id: PartitionId = (topic_id, partition.key.partition)
         self.not_before = 0.0
         self.question = _NOTHING_ASKED
-        """What the last fetch requested for the partition."""
+        """The state that the last fetch requested for the partition."""
 
 
 class ReplicaFetcher:

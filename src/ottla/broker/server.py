@@ -32,7 +32,7 @@ MAX_DEFAULT_BUDGET_BYTES = 512 * 1024 * 1024
 FILES_KEPT_FREE = 0.25
 """Share of the open-file limit that connections leave to the logs."""
 MIN_BACKLOG = 512
-"""With Kafka's 50, clients wait a second when many connect at once, and nothing is gained."""
+"""Length of the accept queue. With Kafka's 50, clients wait a second when many connect at once."""
 STALLED_FRAME_S = 30.0
 """Time limit for receiving a large request while other connections wait for memory."""
 CLOSING_S = 10.0

@@ -31,7 +31,7 @@ from ottla.client.serializers import Deserializer
 from ottla.wire.records.fetched import MAX_OFFSET
 
 Handed = dict[TopicPartition, tuple[PartitionState, int, int, int]]
-"""By partition: its state, that state's version, the position after the records, the epoch."""
+"""Partition to its state, that state's version, the position after the records, the epoch."""
 ReadWhole = Callable[[FetchedPartition, int], tuple[list[Any], int]]
 """Function that reads a fetched partition up to an offset, and returns parts that have a length and
 the position after them."""

@@ -39,7 +39,7 @@ BRIEF_WAIT_MS = 5
 _WAITS = STALE_METADATA | {ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR}
 
 _Asked = dict[TopicPartition, tuple[PartitionState, int, int]]
-"""By partition: its state, that state's version, and the requested offset."""
+"""Partition to its state, that state's version, and the requested offset."""
 
 
 class Fetcher:
