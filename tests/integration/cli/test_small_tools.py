@@ -95,7 +95,7 @@ def test_records_are_deleted_as_a_file_says(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("nonsense", "is not JSON"),
+        ("nonsense", "is not valid JSON"),
         ("[]", "must look like"),
         ('{"partitions": [{"topic": "t"}]}', "must look like"),
         ('{"partitions": [], "version": 2}', "version 2"),

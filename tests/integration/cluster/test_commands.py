@@ -184,7 +184,7 @@ def test_zookeeper_runs_in_the_foreground(zookeeper: Member, tmp_path: Path) -> 
     ("arguments", "sentence"),
     [
         (["--member", "a:1"], "a:1 must look like HOST:PORT:QUORUM_PORT:ELECTION_PORT."),
-        (["--id", "4"], "--id 4 is none of the 1 members."),
+        (["--id", "4"], "--id 4 must be 1 to 1, the number of members."),
     ],
 )
 def test_wrong_members_are_refused_in_a_sentence(

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.arch.test_imports import modules_after, roots
 
 from ottla import __version__
-from ottla.cli.main import COMMANDS, ottla
+from ottla.cli.main import COMMANDS, SECTIONS, ottla
 from ottla.cli.tool import Command, Tool, ToolGroup
 
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -99,6 +99,45 @@ def test_help_of_everything_names_every_command() -> None:
     assert result.exit_code == 0
     for name in COMMANDS:
         assert f"\n  {name} " in result.stdout
+
+
+def test_help_of_everything_groups_the_commands_under_headings() -> None:
+    shown: dict[str, list[str]] = {}
+    heading = ""
+    for line in CliRunner().invoke(ottla, ["--help"]).stdout.splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            heading = line.removesuffix(":")
+        elif found := re.match(r"  (\S+)  +\S", line):
+            shown.setdefault(heading, []).append(found[1])
+    shown.pop("Options")
+    assert shown == {name: list(commands) for name, commands in SECTIONS.items()}
+    assert list(SECTIONS) == [
+        "Start and operate",
+        "Topics and records",
+        "Groups and transactions",
+        "Pipelines",
+        "Development",
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_summaries_of_commands_are_not_cut_off(columns: int) -> None:
+    for words, command in all_groups(["ottla"], ottla):
+        context = click.Context(command, info_name=words[-1])
+        formatter = click.HelpFormatter(max_width=100)
+        formatter.width = columns - 2  # click leaves two columns of a terminal empty
+        command.format_commands(context, formatter)
+        assert "..." not in formatter.getvalue(), words
+
+
+def all_groups(words: list[str], group: click.Group) -> Iterator[tuple[list[str], click.Group]]:
+    """Yield a group and all groups below it, each with the words that call it."""
+    yield words, group
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        below = group.get_command(context, name)
+        if isinstance(below, click.Group):
+            yield from all_groups([*words, name], below)
 
 
 def test_help_of_every_tool_loads_click_and_the_standard_library_only() -> None:
