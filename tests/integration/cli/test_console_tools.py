@@ -136,7 +136,7 @@ def test_properties_come_from_files_and_options(
     options = ("--topic", topic, "--producer.config", str(client), "--reader-config", str(reader))
     succeed("console-producer", *options, "--producer-property", "linger.ms=0", stdin="k;v\n")
     assert "acks" in fail("console-producer", *options, "--request-required-acks", "2", stdin="")
-    assert "no reader property" in fail(
+    assert "Unknown reader property" in fail(
         "console-producer", *options, "--property", "nonsense=1", stdin=""
     )
     consumer = tmp_path / "consumer.properties"

@@ -63,7 +63,9 @@ def test_offsets_of_nothing(fail: Fail, filled: str) -> None:
     assert "Could not match" in fail("get-offsets", "--topic", "missing")
     assert "Could not match" in fail("get-offsets", "--topic", filled, "--partitions", "7")
     assert "neither" in fail("get-offsets", "--time", "now")
-    assert "goes without" in fail("get-offsets", "--topic-partitions", "a", "--topic", "b")
+    assert "cannot be combined with --topic" in fail(
+        "get-offsets", "--topic-partitions", "a", "--topic", "b"
+    )
     assert "must look like" in fail("get-offsets", "--topic-partitions", "a:b")
 
 

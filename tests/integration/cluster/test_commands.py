@@ -183,7 +183,7 @@ def test_zookeeper_runs_in_the_foreground(zookeeper: Member, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--member", "a:1"], "a:1 must look like HOST:PORT:QUORUM_PORT:ELECTION_PORT."),
+        (["--member", "a:1"], "--member a:1 must look like HOST:PORT:QUORUM_PORT:ELECTION_PORT."),
         (["--id", "4"], "--id 4 must be 1 to 1, the number of members."),
     ],
 )
