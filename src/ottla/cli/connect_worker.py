@@ -112,7 +112,7 @@ def _log_missing_plugins() -> None:
         if missing is not None:
             found.setdefault(missing, []).append(name)
     for missing, names in found.items():
-        logger.info("%s requires %s, which is not installed", ", ".join(names), missing)
+        logger.info("not available: %s; install %s", ", ".join(names), missing)
 
 
 def _run(herder: Any, begin: Callable[[Any], None]) -> int:

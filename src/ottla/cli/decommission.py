@@ -39,7 +39,7 @@ def decommission(
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     known = admin.describe_cluster(include_fenced=True).nodes
     if broker not in known:
-        there = ", ".join(map(str, known))
+        there = ", ".join(map(str, sorted(known)))
         raise UserError(f"Broker {broker} does not exist. The brokers of the cluster: {there}.")
     moved: set[TopicPartition] = set()
     while plan := _plan(admin, broker):

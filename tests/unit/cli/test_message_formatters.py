@@ -86,11 +86,11 @@ def test_bytes_of_another_size_are_no_number() -> None:
 
 
 def test_what_is_not_built_in_is_refused_in_a_sentence() -> None:
-    with pytest.raises(UserError, match=r"There is no formatter com\.example\.Mine"):
+    with pytest.raises(UserError, match=r"Unknown formatter com\.example\.Mine"):
         show(RECORD, "com.example.Mine")
     with pytest.raises(UserError, match=r"Unknown deserializer com\.example\.Mine"):
         show(RECORD, key_deserializer="com.example.Mine")
-    with pytest.raises(UserError, match=r"There is no formatter property print\.keys"):
+    with pytest.raises(UserError, match=r"Unknown formatter property print\.keys"):
         show(RECORD, print_keys="true")
 
 
