@@ -13,7 +13,7 @@ TERMINATED = 143
 
 
 class Terminated(BaseException):
-    """SIGTERM was received. Not an Exception, so that `except Exception` does not catch it."""
+    """The exception raised on SIGTERM. Like KeyboardInterrupt, `except Exception` misses it."""
 
 
 @contextmanager

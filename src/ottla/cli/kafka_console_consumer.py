@@ -60,8 +60,8 @@ kafka-console-consumer --topic __consumer_offsets --from-beginning --formatter O
 @click.option(
     "--isolation-level",
     type=click.Choice(["read_committed", "read_uncommitted"]),
-    help="read_committed prints only records of committed transactions; read_uncommitted prints "
-    "all records.  [default: read_uncommitted]",
+    help="Isolation level: read_committed hides records of open and aborted transactions, "
+    "read_uncommitted prints all records.  [default: read_uncommitted]",
 )
 @click.option(
     "--formatter",

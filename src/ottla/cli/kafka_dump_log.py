@@ -13,7 +13,8 @@ STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
 
 EXAMPLES = """
 kafka-dump-log --files orders-0/00000000000000000000.log --print-data-log
-kafka-dump-log --files __consumer_offsets-0/00000000000000000000.log --offsets-decoder
+kafka-dump-log --files orders-0/00000000000000000000.index --verify-index-only
+kafka-dump-log --files __consumer_offsets-7/00000000000000000000.log --offsets-decoder
 """
 
 
@@ -97,11 +98,6 @@ def kafka_dump_log(
 
     The tool only reads, so it can run while a broker uses the files. It reports problems with a
     file on standard error.
-
-    \b
-    kafka-dump-log --files orders-0/00000000000000000000.log --print-data-log
-    kafka-dump-log --files orders-0/00000000000000000000.index --verify-index-only
-    kafka-dump-log --files __consumer_offsets-7/00000000000000000000.log --offsets-decoder
     """
     from ottla.cli.dump_log import Options, Printer, dump_files, find_parser
 

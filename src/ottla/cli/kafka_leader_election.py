@@ -24,8 +24,8 @@ kafka-leader-election --election-type unclean --topic orders --partition 0
     "--election-type",
     required=True,
     type=click.Choice(["preferred", "unclean"], case_sensitive=False),
-    help="preferred elects the preferred replica. unclean elects a live replica for partitions "
-    "without a leader, even if records are lost.",
+    help="Type of the election: preferred elects the preferred replica, unclean elects any live "
+    "replica of partitions without a leader, even if records are lost.",
 )
 @click.option("--topic", help="Topic of the partition. Requires --partition.")
 @click.option("--partition", type=int, help="Number of the partition. Requires --topic.")

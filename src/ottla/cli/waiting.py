@@ -49,6 +49,6 @@ class WaitingLine(logging.Filter):
 def show_waiting() -> WaitingLine:
     """Show connection warnings of starting clients as one transient line from now on."""
     line = WaitingLine()
-    reachability.logger.setLevel(logging.INFO)  # the INFO "reached a broker" erases the line
+    reachability.logger.setLevel(logging.INFO)  # the message about the first reached broker
     reachability.logger.addFilter(line)
     return line

@@ -1,4 +1,4 @@
-"""Kill of a partition leader while the partition is written to.
+"""Forced failover: the leader of a partition is killed while the partition is written to.
 
 A thread waits for the new leader, so that the demo can continue to write lines."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_LOCAL_BYTES = 64 << 20
 MAX_LOCAL_OFFSETS = 1_000_000
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""JVM options for short runs, which the optimizing compiler would not pay off in. They halve the
+"""JVM options for a short run, which ends before the optimizing compiler pays off. They halve the
 CPU time."""
 
 
