@@ -29,7 +29,9 @@ kafka-console-consumer --topic __consumer_offsets --from-beginning --formatter O
 @click.option(
     "--include", "--whitelist", metavar="REGEX", help="Regular expression of the topics to read."
 )
-@click.option("--partition", type=click.IntRange(min=0), help="Partition to read.  [default: all]")
+@click.option(
+    "--partition", type=click.IntRange(min=0), help="Partition to read; all partitions if omitted."
+)
 @click.option(
     "--offset",
     help="Offset to start at: a number, earliest or latest. Requires --partition.  "
@@ -38,8 +40,8 @@ kafka-console-consumer --topic __consumer_offsets --from-beginning --formatter O
 @click.option(
     "--from-beginning",
     is_flag=True,
-    help="Start with the oldest record if the group has no committed offset, instead of with new "
-    "records.",
+    help="Start with the oldest record instead of new records, if the group has no committed "
+    "offset.",
 )
 @click.option(
     "--group",

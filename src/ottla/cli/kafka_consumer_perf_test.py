@@ -40,7 +40,7 @@ kafka-consumer-perf-test --topic load --num-records 1000000 --columnar
 @click.option(
     "--from-latest",
     is_flag=True,
-    help="Start with new records if the group has no committed offset, instead of the oldest.",
+    help="Start with new records instead of the oldest, if the group has no committed offset.",
 )
 @click.option(
     "--fetch-size",

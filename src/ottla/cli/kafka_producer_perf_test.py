@@ -66,7 +66,7 @@ kafka-producer-perf-test --topic load --num-records 10000 --payload-file orders.
 @click.option(
     "--transaction-duration-ms",
     type=click.IntRange(min=1),
-    help="Duration of each transaction, in milliseconds.  [default: 3000]",
+    help="Duration of each transaction, in milliseconds; 3000 if omitted.",
 )
 @click.option(
     "--warmup-records",

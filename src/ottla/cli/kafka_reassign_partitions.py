@@ -38,9 +38,9 @@ ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 @click.command(cls=Tool, examples=EXAMPLES)
 @cluster_options()
 @action_option("generate", "Propose a new assignment of replicas to brokers.")
-@action_option("execute", "Start the reassignment of the file.")
-@action_option("verify", "Check whether the reassignment of the file is complete.")
-@action_option("cancel", "Cancel the reassignment of the file.")
+@action_option("execute", "Start the reassignment described by the file.")
+@action_option("verify", "Check whether the reassignment described by the file is complete.")
+@action_option("cancel", "Cancel the reassignment described by the file.")
 @action_option("list", "List the reassignments in progress.")
 @click.option(
     "--reassignment-json-file",
