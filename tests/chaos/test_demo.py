@@ -27,7 +27,7 @@ def test_the_demo_proves_that_nothing_was_lost_and_cleans_up(tmp_path: Path, bro
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "Nothing lost, nothing twice" in result.stdout
+    assert "No losses, no duplicates" in result.stdout
     assert "✗" not in result.stdout
     assert ("was killed" in result.stdout) == (brokers > 1)
     assert not list(tmp_path.glob("ottla-demo-*"))

@@ -191,9 +191,9 @@ def test_a_note_says_why_values_are_not_read_as_json(
         ("select value from {}", "--value-format string reads them as text."),
         ("select * from `{}x`", "' does not exist. Did you mean `topic-"),
         ("select max(id) from `{}x`", "' does not exist. Did you mean `topic-"),
-        ("select id frm {} x", "The SQL cannot be read at line 1, position "),
+        ("select id frm {} x", "Syntax error in the SQL at line 1, position "),
         ("select cast(region as int) from {}", "The value 'n' of the type \"STRING\" cannot be"),
-        ("select * from web-logs", "Write names that are not plain words in backticks: `web-"),
+        ("select * from web-logs", "Quote names that are not plain words with backticks: `web-"),
     ],
 )
 def test_errors_are_one_sentence_that_names_the_object(

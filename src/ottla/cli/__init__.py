@@ -1,1 +1,1 @@
-"""The command line. Each command imports what it runs only when it runs, so that help is quick."""
+"""The command-line tools. Commands import their implementation lazily, which keeps help fast."""

@@ -19,26 +19,26 @@ ottla broker --config server.properties --pid-file broker.pid
     "--config",
     "config_file",
     metavar="FILE",
-    help="A server.properties file, with Kafka's property names.",
+    help="Configuration file in the format of Kafka's server.properties.",
 )
 @override_option
-@click.option("--data-dir", metavar="DIR", help="Directory for the logs (log.dirs).")
+@click.option("--data-dir", metavar="DIR", help="Directory of the partition logs (log.dirs).")
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Address to listen on (listeners). 0.0.0.0 is every interface, port 0 any free port.  "
-    "[default: 127.0.0.1:9092]",
+    help="Address to listen on (listeners). Use 0.0.0.0 for all interfaces and port 0 for any "
+    "free port.  [default: 127.0.0.1:9092]",
 )
 @click.option(
     "--advertise",
     metavar="HOST[:PORT]",
-    help="Address that clients use to connect (advertised.listeners).  [default: the address of "
-    "--listen, or this machine's address for every interface]",
+    help="Address that clients connect to (advertised.listeners).  [default: the address of "
+    "--listen, or this machine's address if that is all interfaces]",
 )
 @click.option(
     "--insecure",
     is_flag=True,
-    help="Allow --listen on an address that other machines can reach. Listeners have neither "
+    help="Allow --listen on an address that other machines can reach. The listener has neither "
     "encryption nor authentication.",
 )
 @check_option
@@ -57,8 +57,9 @@ def broker(
 ) -> int:
     """Start a broker.
 
-    Without options it listens on 127.0.0.1:9092 and keeps its data in $XDG_DATA_HOME/ottla, or
-    ~/.local/share/ottla. SIGTERM, Ctrl-C or kafka-server-stop stops it cleanly.
+    Without options, the broker listens on 127.0.0.1:9092 and stores its data in
+    $XDG_DATA_HOME/ottla or ~/.local/share/ottla. SIGTERM, Ctrl-C and kafka-server-stop stop it
+    cleanly.
     """
     from ottla.cli.start import gather, start
 

@@ -1,4 +1,4 @@
-"""`--check` of `ottla broker` and `kafka-server-start`: print each finding on a line."""
+"""`--check` of `ottla broker` and `kafka-server-start`: print one finding per line."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ WORDS = {
 
 
 def check_start(launch: Launch, *, allow_exposed: bool = True) -> int:
-    """Print what a start would find, and return 0 if it would succeed, else 1."""
-    # Findings say it all; without a handler Python would print warnings to the standard error.
+    """Print the findings of a start, and return 0 if the broker can start, otherwise 1."""
+    # The findings include the warnings; without a handler Python would print them once more.
     logging.getLogger("ottla").addHandler(logging.NullHandler())
     levels = [_show(level, text) for level, text in _findings(launch, allow_exposed=allow_exposed)]
     return 1 if logging.ERROR in levels else 0

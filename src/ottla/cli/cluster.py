@@ -1,6 +1,6 @@
-"""`ottla cluster`: run a cluster on this machine, look at one, take a broker out of it.
+"""`ottla cluster`: run a local cluster, show the status of any cluster, decommission brokers.
 
-The actions of `kafka-cluster` are available here, too."""
+The subcommands of `kafka-cluster` are available as well."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.cli.tool import Tool, ToolGroup
 data_dir_option = click.option(
     "--data-dir",
     metavar="DIR",
-    help="Directory of the cluster's data. The default is in the user's data directory.",
+    help="Directory of the cluster's data.  [default: ~/.local/share/ottla/cluster]",
 )
 
 
@@ -29,7 +29,7 @@ data_dir_option = click.option(
     },
 )
 def cluster() -> None:
-    """Start a cluster on this machine, or look at one."""
+    """Run a local cluster, or inspect any cluster."""
 
 
 def _directory(data_dir: str | None) -> Path:
@@ -79,9 +79,9 @@ def up(
     zookeeper: str | None,
     overrides: tuple[str, ...],
 ) -> int:
-    """Start a cluster, and keep it running until Ctrl-C.
+    """Start a local cluster and run it until Ctrl-C.
 
-    ZooKeeper is started with it, which needs Java and ZooKeeper's jars, unless --zookeeper names an
+    Starts ZooKeeper as well, which requires Java and ZooKeeper's jars, unless --zookeeper names an
     existing one.
     """
     from ottla.base.config.properties import parse_override
@@ -101,10 +101,10 @@ def up(
 @click.argument("brokers", type=int, nargs=-1, metavar="[ID]...")
 @data_dir_option
 def stop(brokers: tuple[int, ...], data_dir: str | None) -> None:
-    """Stop brokers of a cluster that `ottla cluster up` runs, or all of it.
+    """Stop some or all brokers of a local cluster.
 
-    The brokers with the given IDs hand over what they lead, end, and stay stopped until `ottla
-    cluster start`. Without an ID, all brokers and ZooKeeper are stopped.
+    The brokers with the given IDs hand over their leaderships, shut down, and stay stopped until
+    `ottla cluster start`. Without an ID, all brokers and ZooKeeper are stopped.
     """
     from ottla.cli.cluster_control import stop_brokers, stop_cluster
 
@@ -120,7 +120,7 @@ def stop(brokers: tuple[int, ...], data_dir: str | None) -> None:
 @click.argument("brokers", type=int, nargs=-1, required=True, metavar="ID...")
 @data_dir_option
 def start(brokers: tuple[int, ...], data_dir: str | None) -> None:
-    """Start brokers again that `ottla cluster stop` has stopped."""
+    """Start stopped brokers of a local cluster."""
     from ottla.cli.cluster_control import start_brokers
 
     start_brokers(_directory(data_dir), brokers, click.echo)
@@ -132,9 +132,9 @@ def start(brokers: tuple[int, ...], data_dir: str | None) -> None:
 @cluster_options()
 @output_option
 def status(cluster: ClusterOptions, output: Output) -> None:
-    """Show all brokers with their state, the controller, and unhealthy partitions.
+    """Show brokers, controller and unhealthy partitions.
 
-    A broker that is registered or hosts replicas but is not alive is listed as down.
+    A broker is listed as down if it is registered or hosts replicas but is not alive.
     """
     from ottla.cli.cluster_status import cluster_status
 
@@ -167,17 +167,22 @@ def status(cluster: ClusterOptions, output: Output) -> None:
 @cluster.command("decommission", cls=Tool, examples="ottla cluster decommission 3")
 @click.argument("broker", type=int)
 @cluster_options()
-@click.option("--timeout", "timeout_s", type=float, help="Seconds; the moving goes on behind it.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=float,
+    help="Seconds to wait. The reassignment continues in the background.  [default: no limit]",
+)
 @output_option
 def decommission(
     cluster: ClusterOptions, output: Output, broker: int, timeout_s: float | None
 ) -> None:
-    """Move every replica away from a broker, so that it can be stopped for good."""
+    """Move all replicas from a broker before its removal."""
     from ottla.cli.decommission import decommission as move_away
 
     with cluster.admin() as admin:
         moved = move_away(admin, broker, timeout_s, output.note)
     output.show(
         {"broker": broker, "moved": moved},
-        lambda: [f"Broker {broker} holds nothing any more ({moved} replicas moved); stop it."],
+        lambda: [f"Broker {broker} has no replicas left ({moved} moved). You can stop it now."],
     )

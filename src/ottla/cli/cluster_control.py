@@ -1,13 +1,13 @@
-"""How `ottla cluster stop` and `start` reach the `ottla cluster up` that runs in a data directory.
+"""Communication between `ottla cluster up` and `ottla cluster stop` and `start`.
 
     <data dir>/cluster.lock       locked by `cluster up` while it runs; contains its process ID
     <data dir>/cluster.json       the state of each broker, once the cluster is ready
-    <data dir>/broker-<id>.stop   exists while the broker is to stay stopped
+    <data dir>/broker-<id>.stop   requests that the broker be stopped, while it exists
 
-`cluster up` compares the `.stop` files with its brokers several times a second, stops or starts
-brokers accordingly, and publishes the result in `cluster.json`, where the commands wait for it. The
-lock disappears with its process, so files left over after a crash are not mistaken for a running
-cluster. After an orderly stop there is no `cluster.json`."""
+`cluster up` checks the `.stop` files several times a second, stops or starts brokers accordingly,
+and publishes the result in `cluster.json`, where the commands wait for it. The lock disappears with
+its process, so files left over after a crash are not mistaken for a running cluster. A clean stop
+removes `cluster.json`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ottla.base.errors import UserError
 STARTING: Final = "starting"
 RUNNING: Final = "running"
 RESTARTING: Final = "restarting"
-"""The broker ended by itself and is about to be started again."""
+"""The broker exited unexpectedly and is about to be restarted."""
 STOPPING: Final = "stopping"
 STOPPED: Final = "stopped"
 """The broker was stopped on request."""
@@ -33,11 +33,11 @@ STOPPED: Final = "stopped"
 WAIT_TIMEOUT_S = 120.0
 POLL_S = 0.05
 LOCK_TIMEOUT_S = 1.0
-"""A command that asks whether a cluster is running holds the lock for an instant."""
+"""Time to wait for the lock, which other commands hold briefly to check for a running cluster."""
 
 
 class ClusterControl:
-    """The side of `cluster up`: holds the lock, reads requests, publishes states."""
+    """Side of `cluster up`: holds the lock, reads requests and publishes the brokers' states."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -56,7 +56,7 @@ class ClusterControl:
             if time.monotonic() > deadline:
                 file.close()
                 raise UserError(
-                    f"A cluster is running in {self._directory} already. Stop it with: "
+                    f"A cluster is already running in {self._directory}. Stop it with: "
                     f"ottla cluster stop --data-dir {self._directory}"
                 )
             time.sleep(POLL_S)
@@ -79,7 +79,7 @@ class ClusterControl:
         return _stop_file(self._directory, broker).exists()
 
     def publish(self, states: Mapping[int, str]) -> None:
-        """Write the state of every broker, if one has changed."""
+        """Write the states of all brokers, if any has changed."""
         if states == self._published:
             return
         self._published = dict(states)
@@ -90,12 +90,12 @@ class ClusterControl:
 
 
 def stop_brokers(directory: Path, brokers: Sequence[int], report: Callable[[str], None]) -> None:
-    """Stop brokers of the cluster that runs in `directory`, and wait until they have ended.
+    """Stop brokers of the cluster that runs in `directory`, and wait until they have stopped.
 
     Args:
         directory: The data directory of `cluster up`.
         brokers: IDs of the brokers.
-        report: Called with one sentence for each broker that has ended.
+        report: Called with one sentence for each broker that has stopped.
 
     Raises:
         UserError: No cluster runs there, or a broker is not part of it or not running.
@@ -120,8 +120,8 @@ def start_brokers(directory: Path, brokers: Sequence[int], report: Callable[[str
         report: Called with one sentence for each broker that is ready.
 
     Raises:
-        UserError: No cluster runs there, a broker is not part of it or not stopped, or it ended
-            while it was starting.
+        UserError: No cluster runs there, a broker is not part of it or not stopped, or a broker
+            exited while it was starting.
     """
     states = _states_of_all(directory, brokers)
     for broker in brokers:
@@ -135,21 +135,24 @@ def start_brokers(directory: Path, brokers: Sequence[int], report: Callable[[str
 
 
 def stop_cluster(directory: Path) -> None:
-    """Send SIGTERM to the `cluster up` that runs in `directory`, and wait until it has ended.
+    """Send SIGTERM to the `cluster up` that runs in `directory`, and wait until it has exited.
 
     Raises:
-        UserError: No cluster runs there, or it has not ended in time.
+        UserError: No cluster runs there, or it has not exited in time.
     """
     _check_running(directory)
     pid = _lock_file(directory).read_text().strip()
     try:
         os.kill(int(pid), signal.SIGTERM)
     except (ProcessLookupError, ValueError):
-        pass  # it has just ended, or it has just started and not written its process ID yet
+        pass  # the process has just exited, or has not written its ID yet
     deadline = time.monotonic() + WAIT_TIMEOUT_S
     while _is_running(directory):
         if time.monotonic() > deadline:
-            raise UserError(f"The cluster in {directory} has not stopped in {WAIT_TIMEOUT_S:g} s.")
+            raise UserError(
+                f"The cluster in {directory} did not stop within {WAIT_TIMEOUT_S:g} s. See "
+                f"{directory}/broker-*.log."
+            )
         time.sleep(POLL_S)
 
 
@@ -172,16 +175,19 @@ def _wait_for_state(directory: Path, broker: int, wanted: str) -> None:
     while (state := _states(directory).get(broker)) != wanted:
         if not _is_running(directory):
             if wanted == STOPPED and not _state_file(directory).exists():
-                return  # all of the cluster was stopped meanwhile
-            raise UserError("ottla cluster up has ended meanwhile.")
+                return  # the whole cluster was stopped in the meantime
+            raise UserError(
+                f"`ottla cluster up` in {directory} exited before broker {broker} was {wanted}."
+            )
         if wanted == RUNNING and state == RESTARTING:
             raise UserError(
-                f"Broker {broker} ended while it was starting; see {directory}/broker-{broker}.log."
+                f"Broker {broker} exited while it was starting. "
+                f"See {directory}/broker-{broker}.log."
             )
         if time.monotonic() > deadline:
             raise UserError(
-                f"Broker {broker} is {state} after {WAIT_TIMEOUT_S:g} s; "
-                f"see {directory}/broker-{broker}.log."
+                f"Broker {broker} is still {state} after {WAIT_TIMEOUT_S:g} s. "
+                f"See {directory}/broker-{broker}.log."
             )
         time.sleep(POLL_S)
 

@@ -1,7 +1,7 @@
 """`ottla completion`: shell completion of commands, options and their values.
 
-The scripts are click's. Each asks the program itself for completions, through a variable of the
-environment that is the same for all programs (`COMPLETE_VARIABLE` in `tool`)."""
+The scripts are click's. Each runs the program itself with an environment variable that requests
+completions; the variable is the same for all programs (`COMPLETE_VARIABLE` in `tool`)."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ TOOLS = (
     "kafka-transactions",
 )
 PROGRAMS = ("ottla", *TOOLS, *(f"{tool}.sh" for tool in TOOLS))
-"""The programs of an installation, as in [project.scripts] of pyproject.toml."""
+"""All installed programs, as in [project.scripts] of pyproject.toml."""
 
 
 @click.command(cls=Tool, examples=EXAMPLES)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print a script that completes ottla and Kafka's tools in a shell.
+    """Print a shell completion script.
 
-    Bash must be version 4.4 or later.
+    The script completes ottla and all of Kafka's tools. Bash 4.4 or later is required.
     """
     for program in PROGRAMS:
         click.echo(_script(shell, program))
@@ -58,6 +58,6 @@ def _script(shell: str, program: str) -> str:
 
     shell_class = get_completion_class(shell)
     assert shell_class is not None
-    # `source()` would start a bash for each program, to look at its version.
+    # `source()` would start bash once per program to check its version.
     made = shell_class(click.Command(program), {}, program, COMPLETE_VARIABLE)
     return made.source_template % made.source_vars()

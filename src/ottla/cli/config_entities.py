@@ -1,5 +1,6 @@
-"""What `kafka-configs` works on: `--entity-type topics --entity-name orders`, or `--topic orders`;
-and the properties it is told to set."""
+"""Entities and properties on the command line of `kafka-configs`.
+
+An entity is `--entity-type topics --entity-name orders`, or `--topic orders` for short."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ SHORT = {
     "client": "clients",
     "ip": "ips",
 }
-"""Option -> the type that it is short for."""
+"""Entity type that each short option stands for."""
 SHORT_DEFAULTS = {
     "broker_defaults": "brokers",
     "user_defaults": "users",
@@ -45,9 +46,11 @@ _OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 
 @dataclass(frozen=True)
 class Entity:
+    """A topic, broker, user, … whose configuration is shown or changed."""
+
     type: str
     name: str | None
-    """None: all of the type; "": the default of the type."""
+    """Name of the entity; None for all entities of the type, "" for the default of the type."""
 
     @property
     def singular(self) -> str:
@@ -60,15 +63,26 @@ def parse_entities(
     short: Mapping[str, str | None],
     short_defaults: Mapping[str, bool],
 ) -> list[Entity]:
-    """`named`: ("name", value) and ("default", "") in the order they were given, which is the order
-    of the types that they belong to."""
+    """Return the entities of a command line.
+
+    Args:
+        types: Values of `--entity-type`.
+        named: ("name", value) for each `--entity-name` and ("default", "") for each
+            `--entity-default`, in the order of the command line. Each belongs to the type at the
+            same position.
+        short: Values of the short options such as `--topic`.
+        short_defaults: Whether each of the options such as `--broker-defaults` is given.
+
+    Raises:
+        click.UsageError: The options do not name a valid set of entities.
+    """
     values = list(named)
     entities = []
     for position, kind in enumerate(types):
         name = values[position][1] if position < len(values) else None
         entities.append(Entity(kind, name))
     if len(values) > len(entities):
-        raise click.UsageError("--entity-name and --entity-default each need an --entity-type.")
+        raise click.UsageError("--entity-name and --entity-default each require an --entity-type.")
     entities += [Entity(SHORT[each], name) for each, name in short.items() if name is not None]
     entities += [
         Entity(SHORT_DEFAULTS[each], "") for each, given in short_defaults.items() if given
@@ -79,19 +93,21 @@ def parse_entities(
 
 def _check(entities: list[Entity]) -> None:
     if not entities:
-        raise click.UsageError("Say what to configure: --topic, --broker, … or --entity-type.")
+        raise click.UsageError("Name an entity with --topic, --broker, … or --entity-type.")
     kinds = [each.type for each in entities]
     for entity in entities:
         if entity.type not in TYPES:
-            raise click.UsageError(f"--entity-type is one of {', '.join(TYPES)}.")
+            raise click.UsageError(
+                f"--entity-type {entity.type} is unknown. Use one of {', '.join(TYPES)}."
+            )
         if entity.name == "" and entity.type not in WITH_DEFAULTS:
-            raise click.UsageError(f"There is no default for {entity.type}.")
+            raise click.UsageError(f"Entities of type {entity.type} have no default.")
     if len(kinds) > 1 and set(kinds) != {"users", "clients"}:
-        raise click.UsageError("Only users and clients can be given together.")
+        raise click.UsageError("Only a user and a client can be combined.")
 
 
 def parse_additions(text: str) -> dict[str, str]:
-    """Of `--add-config`: `a=1,b=[x,y]`; brackets keep commas together."""
+    """Parse the value of `--add-config`, such as `a=1,b=[x,y]`. Brackets protect commas."""
     found: dict[str, str] = {}
     for part in re.split("," + _OUTSIDE_BRACKETS, text):
         pair = re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, part)
@@ -105,4 +121,4 @@ def parse_additions(text: str) -> dict[str, str]:
 def check_names(names: Iterable[str]) -> None:
     for name in names:
         if _KEY.fullmatch(name) is None:
-            raise click.UsageError(f"{name!r} cannot be the name of a property.")
+            raise click.UsageError(f"{name!r} is not a valid property name.")

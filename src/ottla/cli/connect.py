@@ -1,4 +1,4 @@
-"""`ottla connect …`: `connect-standalone`, `connect-distributed`, and a list of the plugins."""
+"""`ottla connect`: `connect-standalone`, `connect-distributed` and the list of connectors."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ ACTIONS = {
 
 @click.group(cls=ToolGroup, modules=ACTIONS)
 def connect() -> None:
-    """Move data between topics and other systems."""
+    """Run Kafka Connect workers and list connectors."""

@@ -1,4 +1,4 @@
-"""`connect-distributed`, called as Kafka's script of that name is."""
+"""`connect-distributed`, with the arguments of Kafka's script."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ connect-distributed worker.properties
 @click.argument("worker_file", metavar="worker.properties")
 @log_level_option
 def connect_distributed(worker_file: str, daemon: bool, log_level: str) -> int:
-    """Run a worker that shares connectors with others of its group.id, until it is told to stop.
+    """Run a distributed Connect worker.
 
-    Connectors are made by REST, on any of the workers.
+    Workers with the same group.id share their connectors and tasks. Create connectors with the REST
+    API of any worker. SIGTERM or Ctrl-C stops the worker cleanly.
     """
     from ottla.cli.connect_worker import run_distributed
 

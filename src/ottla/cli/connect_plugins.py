@@ -1,4 +1,4 @@
-"""`ottla connect plugins`: the connectors of this installation, and what others still need."""
+"""`ottla connect plugins`: installed connectors, and the packages that the others require."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ottla connect plugins --json
 @click.command(cls=Tool, examples=EXAMPLES)
 @output_option
 def connect_plugins(output: Output) -> None:
-    """List the connectors that can run here, and what has to be installed for the others.
+    """List the available connectors and what others require.
 
-    A running worker answers the same at /connector-plugins?includeMissing=true.
+    A running worker serves the same list at /connector-plugins?includeMissing=true.
     """
     from ottla.connect.plugins import connector_plugins, missing_connectors
 

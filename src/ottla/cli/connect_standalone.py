@@ -1,4 +1,4 @@
-"""`connect-standalone`, called as Kafka's script of that name is."""
+"""`connect-standalone`, with the arguments of Kafka's script."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ connect-standalone worker.properties file-source.properties file-sink.properties
 def connect_standalone(
     worker_file: str, connector_files: tuple[str, ...], daemon: bool, log_level: str
 ) -> int:
-    """Run connectors in this process until it is told to stop.
+    """Run connectors in a single standalone worker.
 
-    The first file is the worker's; each other one is a connector's, in properties or in JSON.
+    The first file configures the worker. Each further file configures one connector, in properties
+    or JSON format. SIGTERM or Ctrl-C stops the worker cleanly.
     """
     from ottla.cli.connect_worker import run_standalone
 

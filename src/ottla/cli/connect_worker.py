@@ -1,5 +1,4 @@
-"""Running a worker of Connect: from files to a process. What is wrong in any of the files is told
-before anything is started."""
+"""Start of a Connect worker. All configuration files are checked before anything is started."""
 
 from __future__ import annotations
 
@@ -20,22 +19,29 @@ logger = logging.getLogger(__name__)
 
 
 def load_connector(path: str) -> dict[str, str]:
-    """A connector's properties, or JSON: {"name": …, "config": {…}}, or the config alone."""
+    """Return a connector's configuration from a properties or JSON file.
+
+    A JSON file holds `{"name": …, "config": {…}}` or the configuration alone.
+
+    Raises:
+        UserError: The file cannot be read or parsed.
+    """
     if not path.endswith(".json"):
         return load_properties(path)
     try:
         with open(path, encoding="utf-8") as file:
-            told = json.load(file)
+            content = json.load(file)
     except OSError as error:
-        reason = (error.strerror or "it cannot be read").lower()
+        reason = (error.strerror or "unknown reason").lower()
         raise UserError(f"Cannot read the configuration file {path}: {reason}.") from error
     except ValueError as error:
-        raise UserError(f"{path} is no JSON: {error}.") from None
-    if isinstance(told, dict) and isinstance(told.get("config"), dict):
-        told = {**told["config"], **({"name": told["name"]} if "name" in told else {})}
-    if not isinstance(told, dict):
-        raise UserError(f"{path} must hold an object.")
-    return {name: _text(value) for name, value in told.items() if value is not None}
+        raise UserError(f"{path} is not valid JSON: {error}.") from None
+    if isinstance(content, dict) and isinstance(content.get("config"), dict):
+        name = {"name": content["name"]} if "name" in content else {}
+        content = {**content["config"], **name}
+    if not isinstance(content, dict):
+        raise UserError(f"{path} must contain a JSON object with the connector's configuration.")
+    return {name: _text(value) for name, value in content.items() if value is not None}
 
 
 def _text(value: object) -> str:
@@ -80,7 +86,10 @@ def _load_connectors(files: list[str], config: WorkerConfig) -> list[dict[str, s
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         if name in names:
-            raise UserError(f"{path} and {names[name]} both name their connector {name}.")
+            raise UserError(
+                f"{names[name]} and {path} both configure a connector named {name}. Connector "
+                "names must be unique."
+            )
         names[name] = path
     return connectors
 
@@ -103,11 +112,11 @@ def _log_missing_plugins() -> None:
         if missing is not None:
             found.setdefault(missing, []).append(name)
     for missing, names in found.items():
-        logger.info("not available: %s; to use it, install %s", ", ".join(names), missing)
+        logger.info("not available: %s; install %s", ", ".join(names), missing)
 
 
 def _run(herder: Any, begin: Callable[[Any], None]) -> int:
-    """Until a signal says so."""
+    """Run a worker until SIGINT or SIGTERM arrives, and return the exit code."""
     from ottla.connect.rest_server import RestServer
 
     for each in (signal.SIGINT, signal.SIGTERM):
@@ -119,7 +128,7 @@ def _run(herder: Any, begin: Callable[[Any], None]) -> int:
         herder.start()
         begin(herder)
         herder.run()
-        logger.info("the worker stops")
+        logger.info("the worker is shutting down")
     finally:
         rest.close()
         herder.close()

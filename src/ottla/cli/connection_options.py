@@ -1,10 +1,10 @@
-"""`--bootstrap-server` and `--command-config`: which cluster a tool talks to, and how.
+"""`--bootstrap-server` and `--command-config`: the cluster that a tool connects to.
 
     @cluster_options()                 def topics(cluster: ClusterOptions, …)
     with cluster.admin() as admin: …   or Producer(cluster.bootstrap, profile=cluster.profile(), …)
 
-Without either option that is localhost:9092. A broker that cannot be reached ends a tool after
-CALL_TIMEOUT_MS, unless the file names its own `default.api.timeout.ms`."""
+Without these options a tool connects to localhost:9092. It gives up on an unreachable broker after
+CALL_TIMEOUT_MS, unless the file sets `default.api.timeout.ms`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,22 @@ if TYPE_CHECKING:
     from ottla.client.admin import Admin
 
 CALL_TIMEOUT_MS = 10_000
-"""Shorter than a program's: a person waits."""
+"""Timeout of each call. It is shorter than a client's default, because a user is waiting."""
 
 
 @dataclass(frozen=True)
 class ClusterOptions:
+    """Values of the connection options."""
+
     bootstrap: str | None
     config_file: str | None
 
     def profile(self) -> dict[str, str]:
-        """The properties for a client. UserError if the file cannot be read."""
+        """Return the properties for a client.
+
+        Raises:
+            UserError: The file cannot be read.
+        """
         from ottla.base.config.properties import load_properties
 
         properties = {"default.api.timeout.ms": str(CALL_TIMEOUT_MS)}
@@ -37,7 +43,11 @@ class ClusterOptions:
         return properties
 
     def admin(self, *, timeout_ms: int | None = None) -> Admin:
-        """`timeout_ms`: for each call, whatever the file says."""
+        """Return an admin client.
+
+        Args:
+            timeout_ms: Timeout of each call, which overrides the file.
+        """
         from ottla.client.admin import Admin
 
         return Admin(self.bootstrap, profile=self.profile(), default_api_timeout_ms=timeout_ms)
@@ -48,8 +58,12 @@ def cluster_options(
     server_names: Sequence[str] = ("--bootstrap-server",),
     config_names: Sequence[str] = ("--command-config",),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds the options; the command gets a `cluster`. Tools that had other names for them once
-    give all of their names."""
+    """Add the connection options to a command, which receives a `ClusterOptions` as `cluster`.
+
+    Args:
+        server_names: All names of the `--bootstrap-server` option, old ones included.
+        config_names: All names of the `--command-config` option, old ones included.
+    """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -69,19 +83,19 @@ def cluster_options(
             hidden=True,
             expose_value=False,
             callback=_refuse_zookeeper,
-            help="Refused.",
+            help="Rejected with a hint to use --bootstrap-server.",
         )(call)
         call = click.option(
             *config_names,
             "command_config",
             metavar="FILE",
-            help="A properties file for the connection: security, timeouts, …",
+            help="Properties file for the client: security, timeouts, …",
         )(call)
         return click.option(
             *server_names,
             "bootstrap_server",
             metavar="HOST:PORT,…",
-            help="Brokers to ask first.  [default: localhost:9092]",
+            help="Brokers to connect to.  [default: localhost:9092]",
         )(call)
 
     return decorate
@@ -90,8 +104,8 @@ def cluster_options(
 def _refuse_zookeeper(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> None:
-    # To carry on with a broker that was not named would act on a cluster that was not meant.
+    # Ignoring the option could change a cluster that the user did not mean (localhost:9092).
     if value is not None:
         raise click.UsageError(
-            "tools talk to brokers, not to ZooKeeper: name one with --bootstrap-server HOST:PORT."
+            "Tools connect to brokers, not to ZooKeeper. Use --bootstrap-server HOST:PORT."
         )

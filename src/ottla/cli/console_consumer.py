@@ -1,7 +1,7 @@
-"""The work of `kafka-console-consumer`.
+"""Implementation of `kafka-console-consumer`.
 
-A record counts as consumed, for a group that commits, when it is printed: one that is in hand when
-Ctrl-C comes is not committed, and the next start prints it again."""
+Only printed records are committed. If Ctrl-C arrives before a polled record is printed, the next
+run of the group prints that record."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from ottla.client.consumer.consumer import Consumer
 from ottla.client.consumer.record import Record
 
 POLL_S = 0.1
-"""How long a poll waits; also how soon a closed pipe is noticed."""
+"""Maximum duration of a poll, and thus the time to detect a closed pipe."""
 MAX_POLL_RECORDS = 500
 _GROUPS = 100_000
 
 
 @dataclass(frozen=True)
 class Where:
-    """What to read, and from where on."""
+    """Topics or partition to read, and the position to start at."""
 
     topic: str | None
     include: str | None
     partition: int | None
     offset: int | str
-    """A number, or earliest or latest."""
+    """Offset to start at, or "earliest" or "latest"."""
 
 
 def consume_to_output(
@@ -66,7 +66,7 @@ def consume_to_output(
     enable_systest_events: bool,
     **formatting: Any,
 ) -> int:
-    """Returns the exit code."""
+    """Run the consumer with the options of the command line, and return the exit code."""
     where = _where(topic, include, partition, offset, from_beginning)
     formatter = _formatter(**formatting)
     properties = client_properties(
@@ -121,8 +121,9 @@ def _consume(
 
 
 def _left(max_messages: int | None, count: int) -> int:
-    """How many records may still be taken: never more than are printed, for they would be
-    committed."""
+    """Return the maximum number of records to poll.
+
+    Polling more records than are printed would commit offsets of unprinted records."""
     if max_messages is None or max_messages < 0:
         return MAX_POLL_RECORDS
     return min(max_messages - count, MAX_POLL_RECORDS)
@@ -135,7 +136,7 @@ def _poll(consumer: Consumer, left: int, timeout_ms: int | None, last: float) ->
     try:
         return consumer.poll(wait_s, max_records=left)
     except (KeyboardInterrupt, Terminated):
-        # All that was handed out has been printed, so it may be committed.
+        # All polled records have been printed, so closing may commit their offsets.
         consumer.close()
         raise
 
@@ -166,7 +167,7 @@ class _Printer:
     def print(self, records: list[Record]) -> None:
         shown: list[bytes] = []
         try:
-            # What comes before a record that cannot be shown is in the list when it raises.
+            # If a record cannot be formatted, the list holds the records before it.
             shown.extend(self._shown(record) for record in records)
         finally:
             self._out.write(b"".join(shown))
@@ -177,10 +178,13 @@ class _Printer:
         try:
             return self._format(record)
         except ValueError as error:
-            place = f"{record.topic}-{record.partition} at offset {record.offset}"
+            place = f"offset {record.offset} of {record.topic}-{record.partition}"
             if not self._skips_errors:
-                raise UserError(f"The record of {place} cannot be shown: {error}.") from None
-            colour.say(f"Skipped the record of {place}: {error}.", "red")
+                raise UserError(
+                    f"Cannot format the record at {place}: {error}. Skip such records with "
+                    "--skip-message-on-error."
+                ) from None
+            colour.say(f"Skipped the record at {place}: {error}.", "red")
             return b""
 
 
@@ -200,7 +204,9 @@ def _where(
         try:
             re.compile(include)
         except re.error as error:
-            raise click.UsageError(f"--include is no regular expression: {error}.") from None
+            raise click.UsageError(
+                f"--include is not a valid regular expression: {error}."
+            ) from None
     if partition is None:
         if offset is not None:
             raise click.UsageError("The partition is required when offset is specified.")
@@ -246,8 +252,9 @@ def _formatter(
 
 
 def _set_group(properties: dict[str, str], group: str | None, where: Where) -> None:
-    """Without one in the options or properties, one that nobody else is in and that commits
-    nothing."""
+    """Set `group.id`. Without a group in the options or properties, use a random one.
+
+    A random group does not commit offsets."""
     named = properties.get("group.id")
     if group is not None and named not in (None, group):
         raise UserError(

@@ -1,4 +1,4 @@
-"""The work of `kafka-console-producer`."""
+"""Implementation of `kafka-console-producer`."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def produce_lines(
     line_reader: str | None,
     **options: Any,
 ) -> int:
-    """Returns the exit code."""
+    """Run the producer with the options of the command line, and return the exit code."""
     if line_reader is not None and line_reader not in LINE_READERS:
         raise UserError(
-            f"--line-reader {line_reader}: a Java class cannot be loaded here; lines are read as "
-            f"{LINE_READERS[0]} reads them."
+            f"Unknown --line-reader {line_reader}: Ottla cannot load Java classes. Leave the "
+            f"option out to use {LINE_READERS[0]}."
         )
     from_file = load_properties(reader_config) if reader_config is not None else {}
     reader = LineReader({**from_file, **key_values(reader_properties, "--reader-property")})
     properties = _properties(cluster, client_texts, **options)
-    # A bootstrap on the command line wins; else the file may name one.
+    # --bootstrap-server overrides bootstrap.servers in the file.
     with Producer(cluster.bootstrap, profile=properties) as producer:
         return _Sender(producer, topic, is_sync=sync).send_all(reader)
 
@@ -100,7 +100,7 @@ class _Sender:
                 self._send(record)
             self._producer.flush()
         except KeyboardInterrupt:
-            # What was read is sent when the producer is closed.
+            # Closing the producer sends the records read so far.
             return INTERRUPTED
         return 1 if self._has_failed else 0
 
@@ -134,7 +134,7 @@ class _Sender:
 
 
 def _lines() -> Iterator[bytes]:
-    """Each line as soon as it is there, with a prompt for a person."""
+    """Yield lines of standard input as they arrive, with a prompt if it is a terminal."""
     is_prompting = sys.stdin.isatty() and sys.stdout.isatty()
     read_line = sys.stdin.buffer.readline
     while True:

@@ -1,4 +1,4 @@
-"""The work of `kafka-consumer-perf-test`."""
+"""Implementation of `kafka-consumer-perf-test`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ POLL_S = 0.1
 _GROUPS = 100_000
 
 Read = Callable[[Consumer], tuple[int, int]]
-"""Reads once: how many records came, and how many bytes of keys and values."""
+"""Polls once and returns the number of records, and the bytes of their keys and values."""
 
 
 def measure_consumer(
@@ -56,9 +56,9 @@ def measure_consumer(
     print_metrics: bool,
     columnar: bool,
 ) -> int:
-    """Returns the exit code."""
+    """Run the test with the options of the command line, and return the exit code."""
     topics = _topics(topic, include)
-    format_time(0, date_format)  # a pattern that is not known is told at once
+    format_time(0, date_format)  # raises UserError for an unsupported pattern
     properties = client_properties(
         cluster.config_file,
         client_texts,
@@ -109,7 +109,11 @@ def _consume(
     window_ms: int | None,
     date_format: str,
 ) -> tuple[int, Consumed]:
-    """Read until there is enough, nothing comes or a signal ends it: exit code, and what came."""
+    """Read until `wanted` records are read, the timeout expires or a signal arrives.
+
+    Returns:
+        The exit code, and the final statistics.
+    """
     now = last = start
     arrived_ms = start.time_ms
     code = 0
@@ -145,11 +149,11 @@ def _read_tables() -> Read:
         from pyarrow import compute
     except ImportError:
         raise UserError(
-            "--columnar needs pyarrow, numpy and numba. Install them with: "
+            "--columnar requires pyarrow, numpy and numba. Install them with: "
             f"{install_extra('arrow')}"
         ) from None
     if not hasattr(Consumer, "poll_table"):
-        raise UserError("This version has no columnar consumer.")
+        raise UserError("This version of Ottla has no columnar consumer.")
 
     def read(consumer: Any) -> tuple[int, int]:
         table = consumer.poll_table(timeout_s=POLL_S, columns=["key", "value"])
@@ -162,7 +166,7 @@ def _read_tables() -> Read:
 
 
 class _Joins(RebalanceListener):
-    """How long the group kept us from reading."""
+    """Rebalance listener that measures the time spent in rebalances."""
 
     def __init__(self) -> None:
         self.total_ms = 0
@@ -190,11 +194,11 @@ def _topics(topic: str | None, include: str | None) -> str | re.Pattern[str]:
     try:
         return re.compile(include or "")
     except re.error as error:
-        raise click.UsageError(f"--include is no regular expression: {error}.") from None
+        raise click.UsageError(f"--include is not a valid regular expression: {error}.") from None
 
 
 def _metric_lines(figures: dict[str, Any], client_id: str) -> list[str]:
-    """What this run counted itself, under Kafka's names for it."""
+    """Return the tool's own measurements under the names of Kafka's client metrics."""
     metrics = {
         "bytes-consumed-rate": figures["MB.sec"] * 1024 * 1024,
         "records-consumed-rate": figures["nMsg.sec"],

@@ -1,7 +1,7 @@
-"""A line on the standard error for each topic that a tool created by using it.
+"""A note on standard error for each topic that the brokers auto-create for a tool.
 
-`kafka-console-consumer --topic ordrs` creates the topic `ordrs` if the brokers allow it, and then
-waits for records that never come; the line shows that the name is wrong."""
+With `auto.create.topics.enable`, `kafka-console-consumer --topic ordrs` creates the topic `ordrs`
+and then waits for records that never come. The note reveals the typo."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ _PRINTER = _Printer()
 
 
 def show_created_topics() -> None:
-    """Print the topics that clients of this process create, from now on."""
+    """Print a note for each topic that a client of this process auto-creates from now on."""
     topic_creation.logger.setLevel(logging.INFO)
     topic_creation.logger.addHandler(_PRINTER)

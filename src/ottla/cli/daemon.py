@@ -1,8 +1,8 @@
-"""Leaving the terminal: the classic two forks.
+"""Detaching from the terminal with the classic double fork.
 
-The first fork lets the shell go on, the new session loses the terminal, and the second fork makes
-sure that none can be taken again. It must happen while the process has one thread and no event
-loop."""
+The first fork returns control to the shell, setsid() detaches from the terminal, and the second
+fork prevents the process from acquiring another one. Call it before the process starts threads or
+an event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.cli.paths import daemon_output_file
 
 
 def go_to_background() -> None:
-    """Returns in the background process only; the one in the foreground ends with success."""
+    """Continue in a background process; the foreground process exits with code 0."""
     output = _open_output(daemon_output_file())
     _end_parent_of_fork()
     os.setsid()
@@ -35,10 +35,13 @@ def _open_output(path: str) -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     except OSError as error:
         reason = (error.strerror or "unknown reason").lower()
-        raise UserError(f"Cannot write the broker's output to {path}: {reason}.") from error
+        raise UserError(
+            f"Cannot write the broker's output to {path}: {reason}. Set LOG_DIR to a writable "
+            "directory."
+        ) from error
 
 
 def _end_parent_of_fork() -> None:
     if os.fork() > 0:
-        # Not sys.exit: what the parent would do on its way out is the child's to do now.
+        # os._exit skips exit handlers and buffered output, which now belong to the child.
         os._exit(0)

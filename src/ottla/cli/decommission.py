@@ -1,6 +1,7 @@
-"""Emptying a broker: every replica on it goes to another broker that is alive.
+"""Decommissioning of a broker: move each of its replicas to another live broker.
 
-Topics that are created meanwhile may be placed on it; so it is looked again until there is none."""
+Topics that are created in the meantime may be placed on the broker, so the search for replicas is
+repeated until it finds none."""
 
 from __future__ import annotations
 
@@ -23,12 +24,23 @@ NOTE_EVERY_S = 2.0
 def decommission(
     admin: Admin, broker: int, timeout_s: float | None, note: Callable[[str], None]
 ) -> int:
-    """Returns how many replicas were moved."""
+    """Move all replicas away from a broker and return the number of moved replicas.
+
+    Args:
+        admin: A client that is connected to the cluster.
+        broker: ID of the broker.
+        timeout_s: Seconds to wait, or None to wait until all replicas are moved.
+        note: Called with one sentence about the progress every few seconds.
+
+    Raises:
+        UserError: The broker does not exist, no other broker can take a replica, or the timeout
+            has expired. In the last case the reassignment continues.
+    """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     known = admin.describe_cluster(include_fenced=True).nodes
     if broker not in known:
-        there = ", ".join(map(str, known))
-        raise UserError(f"There is no broker {broker} in the cluster, which has {there}.")
+        there = ", ".join(map(str, sorted(known)))
+        raise UserError(f"Broker {broker} does not exist. The brokers of the cluster: {there}.")
     moved: set[TopicPartition] = set()
     while plan := _plan(admin, broker):
         admin.alter_partition_reassignments(plan)
@@ -38,7 +50,7 @@ def decommission(
 
 
 def _plan(admin: Admin, broker: int) -> dict[TopicPartition, tuple[int, ...]]:
-    """What is still to be moved, and whereto."""
+    """Return the new replicas of all partitions that still have one on the broker."""
     names = sorted(admin.list_topics(include_internal=True))
     present = present_assignment(admin, names, return_errors=True) if names else {}
     moving = admin.list_partition_reassignments()
@@ -61,8 +73,8 @@ def _wait(
         now = time.monotonic()
         if deadline is not None and now > deadline:
             raise UserError(
-                f"{len(left)} partitions are still being moved away from broker {broker}; it goes "
-                "on, and the same command waits again."
+                f"{len(left)} partitions are still being moved away from broker {broker}. The "
+                "reassignment continues; run the same command again to wait for it."
             )
         if now - noted_at > NOTE_EVERY_S:
             noted_at = now

@@ -1,7 +1,7 @@
-"""The work of `kafka-dump-log`: files in, lines out.
+"""Implementation of `kafka-dump-log`.
 
-A line is an entry's names and values in its order, as Apache Kafka's tool prints them, so that
-scripts made for the one read the other. With `--json` it is the same entry as a JSON object."""
+Each line contains the fields of an entry in the format of Apache Kafka's tool, so that scripts work
+with both. With `--json`, each line is the same entry as a JSON object."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.storage.dump import Entry, LogDump, Parser
 
 RECORD_INDENT = "|"
 OPTIONAL = frozenset({"deleteHorizonMs", "currentTxnFirstOffset"})
-"""Entries that Kafka prints as Java prints an optional."""
+"""Fields that Kafka prints in the form of Java's OptionalLong."""
 _DECODER_PACKAGES = ("org.apache.kafka.tools.api", "kafka.serializer")
 _DECODERS: Mapping[str, Callable[[bytes], Any]] = {
     "StringDecoder": lambda data: data.decode("utf-8", "replace"),
@@ -52,11 +52,18 @@ def find_parser(
     *,
     print_data_log: bool,
 ) -> Parser | None:
-    """None: what records hold is not to be shown."""
+    """Return the parser for keys and values, or None if they are not to be printed.
+
+    Raises:
+        UserError: More than one decoder is requested, or an unknown one.
+    """
     if len(decoders) > 1:
-        raise UserError(f"Choose one of {' and '.join(f'--{name}-decoder' for name in decoders)}.")
+        names = " and ".join(f"--{name}-decoder" for name in decoders)
+        raise UserError(f"{names} cannot be combined. Choose one of them.")
     if "remote-log-metadata" in decoders:
-        raise UserError("There is no tiered storage here, so its metadata cannot be decoded.")
+        raise UserError(
+            "--remote-log-metadata-decoder is not supported: Ottla has no tiered storage."
+        )
     key_decoder = _decoder(key_class, "--key-decoder-class")
     value_decoder = _decoder(value_class, "--value-decoder-class")
     if decoders:
@@ -70,14 +77,14 @@ def _decoder(name: str | None, option: str) -> Callable[[bytes], Any]:
     package, _, short = (name or "StringDecoder").rpartition(".")
     if short not in _DECODERS or (package and package not in _DECODER_PACKAGES):
         raise UserError(
-            f"{option} {name}: a Java class cannot be loaded here; "
-            f"there are {', '.join(sorted(_DECODERS))}."
+            f"Unknown decoder {name} for {option}: Ottla cannot load Java classes. Use one of "
+            f"{', '.join(sorted(_DECODERS))}."
         )
     return _DECODERS[short]
 
 
 def dump_files(files: list[str], options: Options, printer: Printer) -> int:
-    """What is wrong with one file does not keep the others from being printed."""
+    """Print all files and return the exit code. An error in one file does not stop the others."""
     code = 0
     complaints: list[tuple[str, list[str]]] = []
     for path in files:
@@ -145,6 +152,8 @@ def _dump_index(
 
 
 class Printer:
+    """Writer for entries and notes on standard output, and for problems on standard error."""
+
     def __init__(self, *, as_json: bool, skip_metadata: bool) -> None:
         self._as_json = as_json
         self._skip_metadata = skip_metadata
@@ -173,7 +182,7 @@ class Printer:
             self._line(f"{RECORD_INDENT} {_text(entry)}".rstrip(" "))
 
     def problem(self, title: str, lines: list[str] | None = None) -> None:
-        """On standard error, after what was printed before."""
+        """Print a problem to standard error, after all earlier output."""
         self.flush()
         click.echo(title, err=True)
         for line in lines or ():
@@ -197,7 +206,7 @@ def _text(entry: Entry) -> str:
 
 
 def _is_title(name: str, value: object) -> bool:
-    """Of the records of a KRaft log, which Kafka prints with a title instead of a name."""
+    """Return whether a field is a KRaft record, whose type Kafka prints without a colon."""
     return isinstance(value, dict) and name not in ("key", "payload")
 
 

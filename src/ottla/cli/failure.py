@@ -1,4 +1,4 @@
-"""How a command ends when a person must mend something: one sentence, no traceback."""
+"""Exit codes and error messages of commands. Users see one sentence, never a traceback."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from ottla.cli import colour
 from ottla.cli.interruption import INTERRUPTED, TERMINATED, Terminated
 
 ERASE_LINE = "\r\x1b[K"
-"""Removes what a terminal shows in the cursor's line, such as that a tool waits for a broker."""
+"""Clears the terminal's current line, for example the note that a tool is waiting for a broker."""
 
 
 def run_command(command: Callable[[], object]) -> NoReturn:
-    """Run a click command to the end of the process. A UserError or KafkaError becomes a red
-    sentence and its exit code; a number that the command returns becomes the exit code."""
+    """Run a click command and exit the process with its exit code.
+
+    A UserError or KafkaError is printed as one red sentence. An integer that the command returns
+    becomes the exit code."""
     try:
         result = command()
         sys.stdout.flush()
@@ -36,22 +38,22 @@ def run_command(command: Callable[[], object]) -> NoReturn:
         sys.exit(exit_request.exit_code)
     except (click.Abort, KeyboardInterrupt):
         if sys.stderr.isatty():
-            sys.stderr.write("\n")  # keeps the cursor's line: ^C, or that the tool waited
+            sys.stderr.write("\n")  # keeps the current line, which shows ^C or a waiting note
         sys.exit(INTERRUPTED)
     except Terminated:
         sys.exit(TERMINATED)
     except BrokenPipeError:
-        # The reader of a pipe (`| head`) is gone. Python would report it once more when it flushes
-        # what is left, so the rest goes to /dev/null.
+        # The reader of the pipe has exited (`| head`). Python would report the error again when it
+        # flushes standard output at exit, so redirect the remaining output to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(result if isinstance(result, int) else 0)
 
 
 def sentence(error: BaseException) -> str:
-    """An exception's message, as one sentence."""
+    """Return an exception's message with a capital letter and a final full stop."""
     text = str(error).strip() or type(error).__name__
-    if text.split()[0].isalpha():  # and no name of a topic, property or file
+    if text.split()[0].isalpha():  # names of topics, properties and files keep their case
         text = text[0].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
 

@@ -1,11 +1,10 @@
-"""Where a group's offsets are to be set: `kafka-consumer-groups --reset-offsets`.
+"""Plans for `kafka-consumer-groups --reset-offsets`: the new offset of each partition.
 
-A plan is made from what was asked (`Target`), what the group has committed and where the partitions
-begin and end; only then something may be changed. Offsets outside a partition become its nearest
-end.
+A plan is computed from the requested `Target`, the committed offsets of the group, and the log
+start and end offsets of the partitions. Offsets out of range are moved to the nearest valid offset.
 
-A plan as a file has a line `topic,partition,offset` for each partition of one group, or
-`group,topic,partition,offset` for many."""
+A plan file has a line `topic,partition,offset` for each partition of one group, or
+`group,topic,partition,offset` for several groups."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ _DURATION = re.compile(
 
 @dataclass(frozen=True)
 class Target:
-    """One of these is set."""
+    """Requested position of the offsets. Exactly one field is set."""
 
     to_earliest: bool = False
     to_latest: bool = False
@@ -47,7 +46,7 @@ class Target:
     from_file: str | None = None
 
     def timestamp_ms(self, now_ms: int) -> int | None:
-        """Of the first record wanted, if it is asked for by time."""
+        """Return the timestamp of `to_datetime` or `by_duration`, or None for other targets."""
         if self.to_datetime is not None:
             return parse_datetime_ms(self.to_datetime)
         if self.by_duration is not None:
@@ -56,13 +55,17 @@ class Target:
 
 
 def parse_datetime_ms(text: str) -> int:
-    """`YYYY-MM-DDTHH:mm:SS.sss`, in UTC unless it ends in an offset of its own."""
+    """Parse `YYYY-MM-DDTHH:mm:SS.sss`, in UTC unless the text ends with a UTC offset.
+
+    Raises:
+        UserError: The text is malformed.
+    """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UserError(
-            f"{text!r} is no date and time like 2026-01-31T12:00:00.000, with or without an offset "
-            "such as +01:00."
+            f"{text!r} is not a valid date and time. It must look like 2026-01-31T12:00:00.000, "
+            "with or without a UTC offset such as +01:00."
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -70,10 +73,14 @@ def parse_datetime_ms(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """`PnDTnHnMnS`, as in ISO 8601."""
+    """Parse an ISO 8601 duration, `PnDTnHnMnS`.
+
+    Raises:
+        UserError: The text is malformed.
+    """
     found = _DURATION.fullmatch(text.strip())
     if found is None or not any(found.groups()[1:]) or text.strip().upper().endswith("T"):
-        raise UserError(f"{text!r} is no duration like P1DT2H30M or PT15M.")
+        raise UserError(f"{text!r} is not a valid duration. It must look like P1DT2H30M or PT15M.")
     sign, days, hours, minutes, seconds = found.groups()
     total_s = (
         int(days or 0) * 86_400
@@ -85,7 +92,16 @@ def parse_duration_ms(text: str) -> int:
 
 
 def parse_plans(text: str, groups: Iterable[str], name: str) -> dict[str, Plan]:
-    """The plans in a file, by group."""
+    """Return the plans of a file by group.
+
+    Args:
+        text: Content of the file.
+        groups: The requested groups. A file without group names applies to a single group.
+        name: Name of the file, for error messages.
+
+    Raises:
+        UserError: A line is malformed.
+    """
     wanted = list(groups)
     plans: dict[str, Plan] = {}
     for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
@@ -107,7 +123,7 @@ def parse_plans(text: str, groups: Iterable[str], name: str) -> dict[str, Plan]:
 
 
 def export(plans: Mapping[str, Plan], *, with_group: bool) -> list[str]:
-    """The lines of a file that `parse_plans` reads."""
+    """Return plans as lines of CSV that `parse_plans` reads."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for group, plan in plans.items():
@@ -120,7 +136,18 @@ def export(plans: Mapping[str, Plan], *, with_group: bool) -> list[str]:
 def make_plan(
     admin: Admin, group: str, partitions: list[TopicPartition], target: Target, note: Note
 ) -> Plan:
-    """`partitions`: which to set. UserError for one that cannot be."""
+    """Return the new offsets of the given partitions.
+
+    Args:
+        admin: A client that is connected to the cluster.
+        group: The group.
+        partitions: The partitions to reset.
+        target: The requested position.
+        note: Called with one sentence for each offset that is out of range.
+
+    Raises:
+        UserError: A partition has no committed offset to shift.
+    """
     from ottla.client.admin import OffsetSpec
 
     if target.to_earliest:
@@ -141,17 +168,17 @@ def make_plan(
             if partition in committed
         }
         return plan | _listed(admin, missing, OffsetSpec.LATEST)
-    assert target.shift_by is not None, "one target is given"
+    assert target.shift_by is not None, "exactly one target is set"
     if missing:
         raise UserError(
-            f"Group {group} has committed nothing for {missing[0]}: there is nothing to shift."
+            f"Group {group} has no committed offset for {missing[0]}, so --shift-by cannot be used."
         )
     shifted = {partition: committed[partition].offset + target.shift_by for partition in partitions}
     return within(admin, shifted, note)
 
 
 def _listed(admin: Admin, partitions: Iterable[TopicPartition], spec: int) -> Plan:
-    """Offsets by position or time; the end where no record is so new."""
+    """Return offsets by position or time; the log end offset if no record is recent enough."""
     from ottla.client.admin import OffsetSpec
 
     wanted = list(partitions)
@@ -166,7 +193,7 @@ def _listed(admin: Admin, partitions: Iterable[TopicPartition], spec: int) -> Pl
 
 
 def within(admin: Admin, wanted: Plan, note: Note) -> Plan:
-    """Each offset moved to the nearest that its partition has."""
+    """Move each offset that is out of range to the nearest valid offset of its partition."""
     from ottla.client.admin import OffsetSpec
 
     starts = _listed(admin, wanted, OffsetSpec.EARLIEST)
@@ -176,14 +203,14 @@ def within(admin: Admin, wanted: Plan, note: Note) -> Plan:
         plan[partition] = nearest = min(max(offset, starts[partition]), ends[partition])
         if nearest != offset:
             note(
-                f"{partition} has offsets {starts[partition]} to {ends[partition]}: "
-                f"{offset} becomes {nearest}."
+                f"Offset {offset} is out of range for {partition}, which has offsets "
+                f"{starts[partition]} to {ends[partition]}. Using {nearest}."
             )
     return plan
 
 
 def parse_topic(text: str) -> tuple[str, list[int] | None]:
-    """`topic` or `topic:0,1,2`."""
+    """Parse `topic` or `topic:0,1,2` into a name and partitions; None stands for all."""
     topic, colon, numbers = text.rpartition(":")
     if not colon:
         return text, None
@@ -194,7 +221,7 @@ def parse_topic(text: str) -> tuple[str, list[int] | None]:
 
 
 def partitions_of(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
-    """Of `topic` and `topic:0,1`."""
+    """Return the partitions of topics that are given as `topic` or `topic:0,1`."""
     parsed = [parse_topic(text) for text in topics]
     whole = [topic for topic, numbers in parsed if numbers is None]
     described = admin.describe_topics(*whole) if whole else {}
@@ -211,6 +238,6 @@ def read_plans(path: str, groups: Iterable[str]) -> dict[str, Plan]:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise UserError(f"Cannot read {path}: {reason.lower()}.") from error
     return parse_plans(text, groups, path)

@@ -1,4 +1,4 @@
-"""What `kafka-consumer-groups --describe` shows, as values and as tables."""
+"""Rows and tables of `kafka-consumer-groups --describe`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EPOCHS = ("CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNM
 
 @dataclass(frozen=True)
 class OffsetRow:
-    """One partition of a group: how far it is, and who reads it."""
+    """One partition of a group: its committed offset, its lag and the member that reads it."""
 
     group: str
     topic: str
@@ -39,7 +39,7 @@ class OffsetRow:
 
 
 def offset_rows(admin: Admin, group: GroupDescription) -> list[OffsetRow]:
-    """Of the partitions that members have, and of those for which something is committed."""
+    """Return a row for each partition that is assigned to a member or has a committed offset."""
     from ottla.client.admin import OffsetSpec
 
     committed = admin.list_group_offsets(group.group_id)[group.group_id]
@@ -49,7 +49,7 @@ def offset_rows(admin: Admin, group: GroupDescription) -> list[OffsetRow]:
     ends = admin.list_offsets(dict.fromkeys(readers, OffsetSpec.LATEST), return_errors=True)
     rows = []
     for partition, member in sorted(readers.items(), key=lambda item: item[0]):
-        # A topic may be gone while what was committed for it is still there.
+        # Committed offsets outlive a deleted topic for a while.
         end = ends[partition].offset if partition in ends else None
         known = committed.get(partition)
         offset = None if known is None else known.offset
@@ -115,7 +115,7 @@ def _epochs(group: GroupDescription, member: MemberDescription) -> Iterator[obje
 
 
 def short(partitions: Iterable[TopicPartition]) -> str:
-    """`orders:0,1;prices:2`."""
+    """Return partitions in short form, such as `orders:0,1;prices:2`."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         grouped.setdefault(topic, []).append(partition)

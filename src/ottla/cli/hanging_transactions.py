@@ -1,8 +1,8 @@
-"""Which transactions hang: open on a partition, and nobody will end them.
+"""Search for hanging transactions: open on a partition, with no coordinator that will end them.
 
-A producer's transaction is open on a partition while its records there have no marker. It hangs if
-it has been open longer than any transaction may be, and no coordinator means to write the marker:
-it knows no transactional id for the producer, or does not list the partition."""
+A transaction is open on a partition until its commit or abort marker is written. It hangs if it has
+been open for longer than the maximum transaction timeout, and no coordinator will write the marker:
+no transactional ID has the producer ID, or its transaction does not include the partition."""
 
 from __future__ import annotations
 
@@ -42,6 +42,15 @@ def find_hanging(
     max_timeout_ms: int,
     now_ms: int,
 ) -> list[OpenTransaction]:
+    """Return the hanging transactions on the given partitions.
+
+    Args:
+        admin: A client that is connected to the cluster.
+        partitions: The partitions to search.
+        broker: ID of the broker whose producer states to use, or None for the leaders.
+        max_timeout_ms: Longest time that a transaction may be open.
+        now_ms: The current time.
+    """
     candidates: list[OpenTransaction] = []
     for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
         some = partitions[start : start + PARTITIONS_AT_ONCE]
@@ -69,6 +78,7 @@ def find_hanging(
 def open_too_long(
     producers: Mapping[TopicPartition, Iterable[ProducerState]], max_timeout_ms: int, now_ms: int
 ) -> Iterator[OpenTransaction]:
+    """Yield the transactions whose last record is older than `max_timeout_ms`."""
     for (topic, partition), states in producers.items():
         for state in states:
             open_ms = now_ms - state.last_timestamp

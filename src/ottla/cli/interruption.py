@@ -1,4 +1,4 @@
-"""Events that end a tool which runs until it is stopped: Ctrl-C, SIGTERM, a closed pipe."""
+"""Events that stop a long-running tool: Ctrl-C, SIGTERM and a closed pipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TERMINATED = 143
 
 
 class Terminated(BaseException):
-    """SIGTERM. Like KeyboardInterrupt, it is not an Exception."""
+    """The exception raised on SIGTERM. Like KeyboardInterrupt, `except Exception` misses it."""
 
 
 @contextmanager
@@ -31,10 +31,9 @@ def termination_as_exit() -> Iterator[None]:
 
 
 class OutputWatch:
-    """Notices that nobody reads the standard output any more, as after `| head`.
+    """Detector for a standard output that nothing reads any more, as after `| head`.
 
-    A write would fail, too, but a tool that waits for records may have nothing to write for
-    hours."""
+    A write would fail as well, but a tool that waits for records may not write for hours."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
@@ -44,6 +43,6 @@ class OutputWatch:
             pass
 
     def check(self) -> None:
-        """Raise BrokenPipeError, as a write would, if the reader is gone."""
+        """Raise BrokenPipeError, as a write would, if the reader has closed the pipe."""
         if any(events & (select.POLLERR | select.POLLHUP) for _, events in self._poll.poll(0)):
             raise BrokenPipeError

@@ -1,4 +1,4 @@
-"""`kafka-broker-api-versions`: which requests each broker takes, in which versions."""
+"""`kafka-broker-api-versions`: the requests and versions that each broker supports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ EXAMPLES = "kafka-broker-api-versions --bootstrap-server localhost:9092"
 @cluster_options()
 @output_option
 def kafka_broker_api_versions(cluster: ClusterOptions, output: Output) -> None:
-    """Show which requests each broker takes, and which versions this client would use."""
+    """Show the API versions that brokers support.
+
+    For each broker, lists the supported version range of every request and the version that this
+    client would use.
+    """
     with cluster.admin() as admin:
         nodes = admin.describe_cluster().nodes
         found = admin.api_versions(*nodes, return_errors=True)

@@ -1,4 +1,4 @@
-"""`kafka-cluster`: the cluster's id and its brokers."""
+"""`kafka-cluster`: the cluster ID and the endpoints of the brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _options = cluster_options(
 
 @click.group(cls=ToolGroup)
 def kafka_cluster() -> None:
-    """Show the cluster's id and its brokers."""
+    """Show the cluster ID and the brokers."""
 
 
 @kafka_cluster.command(
@@ -28,7 +28,7 @@ def kafka_cluster() -> None:
 @_options
 @output_option
 def cluster_id(cluster: ClusterOptions, output: Output) -> None:
-    """Show the id of the cluster."""
+    """Show the cluster ID."""
     with cluster.admin() as admin:
         found = admin.describe_cluster().cluster_id
     if found is None:
@@ -42,10 +42,10 @@ def cluster_id(cluster: ClusterOptions, output: Output) -> None:
     examples="kafka-cluster list-endpoints --bootstrap-server localhost:9092",
 )
 @_options
-@click.option("--include-fenced-brokers", is_flag=True, help="Those that do not serve, too.")
+@click.option("--include-fenced-brokers", is_flag=True, help="List fenced brokers as well.")
 @output_option
 def list_endpoints(cluster: ClusterOptions, output: Output, include_fenced_brokers: bool) -> None:
-    """Show the brokers and where they listen."""
+    """List the brokers and their endpoints."""
     with cluster.admin() as admin:
         found = admin.describe_cluster(include_fenced=include_fenced_brokers)
     output.show(

@@ -1,7 +1,7 @@
-"""`kafka-configs`: show and change the configuration of topics, brokers, loggers and groups.
+"""`kafka-configs`: describe and alter the configuration of topics, brokers, loggers and groups.
 
-Options and output are those of Kafka's tool; `--json` is ours. Quotas and SCRAM users are in
-`quota_configs`."""
+Options and output are those of Kafka's tool; `--json` is Ottla's. Quotas and SCRAM credentials are
+implemented in `quota_configs`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ kafka-configs --alter --user alice --add-config 'SCRAM-SHA-256=[iterations=8192,
 
 
 def _collect(kind: str) -> Any:
-    """Keeps names and defaults in the order they were given in."""
+    """Return a callback that collects names and defaults in the order of the command line."""
 
     def callback(context: click.Context, parameter: click.Parameter, value: Any) -> None:
         given = value if isinstance(value, tuple) else ("",) * int(value)
@@ -53,22 +53,26 @@ def _collect(kind: str) -> Any:
 
 @click.command(cls=Tool, examples=EXAMPLES)
 @cluster_options()
-@action_option("describe", "Show the configuration.")
-@action_option("alter", "Change the configuration.")
-@click.option("--topic", metavar="NAME", help="A topic.")
-@click.option("--broker", metavar="ID", help="A broker.")
-@click.option("--broker-defaults", is_flag=True, help="What holds for all brokers.")
-@click.option("--broker-logger", metavar="ID", help="The loggers of a broker.")
-@click.option("--group", metavar="NAME", help="A group.")
-@click.option("--client-metrics", metavar="NAME", help="A subscription to clients' metrics.")
-@click.option("--user", metavar="NAME", help="A user: quotas, and SCRAM passwords.")
-@click.option("--user-defaults", is_flag=True, help="Quotas of all users.")
-@click.option("--client", metavar="ID", help="A client id: quotas; also together with a user.")
-@click.option("--client-defaults", is_flag=True, help="Quotas of all client ids.")
-@click.option("--ip", metavar="ADDRESS", help="An address: its quota of connections.")
-@click.option("--ip-defaults", is_flag=True, help="The quota of all addresses.")
+@action_option("describe", "Show the configuration of an entity.")
+@action_option("alter", "Change the configuration of an entity.")
+@click.option("--topic", metavar="NAME", help="Name of a topic.")
+@click.option("--broker", metavar="ID", help="ID of a broker.")
+@click.option("--broker-defaults", is_flag=True, help="Dynamic defaults of all brokers.")
+@click.option("--broker-logger", metavar="ID", help="ID of a broker, to configure its log levels.")
+@click.option("--group", metavar="NAME", help="Name of a group.")
+@click.option("--client-metrics", metavar="NAME", help="Name of a client metrics subscription.")
+@click.option("--user", metavar="NAME", help="User with quotas or SCRAM credentials.")
+@click.option("--user-defaults", is_flag=True, help="Default quotas of users.")
+@click.option("--client", metavar="ID", help="Client ID with quotas. Can be combined with --user.")
+@click.option("--client-defaults", is_flag=True, help="Default quotas of client IDs.")
+@click.option("--ip", metavar="ADDRESS", help="IP address with a connection quota.")
+@click.option("--ip-defaults", is_flag=True, help="Default connection quota of IP addresses.")
 @click.option(
-    "--entity-type", "types", multiple=True, metavar="TYPE", help=f"One of {', '.join(TYPES)}."
+    "--entity-type",
+    "types",
+    multiple=True,
+    metavar="TYPE",
+    help=f"Type of the entity: {', '.join(TYPES[:-1])} or {TYPES[-1]}.",
 )
 @click.option(
     "--entity-name",
@@ -76,22 +80,31 @@ def _collect(kind: str) -> Any:
     metavar="NAME",
     expose_value=False,
     callback=_collect("name"),
-    help="The entity of that type; without it, all of them.",
+    help="Name of the entity of that type.  [default: all entities of the type]",
 )
 @click.option(
     "--entity-default",
     count=True,
     expose_value=False,
     callback=_collect("default"),
-    help="Instead of a name: what holds for all.",
+    help="Default configuration of the entity type, instead of a name.",
 )
-@click.option("--all", "show_all", is_flag=True, help="With --describe: defaults too.")
-@click.option("--add-config", metavar="A=1,B=[X,Y]", help="With --alter: set these.")
-@click.option("--add-config-file", metavar="FILE", help="With --alter: set what the file has.")
+@click.option("--all", "show_all", is_flag=True, help="Include default values, with --describe.")
 @click.option(
-    "--delete-config", multiple=True, metavar="A,B", help="With --alter: take these back."
+    "--add-config",
+    metavar="A=1,B=[X,Y]",
+    help="Properties to set, with --alter. Put lists in brackets.",
 )
-@click.option("--force", is_flag=True, help="Ask nothing; this tool never does.")
+@click.option("--add-config-file", metavar="FILE", help="File of properties to set, with --alter.")
+@click.option(
+    "--delete-config",
+    multiple=True,
+    metavar="A,B",
+    help="Properties to reset to their defaults, with --alter.",
+)
+@click.option(
+    "--force", is_flag=True, help="Accepted and ignored: the tool never asks for confirmation."
+)
 @output_option
 @click.pass_context
 def kafka_configs(
@@ -108,10 +121,13 @@ def kafka_configs(
     force: bool,
     **given: Any,
 ) -> None:
-    """Show and change the configuration of topics, brokers, loggers and groups, quotas and SCRAM
-    users."""
+    """Show and change configurations and quotas.
+
+    Works on topics, brokers, log levels of brokers, groups and client metrics subscriptions, and on
+    the quotas and SCRAM credentials of users, clients and IP addresses.
+    """
     if len(actions) != 1:
-        raise click.UsageError("Give one of --describe and --alter.")
+        raise click.UsageError("Give exactly one of --describe and --alter.")
     entities = parse_entities(
         types,
         context.obj or [],
@@ -122,16 +138,18 @@ def kafka_configs(
     of_quotas = entity.type in OF_QUOTAS
     changes = _changes(add_config, add_config_file, delete_config)
     if actions[0] == "describe" and changes:
-        raise click.UsageError("--add-config and --delete-config go with --alter.")
+        raise click.UsageError("--add-config and --delete-config can only be used with --alter.")
     if actions[0] == "alter":
         if not changes:
             raise click.UsageError(
-                "--alter needs --add-config, --add-config-file or --delete-config."
+                "--alter requires --add-config, --add-config-file or --delete-config."
             )
         if entity.name is None and not of_quotas:
-            raise click.UsageError(f"--alter needs --entity-name: which of the {entity.type}?")
+            raise click.UsageError(
+                f"--alter requires --entity-name with --entity-type {entity.type}."
+            )
         if show_all:
-            raise click.UsageError("--all goes with --describe.")
+            raise click.UsageError("--all can only be used with --describe.")
     with cluster.admin() as admin:
         if of_quotas:
             from ottla.cli import quota_configs
@@ -149,7 +167,7 @@ def kafka_configs(
 def _changes(
     add_config: str | None, add_config_file: str | None, delete_config: tuple[str, ...]
 ) -> dict[str, str | None]:
-    """None for what is taken back."""
+    """Return the changed properties; None resets a property to its default."""
     from ottla.base.config.properties import load_properties
 
     deleted = [name.strip() for each in delete_config for name in each.split(",") if name.strip()]
@@ -240,7 +258,7 @@ def _names(admin: Admin, entity: Entity) -> list[str]:
 
 
 def _own(entries: Mapping[str, ConfigEntry], entity: Entity) -> dict[str, ConfigEntry]:
-    """What was set for this entity, and not for a wider one."""
+    """Return the properties that are set on this entity itself, not inherited."""
     wanted = _source(entity)
     return {
         name: entry

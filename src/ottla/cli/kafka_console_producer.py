@@ -1,9 +1,11 @@
-"""`kafka-console-producer`: lines from the standard input become records.
+"""`kafka-console-producer`: write lines from standard input as records.
 
-Options are those of Kafka's tool, the old `--broker-list` included. Deviations: what an option does
-not say is the client's default (`linger.ms`, `request.timeout.ms`, `retries`), so that a line typed
-is sent at once; a broker that does not answer is given up after 10 seconds; a record that could not
-be sent is told and makes the exit code 1."""
+Options are those of Kafka's tool, including the old `--broker-list`. Differences from Kafka's tool:
+
+- properties without an option keep the client's defaults (`linger.ms`, `request.timeout.ms`,
+  `retries`), so that a typed line is sent immediately
+- the tool gives up on an unreachable broker after 10 seconds
+- the exit code is 1 if a record could not be sent"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ kafka-console-producer --topic orders --property parse.headers=true < orders.txt
 kafka-console-producer --broker-list broker1:9092 --topic orders --compression-codec zstd
 """  # noqa: E501
 
-_NOT_USED = "Accepted and not used: the system chooses."
+_NOT_USED = "Accepted and ignored: the operating system chooses the buffer size."
 
 
 @click.command(cls=Tool, examples=EXAMPLES)
@@ -29,14 +31,17 @@ _NOT_USED = "Accepted and not used: the system chooses."
     server_names=("--bootstrap-server", "--broker-list"),
     config_names=("--command-config", "--producer.config"),
 )
-@click.option("--topic", required=True, help="The topic to write to.")
-@click.option("--sync", is_flag=True, help="Wait for each record before reading the next.")
+@click.option("--topic", required=True, help="Topic to write to.")
+@click.option(
+    "--sync", is_flag=True, help="Wait for each record's acknowledgement before reading the next."
+)
 @click.option(
     "--compression-codec",
     is_flag=False,
     flag_value="gzip",
     metavar="[CODEC]",
-    help="none, gzip, snappy, lz4 or zstd; gzip if nothing follows (compression.type).",
+    help="Compression codec: none, gzip, snappy, lz4 or zstd (compression.type). The option "
+    "without a value selects gzip.",
 )
 @click.option(
     "--reader-property",
@@ -44,34 +49,80 @@ _NOT_USED = "Accepted and not used: the system chooses."
     "reader_properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help="How lines are read: parse.key, key.separator, parse.headers, headers.delimiter, "
-    "headers.separator, headers.key.separator, null.marker, ignore.error.",
+    help="Property that controls how lines are parsed: parse.key, key.separator, parse.headers, "
+    "headers.delimiter, headers.separator, headers.key.separator, null.marker or ignore.error. "
+    "May be repeated.",
 )
-@click.option("--reader-config", metavar="FILE", help="A file of reader properties.")
+@click.option("--reader-config", metavar="FILE", help="Properties file for the line reader.")
 @click.option(
     "--command-property",
     "--producer-property",
     "client_texts",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A property of the producer; may be given again.",
+    help="Producer property. May be repeated.",
 )
-@click.option("--request-required-acks", metavar="ACKS", help="all, -1, 1 or 0 (acks).")
-@click.option("--batch-size", type=int, metavar="BYTES", help="batch.size.")
+@click.option(
+    "--request-required-acks",
+    metavar="ACKS",
+    help="Required acknowledgements: all, -1, 1 or 0 (acks).",
+)
+@click.option(
+    "--batch-size",
+    type=int,
+    metavar="BYTES",
+    help="Maximum size of a record batch, in bytes (batch.size).",
+)
 @click.option("--max-partition-memory-bytes", type=int, metavar="BYTES", hidden=True)
-@click.option("--timeout", type=int, metavar="MS", help="How long a batch waits (linger.ms).")
-@click.option("--request-timeout-ms", type=int, metavar="MS", help="request.timeout.ms.")
-@click.option("--message-send-max-retries", type=int, metavar="COUNT", help="retries.")
-@click.option("--retry-backoff-ms", type=int, metavar="MS", help="retry.backoff.ms.")
-@click.option("--max-block-ms", type=int, metavar="MS", help="max.block.ms.  [default: 10000]")
-@click.option("--max-memory-bytes", type=int, metavar="BYTES", help="buffer.memory.")
-@click.option("--metadata-expiry-ms", type=int, metavar="MS", help="metadata.max.age.ms.")
+@click.option(
+    "--timeout",
+    type=int,
+    metavar="MS",
+    help="Time that an incomplete batch waits for more records, in milliseconds (linger.ms).",
+)
+@click.option(
+    "--request-timeout-ms",
+    type=int,
+    metavar="MS",
+    help="Time to wait for a response, in milliseconds (request.timeout.ms).",
+)
+@click.option(
+    "--message-send-max-retries",
+    type=int,
+    metavar="COUNT",
+    help="Maximum number of retries of a failed request (retries).",
+)
+@click.option(
+    "--retry-backoff-ms",
+    type=int,
+    metavar="MS",
+    help="Time to wait before a retry, in milliseconds (retry.backoff.ms).",
+)
+@click.option(
+    "--max-block-ms",
+    type=int,
+    metavar="MS",
+    help="Time that a send may block, in milliseconds (max.block.ms).  [default: 10000]",
+)
+@click.option(
+    "--max-memory-bytes",
+    type=int,
+    metavar="BYTES",
+    help="Memory for records that wait to be sent, in bytes (buffer.memory).",
+)
+@click.option(
+    "--metadata-expiry-ms",
+    type=int,
+    metavar="MS",
+    help="Maximum age of cached metadata, in milliseconds (metadata.max.age.ms).",
+)
 @click.option("--socket-buffer-size", type=int, hidden=True, help=_NOT_USED)
 @click.option("--line-reader", metavar="CLASS", hidden=True)
 def kafka_console_producer(cluster: ClusterOptions, topic: str, **options: Any) -> int:
-    """Write each line of the standard input to a topic as a record.
+    """Write lines from standard input to a topic.
 
-    Ctrl-D ends it, or Ctrl-C; what was read is sent before.
+    Each line becomes one record. Ctrl-D or Ctrl-C ends the tool after the records read so far have
+    been sent.
     """
     from ottla.cli.console_producer import produce_lines
 

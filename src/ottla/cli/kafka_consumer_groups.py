@@ -1,7 +1,7 @@
 """`kafka-consumer-groups`: list, describe, reset and delete groups and their offsets.
 
-Options and output are those of Kafka's tool; `--json` is ours. It ends with exit code 1 when any of
-the groups failed, and says which."""
+Options and output are those of Kafka's tool; `--json` is Ottla's. If some of the groups fail, the
+tool reports each failure and exits with code 1."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ kafka-consumer-groups --delete --group billing
 
 @dataclass(frozen=True)
 class Options:
-    """The command line, but for where to send it."""
+    """The command line without the connection options."""
 
     action: str
     groups: tuple[str, ...]
@@ -59,7 +59,7 @@ class Options:
     members: bool
     verbose: bool
     state: str | None
-    """"" where it is given without a value."""
+    """Value of `--state`; '' if the option has no value, None if it is not given."""
     type: str | None
     dry_run: bool
     execute: bool
@@ -69,56 +69,88 @@ class Options:
 
 @click.command(cls=Tool, examples=EXAMPLES)
 @cluster_options()
-@action_option("list", "List the groups.")
-@action_option("describe", "Show groups: their offsets with the lag, unless told otherwise.")
+@action_option("list", "List consumer groups.")
+@action_option("describe", "Describe groups: offsets and lag, members, or state.")
 @action_option(
-    "reset-offsets", "Plan new offsets for groups without members, or set them (--execute)."
+    "reset-offsets",
+    "Reset the offsets of inactive groups. Only shows the new offsets without --execute.",
 )
-@action_option("delete-offsets", "Delete what a group has committed for topics.")
-@action_option("delete", "Delete groups without members.")
-@click.option("--group", "groups", multiple=True, metavar="GROUP", help="May be given again.")
-@click.option("--all-groups", is_flag=True, help="Instead of --group: all of them.")
+@action_option("delete-offsets", "Delete the committed offsets of a group for topics.")
+@action_option("delete", "Delete inactive groups.")
+@click.option(
+    "--group", "groups", multiple=True, metavar="GROUP", help="Name of a group. May be repeated."
+)
+@click.option("--all-groups", is_flag=True, help="Select all groups, instead of --group.")
 @click.option(
     "--topic",
     "topics",
     multiple=True,
     metavar="TOPIC[:0,1,…]",
-    help="Of which topics, or of which of their partitions; may be given again.",
+    help="Topic, optionally with partitions, whose offsets are reset or deleted. May be repeated.",
 )
-@click.option("--all-topics", is_flag=True, help="All topics for which the group has committed.")
-@click.option("--offsets", is_flag=True, help="With --describe: the offsets (the default).")
-@click.option("--members", is_flag=True, help="With --describe: the members.")
-@click.option("--verbose", is_flag=True, help="With --describe: more of it.")
+@click.option(
+    "--all-topics", is_flag=True, help="Select all topics with committed offsets of the group."
+)
+@click.option(
+    "--offsets", is_flag=True, help="Show offsets and lag, with --describe (the default)."
+)
+@click.option("--members", is_flag=True, help="Show the members, with --describe.")
+@click.option("--verbose", is_flag=True, help="Show more columns, with --describe.")
 @click.option(
     "--state",
     is_flag=False,
     flag_value="",
     metavar="[STATES]",
-    help="With --describe: the group's state. With --list: show states, of some states only.",
+    help="Show the state of groups, with --describe or --list. With --list, a comma-separated list "
+    "of states selects groups.",
 )
 @click.option(
     "--type",
     is_flag=False,
     flag_value="",
     metavar="[TYPES]",
-    help="With --list: show types (classic, consumer, …), of some types only.",
+    help="Show the type of groups (classic, consumer, …), with --list. A comma-separated list of "
+    "types selects groups.",
 )
-@click.option("--to-earliest", is_flag=True, help="To the first record there is.")
-@click.option("--to-latest", is_flag=True, help="To the end.")
-@click.option("--to-current", is_flag=True, help="To what is committed; else to the end.")
-@click.option("--to-offset", type=int, help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="So much on, or back if it is negative.")
+@click.option("--to-earliest", is_flag=True, help="Reset offsets to the log start offset.")
+@click.option("--to-latest", is_flag=True, help="Reset offsets to the log end offset.")
+@click.option(
+    "--to-current",
+    is_flag=True,
+    help="Reset offsets to the committed offset, or to the log end offset if there is none.",
+)
+@click.option("--to-offset", type=int, help="Reset offsets to this offset.")
+@click.option(
+    "--shift-by",
+    type=int,
+    metavar="N",
+    help="Shift the committed offsets by N, or back if N is negative.",
+)
 @click.option(
     "--to-datetime",
     metavar="YYYY-MM-DDTHH:mm:SS.sss",
-    help="To the first record that is not older.",
+    help="Reset offsets to the first record at or after this time (UTC).",
 )
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="To what came in since then.")
-@click.option("--from-file", metavar="FILE", help="As a file says that --export wrote.")
-@click.option("--dry-run", is_flag=True, help="Only show the plan (the default).")
-@click.option("--execute", is_flag=True, help="Set the offsets.")
-@click.option("--export", is_flag=True, help="Print the plan as CSV, for --from-file.")
-@click.option("--timeout", "timeout_ms", type=int, metavar="MS", help="For each question.")
+@click.option(
+    "--by-duration",
+    metavar="PnDTnHnMnS",
+    help="Reset offsets to the first record within this duration before now.",
+)
+@click.option(
+    "--from-file", metavar="FILE", help="Reset offsets to those of a file written with --export."
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Show the new offsets without setting them (the default)."
+)
+@click.option("--execute", is_flag=True, help="Set the new offsets.")
+@click.option("--export", is_flag=True, help="Print the new offsets as CSV for --from-file.")
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    type=int,
+    metavar="MS",
+    help="Timeout of each request, in milliseconds.  [default: 10000]",
+)
 @output_option
 def kafka_consumer_groups(
     cluster: ClusterOptions,
@@ -127,12 +159,13 @@ def kafka_consumer_groups(
     timeout_ms: int | None,
     **given: Any,
 ) -> None:
-    """List, describe, reset and delete consumer groups and their offsets."""
+    """Manage consumer groups and their offsets."""
     from ottla.cli.group_reset import Target
 
     if len(actions) != 1:
         raise click.UsageError(
-            "Give exactly one of --list, --describe, --reset-offsets, --delete-offsets, --delete."
+            "Give exactly one of --list, --describe, --reset-offsets, --delete-offsets and "
+            "--delete."
         )
     target = Target(**{field.name: given.pop(field.name) for field in fields(Target)})
     options = Options(action=actions[0], target=target, **given)
@@ -144,24 +177,30 @@ def kafka_consumer_groups(
 def _check(options: Options) -> None:
     action = options.action
     if bool(options.groups) == options.all_groups and action != "list":
-        raise click.UsageError(f"--{action} needs --group or --all-groups, and not both.")
+        raise click.UsageError(f"--{action} requires either --group or --all-groups.")
     if action == "list" and (options.groups or options.all_groups):
-        raise click.UsageError("--list shows all groups; --describe takes --group.")
+        raise click.UsageError("--list always lists all groups. Use --describe with --group.")
     if action == "describe":
         if options.offsets + options.members + (options.state is not None) > 1:
-            raise click.UsageError("--describe takes one of --offsets, --members and --state.")
+            raise click.UsageError(
+                "--describe accepts only one of --offsets, --members and --state."
+            )
         if options.state:
             raise click.UsageError("--state takes a value only with --list.")
     elif options.offsets or options.members or options.verbose:
-        raise click.UsageError("--offsets, --members and --verbose go with --describe.")
+        raise click.UsageError(
+            "--offsets, --members and --verbose can only be used with --describe."
+        )
     if options.type is not None and action != "list":
-        raise click.UsageError("--type goes with --list.")
+        raise click.UsageError("--type can only be used with --list.")
     if options.state is not None and action not in ("list", "describe"):
-        raise click.UsageError("--state goes with --list and --describe.")
+        raise click.UsageError("--state can only be used with --list or --describe.")
     if action == "delete-offsets" and (len(options.groups) != 1 or not options.topics):
-        raise click.UsageError("--delete-offsets needs one --group and a --topic.")
+        raise click.UsageError("--delete-offsets requires exactly one --group and a --topic.")
     if action not in ("reset-offsets", "delete-offsets") and (options.topics or options.all_topics):
-        raise click.UsageError("--topic goes with --reset-offsets and --delete-offsets.")
+        raise click.UsageError(
+            "--topic and --all-topics can only be used with --reset-offsets or --delete-offsets."
+        )
     _check_reset(options)
 
 
@@ -175,16 +214,17 @@ def _check_reset(options: Options) -> None:
     if options.action != "reset-offsets":
         given += [f"--{each}" for each in ("execute", "export") if getattr(options, each)]
         if given or options.dry_run:
-            raise click.UsageError(f"{(given or ['--dry-run'])[0]} goes with --reset-offsets.")
+            name = (given or ["--dry-run"])[0]
+            raise click.UsageError(f"{name} can only be used with --reset-offsets.")
         return
     if len(given) != 1:
         all_of_them = ", ".join(f"--{name.replace('_', '-')}" for name in TARGETS)
-        raise click.UsageError(f"--reset-offsets needs one of {all_of_them}.")
+        raise click.UsageError(f"--reset-offsets requires exactly one of {all_of_them}.")
     if options.dry_run and options.execute:
-        raise click.UsageError("--dry-run and --execute exclude each other.")
+        raise click.UsageError("--dry-run and --execute cannot be combined.")
     if target.from_file is None and bool(options.topics) == options.all_topics:
-        raise click.UsageError("--reset-offsets needs --topic or --all-topics, and not both.")
-    # What cannot be read is said before a broker is asked.
+        raise click.UsageError("--reset-offsets requires either --topic or --all-topics.")
+    # Report a malformed time before connecting to a broker.
     target.timestamp_ms(0)
 
 
@@ -195,7 +235,7 @@ def _list(admin: Admin, options: Options, output: Output) -> None:
     states = _chosen(options.state, STATES, "states")
     types = _chosen(options.type, TYPES, "types")
     listed = admin.list_groups(states=states, types=types).values()
-    # Groups of other protocols (Connect's workers) are not consumers'.
+    # Groups with other protocol types, such as Connect workers, are not consumer groups.
     groups = [each for each in listed if each.protocol_type in ("", "consumer")]
     columns = ["GROUP", *(["TYPE"] if options.type is not None else [])]
     columns += ["STATE"] if options.state is not None else []
@@ -221,7 +261,7 @@ def _chosen(text: str | None, known: Iterable[str], what: str) -> list[str]:
         found = by_lower.get(word.strip().lower())
         if found is None:
             raise click.UsageError(
-                f"There are no {what} {word.strip()!r}; there are {', '.join(by_lower.values())}."
+                f"Unknown {what} {word.strip()!r}. Use any of {', '.join(by_lower.values())}."
             )
         chosen.append(found)
     return chosen
@@ -293,7 +333,7 @@ def _without_members(group: GroupDescription) -> dict[str, object]:
 
 
 def _blocks(tables: Iterable[list[str]]) -> list[str]:
-    """Tables under each other, an empty line between them."""
+    """Return the lines of all tables, with an empty line between tables."""
     lines: list[str] = []
     for each in tables:
         lines += ["", *each] if lines else each
@@ -322,7 +362,7 @@ def _reset(admin: Admin, options: Options, output: Output) -> None:
                 errors[f"{name} {partition}"] = failure
                 del plan[partition]
     else:
-        output.note("Nothing was changed: --execute sets these offsets.")
+        output.note("Dry run: no offsets were changed. Add --execute to set these offsets.")
     if options.export and not output.as_json:
         single = len(options.groups) == 1
         for line in group_reset.export(plans, with_group=not single):
@@ -336,7 +376,7 @@ def _reset(admin: Admin, options: Options, output: Output) -> None:
 
 
 def _check_inactive(name: str, group: GroupDescription | None, error: ClientError | None) -> None:
-    """A group that does not exist yet may be given offsets to begin with."""
+    """Raise UserError if the group has members. A group that does not exist is inactive."""
     if error is not None and error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
         raise UserError(str(error)) from error
     if group is not None and group.state not in NO_MEMBERS:
@@ -353,12 +393,14 @@ def _plan(admin: Admin, name: str, options: Options, output: Output) -> Plan:
         if options.target.from_file is not None:
             plans = group_reset.read_plans(options.target.from_file, options.groups)
             if name not in plans:
-                raise UserError(f"there is no plan for group {name} in the file")
+                raise UserError(f"{options.target.from_file} has no offsets for group {name}")
             return group_reset.within(admin, plans[name], output.note)
         if options.all_topics:
             partitions = list(admin.list_group_offsets(name)[name])
             if not partitions:
-                raise UserError(f"group {name} has committed nothing: name the topics with --topic")
+                raise UserError(
+                    f"group {name} has no committed offsets, so name the topics with --topic"
+                )
         else:
             partitions = group_reset.partitions_of(admin, options.topics)
         return group_reset.make_plan(admin, name, partitions, options.target, output.note)

@@ -1,6 +1,7 @@
-"""`kafka-consumer-perf-test`: how fast a cluster gives records.
+"""`kafka-consumer-perf-test`: consumer throughput.
 
-Options and lines are those of Kafka's tool. `--columnar` is ours: records are read as tables."""
+Options and output lines are those of Kafka's tool. `--columnar` is Ottla's: it reads records as
+Arrow tables."""
 
 from __future__ import annotations
 
@@ -25,55 +26,65 @@ kafka-consumer-perf-test --topic load --num-records 1000000 --columnar
     server_names=("--bootstrap-server", "--broker-list"),
     config_names=("--command-config", "--consumer.config"),
 )
-@click.option("--topic", help="The topic to read.")
-@click.option("--include", metavar="REGEX", help="Read all topics that match.")
+@click.option("--topic", help="Topic to read.")
+@click.option("--include", metavar="REGEX", help="Regular expression of the topics to read.")
 @click.option(
     "--num-records",
     "--messages",
     "num_records",
     type=click.IntRange(min=1),
     required=True,
-    help="How many records.",
+    help="Number of records to read.",
 )
-@click.option("--group", help="The group to read in.  [default: one of its own]")
-@click.option("--from-latest", is_flag=True, help="Begin with the next record, not the oldest.")
+@click.option("--group", help="Consumer group to join.  [default: a new group]")
+@click.option(
+    "--from-latest",
+    is_flag=True,
+    help="Start with new records instead of the oldest, if the group has no committed offset.",
+)
 @click.option(
     "--fetch-size",
     type=click.IntRange(min=1),
     default=1_048_576,
-    help="The most of a partition in one answer (max.partition.fetch.bytes).",
+    help="Maximum amount of data per partition in a fetch response, in bytes "
+    "(max.partition.fetch.bytes).",
 )
-@click.option("--socket-buffer-size", type=int, hidden=True, help="Accepted and not used.")
+@click.option("--socket-buffer-size", type=int, hidden=True, help="Accepted and ignored.")
 @click.option(
     "--command-property",
     "client_texts",
     multiple=True,
     metavar="KEY=VALUE…",
-    help="Properties of the consumer, several at once if you like.",
+    help="Consumer property. May be repeated, and one option takes several properties.",
 )
 @click.option(
     "--timeout",
     "timeout_ms",
     type=click.IntRange(min=0),
     default=10_000,
-    help="Give up when no record came for so long, in ms.",
+    help="Maximum time between two records, in milliseconds; the run ends when it is exceeded.",
 )
 @click.option(
-    "--reporting-interval", type=click.IntRange(min=1), default=5_000, help="Between reports, ms."
+    "--reporting-interval",
+    type=click.IntRange(min=1),
+    default=5_000,
+    help="Interval between progress reports, in milliseconds.",
 )
-@click.option("--show-detailed-stats", is_flag=True, help="A line for each interval.")
-@click.option("--hide-header", is_flag=True, help="Leave out the names of the columns.")
+@click.option(
+    "--show-detailed-stats", is_flag=True, help="Print a line of statistics for each interval."
+)
+@click.option("--hide-header", is_flag=True, help="Do not print the column headings.")
 @click.option(
     "--date-format",
     default="yyyy-MM-dd HH:mm:ss:SSS",
     metavar="PATTERN",
-    help="How times are shown, as in Java's SimpleDateFormat.",
+    help="Format of times, as a pattern of Java's SimpleDateFormat.",
 )
-@click.option("--print-metrics", is_flag=True, help="Print what the run counted, in the end.")
-@click.option("--columnar", is_flag=True, help="Read tables, by the Arrow path (ours).")
+@click.option("--print-metrics", is_flag=True, help="Print the client's metrics when the run ends.")
+@click.option("--columnar", is_flag=True, help="Read Arrow tables instead of single records.")
 @output_option
 def kafka_consumer_perf_test(cluster: ClusterOptions, output: Output, **options: Any) -> int:
-    """Read records as fast as it goes, and say how fast that was."""
+    """Measure consumer throughput."""
     from ottla.cli.consumer_perf import measure_consumer
 
     return measure_consumer(cluster, output, **options)

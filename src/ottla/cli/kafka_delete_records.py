@@ -1,7 +1,8 @@
-"""`kafka-delete-records`: delete what is before given offsets.
+"""`kafka-delete-records`: delete the records before given offsets.
 
-The file is Kafka's: `{"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}`;
-offset -1 is everything."""
+The file has Kafka's format:
+`{"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}`. Offset -1 is the high
+watermark, so it deletes all records."""
 
 from __future__ import annotations
 
@@ -25,13 +26,18 @@ kafka-delete-records --offset-json-file o.json
 
 @click.command(cls=Tool, examples=EXAMPLES)
 @cluster_options()
-@click.option("--offset-json-file", required=True, metavar="FILE", help="What to delete.")
+@click.option(
+    "--offset-json-file",
+    required=True,
+    metavar="FILE",
+    help="JSON file with the partitions and offsets.",
+)
 @output_option
 def kafka_delete_records(cluster: ClusterOptions, output: Output, offset_json_file: str) -> None:
     """Delete the records before given offsets.
 
-    The file says which: {"partitions": [{"topic": "t", "partition": 0, "offset": 5}],
-    "version": 1}. Offset -1 stands for all there are.
+    The file lists the partitions and their new log start offsets: {"partitions": [{"topic": "t",
+    "partition": 0, "offset": 5}], "version": 1}. Offset -1 deletes all records.
     """
     before = _read(offset_json_file)
     with cluster.admin() as admin:
@@ -66,7 +72,7 @@ def _read(path: str) -> dict[TopicPartition, int]:
     except OSError as error:
         raise UserError(f"Cannot read {path}: {(error.strerror or '').lower()}.") from error
     except ValueError as error:
-        raise UserError(f"{path} is not JSON: {error}.") from error
+        raise UserError(f"{path} is not valid JSON: {error}.") from error
     return parse_offsets(content, path)
 
 
@@ -78,7 +84,7 @@ def parse_offsets(content: Any, path: str) -> dict[TopicPartition, int]:
     if not isinstance(content, dict) or not isinstance(content.get("partitions"), list):
         raise wrong
     if content.get("version", 1) != 1:
-        raise UserError(f"{path} is of version {content['version']}; only version 1 is known.")
+        raise UserError(f"{path} has version {content['version']}. Only version 1 is supported.")
     found: dict[TopicPartition, int] = {}
     for each in content["partitions"]:
         match each:
@@ -87,7 +93,7 @@ def parse_offsets(content: Any, path: str) -> dict[TopicPartition, int]:
             case _:
                 raise wrong
         if key in found:
-            raise UserError(f"{path} has {key} twice.")
+            raise UserError(f"{path} lists partition {key} twice.")
         found[key] = offset
     return found
 

@@ -1,4 +1,4 @@
-"""`kafka-dump-log`: what is in a log's files, in the words of Apache Kafka's tool."""
+"""`kafka-dump-log`: print the contents of log files in the format of Apache Kafka's tool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
 
 EXAMPLES = """
 kafka-dump-log --files orders-0/00000000000000000000.log --print-data-log
-kafka-dump-log --files __consumer_offsets-0/00000000000000000000.log --offsets-decoder
+kafka-dump-log --files orders-0/00000000000000000000.index --verify-index-only
+kafka-dump-log --files __consumer_offsets-7/00000000000000000000.log --offsets-decoder
 """
 
 
@@ -22,28 +23,36 @@ kafka-dump-log --files __consumer_offsets-0/00000000000000000000.log --offsets-d
     "--files",
     required=True,
     metavar="FILE1,FILE2,…",
-    help="The files: .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint.",
+    help="Files to dump: .log, .index, .timeindex, .txnindex, .snapshot and .checkpoint.",
 )
-@click.option("--deep-iteration", is_flag=True, help="Look at each record, not only at batches.")
-@click.option("--print-data-log", is_flag=True, help="Print what the records hold.")
-@click.option("--verify-index-only", is_flag=True, help="Check indexes without printing them.")
+@click.option("--deep-iteration", is_flag=True, help="Print each record in addition to its batch.")
+@click.option(
+    "--print-data-log", is_flag=True, help="Print the keys and values of records as well."
+)
+@click.option("--verify-index-only", is_flag=True, help="Verify indexes without printing them.")
 @click.option(
     "--index-sanity-check",
     is_flag=True,
-    help="Check of an index only what a broker checks when it starts.",
+    help="Run only the sanity check that a broker runs on an index when it starts.",
 )
-@click.option("--max-bytes", type=click.IntRange(min=0), help="Read only so much of each log.")
+@click.option(
+    "--max-bytes", type=click.IntRange(min=0), help="Number of bytes to read from each .log file."
+)
 @click.option(
     "--max-message-size",
     type=click.IntRange(min=0),
     hidden=True,
-    help="Accepted; batches of any size are read.",
+    help="Accepted and ignored: batches of any size are read.",
 )
-@click.option("--offsets-decoder", is_flag=True, help="Records are of __consumer_offsets.")
-@click.option("--transaction-log-decoder", is_flag=True, help="Records are of __transaction_state.")
-@click.option("--cluster-metadata-decoder", is_flag=True, help="Records are of a KRaft log.")
+@click.option("--offsets-decoder", is_flag=True, help="Decode the records of __consumer_offsets.")
 @click.option(
-    "--share-group-state-decoder", is_flag=True, help="Records are of __share_group_state."
+    "--transaction-log-decoder", is_flag=True, help="Decode the records of __transaction_state."
+)
+@click.option(
+    "--cluster-metadata-decoder", is_flag=True, help="Decode the records of __cluster_metadata."
+)
+@click.option(
+    "--share-group-state-decoder", is_flag=True, help="Decode the records of __share_group_state."
 )
 @click.option("--remote-log-metadata-decoder", is_flag=True, hidden=True)
 @click.option(
@@ -51,21 +60,22 @@ kafka-dump-log --files __consumer_offsets-0/00000000000000000000.log --offsets-d
     is_flag=False,
     flag_value=STRING_DECODER,
     metavar="[CLASS]",
-    help="How keys are shown: Kafka's StringDecoder (the default), IntegerDecoder, LongDecoder.",
+    help="Decoder of keys: Kafka's StringDecoder (the default), IntegerDecoder, LongDecoder or "
+    "DefaultDecoder.",
 )
 @click.option(
     "--value-decoder-class",
     is_flag=False,
     flag_value=STRING_DECODER,
     metavar="[CLASS]",
-    help="How values are shown.",
+    help="Decoder of values, with the same choices as --key-decoder-class.",
 )
 @click.option(
     "--skip-record-metadata",
     is_flag=True,
-    help="Print of records only what they hold; skip control records.",
+    help="Print only the keys and values of records, and skip control records.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def kafka_dump_log(
     files: str,
     deep_iteration: bool,
@@ -84,14 +94,10 @@ def kafka_dump_log(
     skip_record_metadata: bool,
     as_json: bool,
 ) -> int:
-    """Print what is in a log's files, and whether indexes agree with their log.
+    """Print log segments and verify indexes.
 
-    It reads only, and may run beside a broker. What is wrong with a file is said on standard error.
-
-    \b
-    kafka-dump-log --files orders-0/00000000000000000000.log --print-data-log
-    kafka-dump-log --files orders-0/00000000000000000000.index --verify-index-only
-    kafka-dump-log --files __consumer_offsets-7/00000000000000000000.log --offsets-decoder
+    The tool only reads, so it can run while a broker uses the files. It reports problems with a
+    file on standard error.
     """
     from ottla.cli.dump_log import Options, Printer, dump_files, find_parser
 

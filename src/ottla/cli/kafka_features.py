@@ -1,4 +1,4 @@
-"""`kafka-features describe`: which features the cluster has, and at which level."""
+"""`kafka-features describe`: supported and finalized feature levels of a cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.cli.tool import Tool, ToolGroup, run_tool
 
 @click.group(cls=ToolGroup)
 def kafka_features() -> None:
-    """Show which features the cluster has, and at which level."""
+    """Show the cluster's feature levels."""
 
 
 @kafka_features.command(
@@ -22,7 +22,7 @@ def kafka_features() -> None:
 @cluster_options()
 @output_option
 def describe(cluster: ClusterOptions, output: Output) -> None:
-    """Show the features: what brokers can do, and what is agreed on."""
+    """Show the supported and finalized levels of each feature."""
     with cluster.admin() as admin:
         features = admin.describe_features()
 

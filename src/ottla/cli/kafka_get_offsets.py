@@ -1,4 +1,4 @@
-"""`kafka-get-offsets`: the offsets of partitions, by position or by time."""
+"""`kafka-get-offsets`: offsets of partitions by position (earliest, latest, …) or by time."""
 
 from __future__ import annotations
 
@@ -36,12 +36,16 @@ Filter = Callable[[TopicPartition], bool]
 
 @click.command(cls=Tool, examples=EXAMPLES)
 @cluster_options(server_names=("--bootstrap-server", "--broker-list"))
-@click.option("--topic", metavar="NAME", help="A regular expression of topics.  [default: all]")
-@click.option("--partitions", metavar="0,1,…", help="Only these partitions of the topics.")
+@click.option(
+    "--topic",
+    metavar="NAME",
+    help="Regular expression that the topic names must match.  [default: all]",
+)
+@click.option("--partitions", metavar="0,1,…", help="Partitions to include.  [default: all]")
 @click.option(
     "--topic-partitions",
     metavar="TOPIC:PARTITIONS,…",
-    help="Topics with partitions: t:0, t:1-3 (without 3), t:2- or t:-3.",
+    help="Topics with partitions or ranges of them: t:0, t:1-3 (3 excluded), t:2- or t:-3.",
 )
 @click.option(
     "--time",
@@ -49,9 +53,10 @@ Filter = Callable[[TopicPartition], bool]
     default="latest",
     show_default=True,
     metavar="TIME",
-    help=f"{', '.join(POSITIONS)}, or milliseconds since 1970: the first record not older.",
+    help=f"Offset to show: {', '.join(POSITIONS)}, or that of the first record at or after a "
+    "timestamp in milliseconds.",
 )
-@click.option("--exclude-internal-topics", is_flag=True, help="Leave out Kafka's own topics.")
+@click.option("--exclude-internal-topics", is_flag=True, help="Exclude internal topics.")
 @output_option
 def kafka_get_offsets(
     cluster: ClusterOptions,
@@ -62,12 +67,15 @@ def kafka_get_offsets(
     moment: str,
     exclude_internal_topics: bool,
 ) -> None:
-    """Show the offsets of partitions, as topic:partition:offset.
+    """Show the offsets of topic partitions.
 
-    A partition with no record so new is left out.
+    Prints one line topic:partition:offset for each partition. Partitions without a matching offset
+    are omitted.
     """
     if topic_partitions and (topic or partitions):
-        raise click.UsageError("--topic-partitions goes without --topic and --partitions.")
+        raise click.UsageError(
+            "--topic-partitions cannot be combined with --topic or --partitions."
+        )
     spec = parse_time(moment)
     wanted = (
         parse_topic_partitions(topic_partitions)
@@ -111,7 +119,7 @@ def parse_time(text: str) -> int:
         number = min(POSITIONS.values()) - 1
     if number < min(POSITIONS.values()):
         raise click.UsageError(
-            f"--time {text!r} is neither milliseconds since 1970 nor one of "
+            f"--time {text!r} is neither a timestamp in milliseconds nor one of "
             f"{', '.join(POSITIONS)} (-1 to -5)."
         )
     return number
@@ -133,7 +141,7 @@ def _by_topic(topic: str | None, partitions: str | None) -> Filter:
 
 
 def parse_topic_partitions(text: str) -> Filter:
-    """Any of `topic`, `topic:3`, `topic:1-3`, `topic:1-`, `topic:-3`; the upper end is left out."""
+    """Parse `topic`, `topic:3`, `topic:1-3`, `topic:1-` or `topic:-3`; upper ends are exclusive."""
     filters: list[tuple[re.Pattern[str], int, float]] = []
     for each in text.split(","):
         topic, _, partitions = each.strip().partition(":")

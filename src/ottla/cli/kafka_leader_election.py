@@ -1,4 +1,4 @@
-"""`kafka-leader-election`: have the preferred replicas lead, or any that is alive."""
+"""`kafka-leader-election`: preferred and unclean leader elections."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ kafka-leader-election --election-type unclean --topic orders --partition 0
     "--election-type",
     required=True,
     type=click.Choice(["preferred", "unclean"], case_sensitive=False),
-    help="unclean: only partitions without a leader, and records may be lost.",
+    help="Type of the election: preferred elects the preferred replica, unclean elects any live "
+    "replica of partitions without a leader, even if records are lost.",
 )
-@click.option("--topic", help="With --partition.")
-@click.option("--partition", type=int, help="With --topic.")
-@click.option("--all-topic-partitions", is_flag=True, help="Every partition there is.")
-@click.option("--path-to-json-file", metavar="FILE", help="Which partitions.")
+@click.option("--topic", help="Topic of the partition. Requires --partition.")
+@click.option("--partition", type=int, help="Number of the partition. Requires --topic.")
+@click.option("--all-topic-partitions", is_flag=True, help="Elect the leaders of all partitions.")
+@click.option("--path-to-json-file", metavar="FILE", help="JSON file that lists the partitions.")
 @output_option
 def kafka_leader_election(
     cluster: ClusterOptions,
@@ -40,17 +41,17 @@ def kafka_leader_election(
     all_topic_partitions: bool,
     path_to_json_file: str | None,
 ) -> None:
-    """Elect leaders of partitions."""
+    """Elect partition leaders."""
     from ottla.cli.reassignment_file import read_partitions
     from ottla.client.admin import ElectionType
 
     ways = [topic is not None, all_topic_partitions, path_to_json_file is not None]
     if sum(ways) != 1:
         raise click.UsageError(
-            "give exactly one of --topic, --all-topic-partitions, --path-to-json-file."
+            "Give exactly one of --topic, --all-topic-partitions and --path-to-json-file."
         )
     if (topic is None) != (partition is None):
-        raise click.UsageError("--topic and --partition belong together.")
+        raise click.UsageError("--topic and --partition must be given together.")
     wanted: list[TopicPartition] | None = None
     if topic is not None and partition is not None:
         wanted = [TopicPartition(topic, partition)]
@@ -63,7 +64,7 @@ def kafka_leader_election(
     output.show(
         {"elected": elected, "errors": reasons(results.errors)},
         lambda: [
-            f"Leader election ({election_type.upper()}) is done for {', '.join(elected)}."
+            f"Completed leader election ({election_type.upper()}) for {', '.join(elected)}."
             if elected
             else "No leader was elected."
         ],

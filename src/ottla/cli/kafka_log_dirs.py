@@ -1,6 +1,6 @@
-"""`kafka-log-dirs`: what is in the brokers' log directories, as Kafka's tool prints it: JSON.
+"""`kafka-log-dirs`: the brokers' log directories and replicas, as JSON in Kafka's format.
 
-`--json` leaves out the two lines before it."""
+`--json` omits the two lines of text that Kafka's tool prints before the JSON."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ kafka-log-dirs --describe --broker-list 1,2 --topic-list orders --json
 
 @click.command(cls=Tool, examples=EXAMPLES)
 @cluster_options()
-@action_option("describe", "Show the directories.")
-@click.option("--broker-list", metavar="1,2,…", help="Of these brokers.  [default: all]")
-@click.option("--topic-list", metavar="A,B,…", help="Only of these topics.")
+@action_option("describe", "Describe the log directories.")
+@click.option(
+    "--broker-list", metavar="1,2,…", help="IDs of the brokers to describe.  [default: all]"
+)
+@click.option("--topic-list", metavar="A,B,…", help="Topics to include.  [default: all]")
 @output_option
 def kafka_log_dirs(
     cluster: ClusterOptions,
@@ -38,9 +40,12 @@ def kafka_log_dirs(
     broker_list: str | None,
     topic_list: str | None,
 ) -> None:
-    """Show what is in the brokers' log directories: sizes, lags, errors."""
+    """Describe the brokers' log directories.
+
+    Shows the size and the offset lag of each replica, the disk space, and errors.
+    """
     if len(actions) != 1:
-        raise click.UsageError("Give --describe.")
+        raise click.UsageError("--describe is required.")
     brokers = _brokers(broker_list)
     with cluster.admin() as admin:
         partitions = _partitions(admin, topic_list)

@@ -1,8 +1,8 @@
-"""`kafka-producer-perf-test`: how fast a cluster takes records, and with what latency.
+"""`kafka-producer-perf-test`: producer throughput and latency.
 
-Options and lines are those of Kafka's tool. `--columnar` is ours: whole tables go through the Arrow
-path, and latencies are those of tables. Payloads are cut from a block of random letters, not made
-anew for each record: making them would take longer than sending them."""
+Options and output lines are those of Kafka's tool. `--columnar` is Ottla's: it sends Arrow tables
+and reports the latency of tables. Payloads are slices of one block of random letters, because
+generating each payload would take longer than sending it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,33 @@ kafka-producer-perf-test --topic load --num-records 10000 --payload-file orders.
     cls=PropertiesTool, examples=EXAMPLES, several=("--producer-props", "--command-property")
 )
 @cluster_options(config_names=("--command-config", "--producer.config"))
-@click.option("--topic", required=True, help="The topic to write to.")
-@click.option("--num-records", type=click.IntRange(min=1), required=True, help="How many records.")
-@click.option("--record-size", type=click.IntRange(min=0), metavar="BYTES", help="Of each value.")
-@click.option("--payload-file", metavar="FILE", help="Values are chosen from this file's lines.")
-@click.option("--payload-delimiter", default="\\n", metavar="REGEX", help="Between its values.")
-@click.option("--payload-monotonic", is_flag=True, help="Values are the numbers 0, 1, 2, …")
+@click.option("--topic", required=True, help="Topic to write to.")
+@click.option(
+    "--num-records", type=click.IntRange(min=1), required=True, help="Number of records to send."
+)
+@click.option(
+    "--record-size",
+    type=click.IntRange(min=0),
+    metavar="BYTES",
+    help="Size of each record's value, in bytes.",
+)
+@click.option(
+    "--payload-file", metavar="FILE", help="File of values, from which each record takes one."
+)
+@click.option(
+    "--payload-delimiter",
+    default="\\n",
+    metavar="REGEX",
+    help="Delimiter between the values of the payload file.  [default: newline]",
+)
+@click.option(
+    "--payload-monotonic", is_flag=True, help="Send increasing numbers (0, 1, 2, …) as values."
+)
 @click.option(
     "--throughput",
     type=float,
     required=True,
-    help="The most records a second; -1 is as many as it can.",
+    help="Maximum number of records per second, or -1 for no limit.",
 )
 @click.option(
     "--command-property",
@@ -44,26 +60,31 @@ kafka-producer-perf-test --topic load --num-records 10000 --payload-file orders.
     "client_texts",
     multiple=True,
     metavar="KEY=VALUE…",
-    help="Properties of the producer, several at once if you like.",
+    help="Producer property. May be repeated, and one option takes several properties.",
 )
-@click.option("--transactional-id", help="Write in transactions, under this id.")
+@click.option("--transactional-id", help="Send the records in transactions with this ID.")
 @click.option(
-    "--transaction-duration-ms", type=click.IntRange(min=1), help="How long each of them lasts."
+    "--transaction-duration-ms",
+    type=click.IntRange(min=1),
+    help="Duration of each transaction, in milliseconds; 3000 if omitted.",
 )
 @click.option(
     "--warmup-records",
     type=click.IntRange(min=0),
     default=0,
-    help="So many at the beginning are left out of a second summary.",
+    help="Number of records to send first, which a second summary leaves out.",
 )
 @click.option(
-    "--reporting-interval", type=click.IntRange(min=1), default=5_000, help="Between reports, ms."
+    "--reporting-interval",
+    type=click.IntRange(min=1),
+    default=5_000,
+    help="Interval between progress reports, in milliseconds.",
 )
-@click.option("--print-metrics", is_flag=True, help="Print what the run counted, in the end.")
-@click.option("--columnar", is_flag=True, help="Send tables, by the Arrow path (ours).")
+@click.option("--print-metrics", is_flag=True, help="Print the client's metrics when the run ends.")
+@click.option("--columnar", is_flag=True, help="Send Arrow tables instead of single records.")
 @output_option
 def kafka_producer_perf_test(cluster: ClusterOptions, output: Output, **options: Any) -> int:
-    """Write records as fast as it goes, or as fast as told, and say how fast that was."""
+    """Measure producer throughput and latency."""
     from ottla.cli.producer_perf import measure_producer
 
     return measure_producer(cluster, output, **options)

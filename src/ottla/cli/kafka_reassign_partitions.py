@@ -1,14 +1,14 @@
-"""`kafka-reassign-partitions`: move replicas to other brokers.
+"""`kafka-reassign-partitions`: move partition replicas between brokers.
 
-    --generate   propose where the replicas of topics could be
-    --execute    begin; prints what it was, to be able to go back
-    --verify     how far it is; exit code 1 while it is under way
-    --cancel     stop, and go back
-    --list       all that is under way
+    --generate   propose an assignment for the replicas of topics
+    --execute    start a reassignment; prints the current assignment, for a rollback
+    --verify     show the progress; the exit code is 1 until the reassignment is complete
+    --cancel     cancel the reassignment and restore the original replicas
+    --list       list all reassignments in progress
 
-With --throttle the replicas that are moved take no more than so many bytes a second, on each broker
-(KIP-73): the brokers' and topics' limits are set when it begins, changed by another --execute with
---additional, and taken away by --verify when all is done, and by --cancel."""
+--throttle limits the replication traffic of the reassignment on each broker (KIP-73). --execute
+sets the throttles of brokers and topics, --execute --additional changes them, and --verify removes
+them when the reassignment is complete, as does --cancel."""
 
 from __future__ import annotations
 
@@ -37,26 +37,46 @@ ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 
 @click.command(cls=Tool, examples=EXAMPLES)
 @cluster_options()
-@action_option("generate", "Propose an assignment.")
-@action_option("execute", "Begin to move replicas as the file says.")
-@action_option("verify", "Tell whether what the file says is done.")
-@action_option("cancel", "Stop what the file says.")
-@action_option("list", "Show what is under way.")
-@click.option("--reassignment-json-file", "file", metavar="FILE", help="Which replicas go where.")
-@click.option("--topics-to-move-json-file", "topics_file", metavar="FILE", help="For --generate.")
-@click.option("--broker-list", metavar="1,2,…", help="For --generate: the brokers to use.")
-@click.option("--disable-rack-aware", is_flag=True, help="Do not look at racks.")
-@click.option("--additional", is_flag=True, help="Beside what is under way already.")
+@action_option("generate", "Propose a new assignment of replicas to brokers.")
+@action_option("execute", "Start the reassignment described by the file.")
+@action_option("verify", "Check whether the reassignment described by the file is complete.")
+@action_option("cancel", "Cancel the reassignment described by the file.")
+@action_option("list", "List the reassignments in progress.")
 @click.option(
-    "--disallow-replication-factor-change", is_flag=True, help="Refuse more or fewer replicas."
+    "--reassignment-json-file",
+    "file",
+    metavar="FILE",
+    help="JSON file with the replicas of each partition, for --execute, --verify and --cancel.",
 )
-@click.option("--preserve-throttles", is_flag=True, help="Leave the limits as they are.")
+@click.option(
+    "--topics-to-move-json-file",
+    "topics_file",
+    metavar="FILE",
+    help="JSON file with the topics to reassign, for --generate.",
+)
+@click.option(
+    "--broker-list", metavar="1,2,…", help="IDs of the brokers to assign, for --generate."
+)
+@click.option("--disable-rack-aware", is_flag=True, help="Ignore racks, with --generate.")
+@click.option(
+    "--additional",
+    is_flag=True,
+    help="Start the reassignment in addition to those in progress, with --execute.",
+)
+@click.option(
+    "--disallow-replication-factor-change",
+    is_flag=True,
+    help="Reject a reassignment that changes the number of replicas, with --execute.",
+)
+@click.option(
+    "--preserve-throttles", is_flag=True, help="Keep the throttles, with --verify and --cancel."
+)
 @click.option(
     "--throttle",
     type=click.IntRange(min=-1),
     metavar="BYTES",
     default=-1,
-    help="For --execute: at most so many bytes a second between brokers; -1 for no limit.",
+    help="Maximum replication traffic in bytes per second, with --execute. -1 sets no limit.",
 )
 @output_option
 def kafka_reassign_partitions(
@@ -72,14 +92,14 @@ def kafka_reassign_partitions(
     preserve_throttles: bool,
     throttle: int,
 ) -> None:
-    """Move replicas of partitions to other brokers."""
+    """Move partition replicas between brokers."""
     if len(actions) != 1:
-        raise click.UsageError(f"give exactly one of {', '.join(f'--{each}' for each in ACTIONS)}.")
+        raise click.UsageError(f"Give exactly one of {', '.join(f'--{each}' for each in ACTIONS)}.")
     (action,) = actions
     if action in ("execute", "verify", "cancel") and file is None:
-        raise click.UsageError(f"--{action} needs --reassignment-json-file.")
+        raise click.UsageError(f"--{action} requires --reassignment-json-file.")
     if action == "generate" and (topics_file is None or broker_list is None):
-        raise click.UsageError("--generate needs --topics-to-move-json-file and --broker-list.")
+        raise click.UsageError("--generate requires --topics-to-move-json-file and --broker-list.")
     with cluster.admin() as admin:
         if action == "generate":
             _generate(admin, output, str(topics_file), str(broker_list), disable_rack_aware)
@@ -94,7 +114,7 @@ class ExecuteOptions(NamedTuple):
     additional: bool
     may_change_factor: bool
     throttle: int
-    """Bytes a second; negative for no limit."""
+    """Maximum number of bytes per second; negative for no limit."""
 
 
 def _act(
@@ -119,6 +139,7 @@ def _act(
 def present_assignment(
     admin: Admin, topics: list[str], *, return_errors: bool = False
 ) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the current replicas of all partitions of the given topics."""
     described = admin.describe_topics(*topics, return_errors=return_errors)
     return {
         TopicPartition(name, each.partition): each.replicas
@@ -135,12 +156,13 @@ def _generate(
 
     ids = broker_list.split(",")
     if not all(id.strip().isdecimal() for id in ids):
-        raise UserError(f"--broker-list {broker_list} must be ids of brokers: 1,2,3.")
+        raise UserError(f"--broker-list {broker_list} must be a list of broker IDs such as 1,2,3.")
     nodes = admin.describe_cluster().nodes
     brokers = list(dict.fromkeys(map(int, ids)))
     missing = [id for id in brokers if id not in nodes]
     if missing:
-        raise UserError(f"There is no broker {missing[0]} in the cluster.")
+        there = ", ".join(map(str, sorted(nodes)))
+        raise UserError(f"Broker {missing[0]} does not exist. The brokers of the cluster: {there}.")
     knows_racks = not ignore_racks and all(nodes[id].rack for id in brokers)
     racks = {id: nodes[id].rack if knows_racks else None for id in brokers}
     present = present_assignment(admin, read_topics(topics_file))
@@ -208,12 +230,12 @@ def _verify(admin: Admin, output: Output, wanted: Assignment, preserve_throttles
         if key in moving:
             states[key] = "is still in progress."
         elif key not in present:
-            states[key] = "is of a partition that does not exist."
+            states[key] = "is for a partition that does not exist."
         elif present[key] == replicas:
             states[key] = "is completed."
         else:
             found = ",".join(map(str, present[key]))
-            states[key] = f"is not there: the replicas are {found}."
+            states[key] = f"has not taken effect: the replicas are {found}."
     cleared = _clear_throttles(admin, wanted, preserve_throttles or bool(moving))
     output.show(
         {str(key): state for key, state in states.items()},
@@ -228,7 +250,7 @@ def _verify(admin: Admin, output: Output, wanted: Assignment, preserve_throttles
 
 
 def _clear_throttles(admin: Admin, wanted: Assignment, preserve: bool) -> list[str]:
-    """What was done, in Kafka's words."""
+    """Remove the throttles unless reassignments are in progress; return Kafka's report lines."""
     from ottla.cli.reassignment_throttle import unlimit
 
     if preserve or admin.list_partition_reassignments():

@@ -1,4 +1,4 @@
-"""`kafka-server-start`, called as Kafka's script of that name is."""
+"""`kafka-server-start`, with the arguments of Kafka's script."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ kafka-server-start server.properties --override log.retention.hours=24
     context_settings={**HELP, "help_option_names": ["-h", "-help", "--help"]},
 )
 @click.option("-daemon", "--daemon", "daemon", is_flag=True, help="Run in the background.")
-@click.option("-name", "name", hidden=True, metavar="NAME", help="Accepted and not used.")
-@click.option("-loggc", "log_gc", hidden=True, is_flag=True, help="Accepted and not used.")
+@click.option("-name", "name", hidden=True, metavar="NAME", help="Accepted and ignored.")
+@click.option("-loggc", "log_gc", hidden=True, is_flag=True, help="Accepted and ignored.")
 @click.argument("config_file", metavar="server.properties")
 @override_option
 @check_option
@@ -39,10 +39,10 @@ def kafka_server_start(
     pid_file: str | None,
     log_level: str,
 ) -> int:
-    """Start a broker with Kafka's server.properties.
+    """Start a broker with a server.properties file.
 
-    In the background its output goes to $LOG_DIR/kafkaServer.out, or without LOG_DIR to
-    ~/.local/state/ottla/kafkaServer.out. kafka-server-stop stops it.
+    With -daemon, the broker writes its output to $LOG_DIR/kafkaServer.out, or to
+    ~/.local/state/ottla/kafkaServer.out if LOG_DIR is not set. Stop it with kafka-server-stop.
     """
     from ottla.cli.start import gather, start
 

@@ -1,7 +1,7 @@
-"""`kafka-server-stop`: ask brokers of this user to stop, as Kafka's script does.
+"""`kafka-server-stop`: send SIGTERM to the brokers of this user, as Kafka's script does.
 
 `--node-id` and `--process-role` are Kafka's options; `--data-dir` and `--pid-file` are Ottla's. A
-broker must match all options that are given."""
+broker must match all given options."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ kafka-server-stop --pid-file /run/ottla/broker.pid
 @click.command(cls=Tool, examples=EXAMPLES)
 @click.option("--data-dir", metavar="DIR", help="Stop the broker that uses this data directory.")
 @click.option("--node-id", type=int, metavar="ID", help="Stop the brokers with this node.id.")
-@click.option("--pid-file", metavar="FILE", help="Stop the broker started with this --pid-file.")
+@click.option(
+    "--pid-file", metavar="FILE", help="Stop the broker that was started with this --pid-file."
+)
 @click.option(
     "--process-role",
     type=click.Choice(["broker", "controller"]),
@@ -34,16 +36,17 @@ kafka-server-stop --pid-file /run/ottla/broker.pid
 def kafka_server_stop(
     data_dir: str | None, node_id: int | None, pid_file: str | None, process_role: str | None
 ) -> None:
-    """Send SIGTERM to brokers of this user; they stop cleanly by themselves.
+    """Stop brokers of this user.
 
-    Without options, every broker of this user is stopped.
+    Sends SIGTERM, on which brokers shut down cleanly. Without options, all brokers of this user are
+    stopped.
     """
     from ottla.cli.processes import broker_pids, has_open, node_ids, uses_data_directory
 
     if process_role == "controller":
         raise UserError(
-            "No controller to stop: Ottla has no controller processes, one of the brokers acts as "
-            "the controller."
+            "No controller to stop: Ottla has no controller processes, because one of the brokers "
+            "acts as the controller."
         )
     pids = broker_pids()
     missing = "No kafka server to stop"

@@ -1,9 +1,9 @@
-"""`kafka-streams-application-reset`: make a stopped application begin anew.
+"""`kafka-streams-application-reset`: reset a stopped application to start from scratch.
 
-Options and output are those of Kafka's tool; `--state-dir` and `--json` are ours. It sets the
-offsets of input topics, deletes internal topics and, unlike Kafka's, the checkpoints and state that
-are on this machine: an application with a checkpoint goes on from there, whatever its group says.
-It serves applications of Kafka Streams too, which have no such files."""
+Options and output are those of Kafka's tool; `--state-dir` and `--json` are Ottla's. The tool
+resets the offsets of input topics and deletes internal topics. Unlike Kafka's tool it also deletes
+the checkpoints and state on this machine, because an application with a checkpoint ignores the
+committed offsets. It works for Kafka Streams applications as well, which have no such files."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ kafka-streams-application-reset --application-id orders --input-topics orders --
 
 @dataclass(frozen=True)
 class Done:
-    """What was done, or would be."""
+    """Changes that the reset has made, or would make with `--dry-run`."""
 
     offsets: dict[str, Plan]
-    """By group."""
+    """New offsets by group."""
     missing_topics: list[str]
     deleted_topics: list[str]
     deleted_files: list[str]
@@ -46,44 +46,84 @@ class Done:
 
 @click.command(cls=Tool, examples=EXAMPLES)
 @cluster_options(config_names=("--command-config", "--config-file"))
-@click.option("--application-id", required=True, metavar="ID", help="The application's name.")
-@click.option("--input-topics", metavar="LIST", help="Topics, with commas: to their beginning, "
-              "or as another option says.")  # fmt: skip
-@click.option("--intermediate-topics", metavar="LIST", help="Topics that it writes and reads "
-              "again: to their end.")  # fmt: skip
-@click.option("--internal-topics", metavar="LIST", help="Of the internal topics, delete only "
-              "these.")  # fmt: skip
-@click.option("--to-earliest", is_flag=True, help="To the first record there is (the default).")
-@click.option("--to-latest", is_flag=True, help="To the end.")
-@click.option("--to-offset", type=int, help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="So much on, or back if it is negative.")
-@click.option("--to-datetime", metavar="YYYY-MM-DDTHH:mm:SS.sss", help="To the first record that "
-              "is not older.")  # fmt: skip
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="To what came in since then.")
-@click.option("--from-file", metavar="FILE", help="As a CSV file of topic,partition,offset says.")
-@click.option("--state-dir", metavar="DIR", help="Where its checkpoints are.  [default: that of "
-              "applications which name none]")  # fmt: skip
-@click.option("--force", is_flag=True, help="Put members out of the group.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option(
+    "--application-id",
+    required=True,
+    metavar="ID",
+    help="Name of the application (application.id).",
+)
+@click.option(
+    "--input-topics",
+    metavar="LIST",
+    help="Comma-separated input topics, whose offsets are reset.",
+)
+@click.option(
+    "--intermediate-topics",
+    metavar="LIST",
+    help="Comma-separated topics that the application writes and reads, whose offsets are set to "
+    "the end.",
+)
+@click.option(
+    "--internal-topics",
+    metavar="LIST",
+    help="Comma-separated internal topics to delete.  [default: all]",
+)
+@click.option(
+    "--to-earliest", is_flag=True, help="Reset offsets to the log start offset (the default)."
+)
+@click.option("--to-latest", is_flag=True, help="Reset offsets to the log end offset.")
+@click.option("--to-offset", type=int, help="Reset offsets to this offset.")
+@click.option(
+    "--shift-by",
+    type=int,
+    metavar="N",
+    help="Shift the committed offsets by N, or back if N is negative.",
+)
+@click.option(
+    "--to-datetime",
+    metavar="YYYY-MM-DDTHH:mm:SS.sss",
+    help="Reset offsets to the first record at or after this time (UTC).",
+)
+@click.option(
+    "--by-duration",
+    metavar="PnDTnHnMnS",
+    help="Reset offsets to the first record within this duration before now.",
+)
+@click.option(
+    "--from-file",
+    metavar="FILE",
+    help="Reset offsets to those of a CSV file with lines topic,partition,offset.",
+)
+@click.option(
+    "--state-dir",
+    metavar="DIR",
+    help="State directory of the application.  [default: the default of stream applications]",
+)
+@click.option("--force", is_flag=True, help="Remove active members from the consumer group.")
+@click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 @output_option
 def kafka_streams_application_reset(
     cluster: ClusterOptions, output: Output, application_id: str, **given: Any
 ) -> int:
-    """Reset a stream application: its offsets, its internal topics, its state."""
+    """Reset a stream application's offsets and state.
+
+    Resets the offsets of input topics, and deletes the application's internal topics, checkpoints
+    and local state. Stop all instances of the application first.
+    """
     from ottla.cli.group_reset import Target
 
     chosen = [name for name in TARGETS if given[name] not in (None, False)]
     if len(chosen) > 1:
         raise click.UsageError(
-            f"--{chosen[0].replace('_', '-')} and --{chosen[1].replace('_', '-')} exclude "
-            "each other."
+            f"--{chosen[0].replace('_', '-')} and --{chosen[1].replace('_', '-')} cannot be "
+            "combined."
         )
     if not chosen:
         given["to_earliest"] = True
     target = Target(
         **{each.name: given[each.name] for each in fields(Target) if each.name in given}
     )
-    target.timestamp_ms(0)  # what cannot be read is said before a broker is asked
+    target.timestamp_ms(0)  # report a malformed time before connecting to a broker
     state_dir = _state_dir(given["state_dir"])
     with _locked(state_dir, application_id), cluster.admin() as admin:
         done = _reset(admin, application_id, target, state_dir, given, output)
@@ -96,13 +136,14 @@ def _state_dir(given: str | None) -> str:
 
     if given is not None and is_remote(given):
         raise UserError(
-            f"{given} is not on this machine: call app.reset(), and Spark deletes what is there."
+            f"The state directory {given} is not on this machine. Call app.reset() in the "
+            "application to delete remote state with Spark."
         )
     return given or str(default_state_dir())
 
 
-class _locked:  # noqa: N801 - a context, not a thing
-    """No run of the application may be under way; one that never ran here has no lock."""
+class _locked:  # noqa: N801 - used like a function, in a with statement
+    """Context manager that holds the application's lock, if the application has run here."""
 
     def __init__(self, state_dir: str, name: str) -> None:
         from ottla.streams.checkpoint import AppLock
@@ -158,7 +199,7 @@ def _listed(text: str | None) -> list[str]:
 
 
 def _groups(admin: Admin, name: str, sinks: list[str]) -> list[str]:
-    """The application's own; with several sinks, its queries have one each."""
+    """Return the application's consumer groups. With several sinks, each query has its own."""
     if len(sinks) < 2:
         return [name]
     wanted = [f"{name}-{topic}" for topic in sinks]
@@ -176,8 +217,8 @@ def _check_members(admin: Admin, group: str, *, force: bool, is_dry: bool) -> No
     members = found[group].members
     if not force:
         raise UserError(
-            f"Consumer group '{group}' is still active and has {len(members)} members: stop all "
-            "instances of the application first, or put them out with --force."
+            f"Consumer group '{group}' is still active and has {len(members)} members. Stop all "
+            "instances of the application first, or remove the members with --force."
         )
     if not is_dry:
         admin.remove_members_from_group(
@@ -192,8 +233,8 @@ def _chosen(name: str, internal: list[str], chosen: list[str]) -> list[str]:
     wrong = [topic for topic in chosen if topic not in internal]
     if wrong:
         raise UserError(
-            f"--internal-topics: {wrong[0]} is no internal topic of {name}; there are "
-            f"{', '.join(internal) or 'none'}."
+            f"--internal-topics: {wrong[0]} is not an internal topic of {name}. Its internal "
+            f"topics: {', '.join(internal) or 'none'}."
         )
     return chosen or internal
 
@@ -208,7 +249,7 @@ def _plan(admin: Admin, group: str, topics: list[str], target: Target, output: O
         plan = group_reset.read_plans(target.from_file, [group]).get(group, {})
         missing = [each for each in partitions if each not in plan]
         if missing:
-            raise UserError(f"{target.from_file} says nothing of {missing[0]}.")
+            raise UserError(f"{target.from_file} has no offset for partition {missing[0]}.")
         wanted = {each: plan[each] for each in partitions}
         return group_reset.within(admin, wanted, output.note)
     return group_reset.make_plan(admin, group, partitions, target, output.note)
@@ -218,7 +259,7 @@ def _lines(name: str, done: Done, *, is_dry: bool) -> list[str]:
     would = "would be" if is_dry else "were"
     lines = []
     if is_dry:
-        lines.append("Nothing was changed: this is what would be done.")
+        lines.append("Dry run: nothing was changed. A run without --dry-run makes these changes.")
     if done.missing_topics:
         lines.append("Following topics are not found, skipping them")
         lines += [f"Topic: {topic}" for topic in done.missing_topics]

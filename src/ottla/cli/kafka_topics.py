@@ -1,7 +1,7 @@
 """`kafka-topics`: list, create, describe, alter and delete topics.
 
-Options, output and exit codes are those of Kafka's tool. `--json` is ours, and so are `--config`
-and `--delete-config` with `--alter`, which Kafka's tool had once and gave to `kafka-configs`."""
+Options, output and exit codes are those of Kafka's tool. `--json` is Ottla's. So are `--config` and
+`--delete-config` with `--alter`, which Kafka moved to `kafka-configs`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ kafka-topics --delete --topic 'test-.*' --if-exists
 
 @dataclass(frozen=True)
 class Options:
-    """The command line, but for where to send it."""
+    """The command line without the connection options."""
 
     action: str
     topic: str | None
@@ -61,7 +61,7 @@ class Options:
 
     @property
     def by_state(self) -> bool:
-        """Whether only partitions in some state are asked for."""
+        """Whether only partitions in a certain state are requested."""
         return self.under_replicated or self.unavailable or self.under_min_isr or self.at_min_isr
 
 
@@ -69,72 +69,86 @@ class Options:
 @cluster_options()
 @action_option("list", "List topics.")
 @action_option("create", "Create a topic.")
-@action_option("describe", "Show details of topics.")
-@action_option("alter", "Add partitions to topics, or change their properties.")
+@action_option("describe", "Describe topics and their partitions.")
+@action_option("alter", "Add partitions to topics, or change their configuration.")
 @action_option("delete", "Delete topics.")
 @click.option(
-    "--topic", metavar="NAME", help="The topic; but for --create, a regular expression of names."
+    "--topic",
+    metavar="NAME",
+    help="Name of the topic. With --list, --describe, --alter and --delete, a regular expression.",
 )
-@click.option("--topic-id", metavar="ID", help="With --describe: the topic with this id.")
-@click.option("--partitions", type=int, help="How many it shall have.")
-@click.option("--replication-factor", type=int, help="How many copies of each partition.")
+@click.option("--topic-id", metavar="ID", help="ID of the topic, for --describe.")
+@click.option(
+    "--partitions",
+    type=int,
+    help="Number of partitions of a new topic, or new total number of partitions with --alter.",
+)
+@click.option(
+    "--replication-factor", type=int, help="Number of replicas of each partition of a new topic."
+)
 @click.option(
     "--replica-assignment",
     metavar="B1:B2,…",
-    help="The brokers of each partition, in the order of the partitions.",
+    help="Broker IDs of the replicas of partition 0, of partition 1, …: 1:2,2:3.",
 )
 @click.option(
     "--config",
     "configs",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A property of the topic; may be given again.",
+    help="Configuration property of the topic. May be repeated.",
 )
 @click.option(
     "--delete-config",
     "delete_configs",
     multiple=True,
     metavar="NAME",
-    help="With --alter: take back a property; may be given again.",
+    help="Configuration property to reset to its default, for --alter. May be repeated.",
 )
-@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no failure.")
-@click.option("--if-not-exists", is_flag=True, help="A topic that exists is no failure.")
-@click.option("--exclude-internal", is_flag=True, help="Leave out Kafka's own topics.")
+@click.option(
+    "--if-exists", is_flag=True, help="Succeed without doing anything if no topic matches."
+)
+@click.option(
+    "--if-not-exists", is_flag=True, help="Succeed without doing anything if the topic exists."
+)
+@click.option(
+    "--exclude-internal", is_flag=True, help="Exclude internal topics from --list and --describe."
+)
 @click.option(
     "--under-replicated-partitions",
     "under_replicated",
     is_flag=True,
-    help="With --describe: only partitions that lack a replica in sync.",
+    help="Describe only partitions with replicas that are not in sync.",
 )
 @click.option(
     "--unavailable-partitions",
     "unavailable",
     is_flag=True,
-    help="With --describe: only partitions whose leader is not there.",
+    help="Describe only partitions whose leader is not available.",
 )
 @click.option(
     "--under-min-isr-partitions",
     "under_min_isr",
     is_flag=True,
-    help=f"With --describe: only partitions with fewer replicas in sync than {MIN_ISR}.",
+    help=f"Describe only partitions with fewer in-sync replicas than {MIN_ISR}.",
 )
 @click.option(
     "--at-min-isr-partitions",
     "at_min_isr",
     is_flag=True,
-    help=f"With --describe: only partitions with just as many as {MIN_ISR}.",
+    help=f"Describe only partitions with exactly as many in-sync replicas as {MIN_ISR}.",
 )
 @click.option(
     "--topics-with-overrides",
     "with_overrides",
     is_flag=True,
-    help="With --describe: only topics that have properties of their own.",
+    help="Describe only topics that override a configuration default.",
 )
 @output_option
 def kafka_topics(
     cluster: ClusterOptions, output: Output, actions: tuple[str, ...], **given: Any
 ) -> None:
-    """List, create, describe, alter and delete topics."""
+    """List, create, describe, alter or delete topics."""
     if len(actions) != 1:
         raise click.UsageError(
             "Give exactly one of --list, --create, --describe, --alter and --delete."
@@ -148,13 +162,13 @@ def kafka_topics(
 def _check(options: Options) -> None:
     action = options.action
     if action in ("create", "alter", "delete") and not options.topic:
-        raise click.UsageError(f"--{action} needs --topic.")
+        raise click.UsageError(f"--{action} requires --topic.")
     numbers = (options.partitions, options.replication_factor)
     if action == "alter" and not (options.partitions or options.changes_configs):
-        raise click.UsageError("--alter needs --partitions, --config or --delete-config.")
+        raise click.UsageError("--alter requires --partitions, --config or --delete-config.")
     if options.replica_assignment and action == "create" and numbers != (None, None):
         raise click.UsageError(
-            "--replica-assignment goes without --partitions and --replication-factor."
+            "--replica-assignment cannot be combined with --partitions or --replication-factor."
         )
     if options.partitions is not None and options.partitions < 1:
         raise click.UsageError("--partitions must be greater than 0.")
@@ -166,7 +180,7 @@ def _check(options: Options) -> None:
         if getattr(options, name) and action not in allowed:
             flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
             raise click.UsageError(
-                f"{flag} goes with {' and '.join(f'--{each}' for each in allowed)}, "
+                f"{flag} can only be used with {' or '.join(f'--{each}' for each in allowed)}, "
                 f"not with --{action}."
             )
 
@@ -187,7 +201,7 @@ ALLOWED = {
     "at_min_isr": ("describe",),
     "with_overrides": ("describe",),
 }
-"""Option -> the actions that have it."""
+"""Actions that each option may be used with."""
 FLAGS = {
     "configs": "--config",
     "delete_configs": "--delete-config",
@@ -220,7 +234,10 @@ def _create(admin: Admin, options: Options, output: Output) -> None:
         assignment,
     )
     if "." in topic.name and "_" in topic.name:
-        output.warning("Names with both '.' and '_' can collide in the names of metrics.")
+        output.warning(
+            f"The topic name '{topic.name}' contains '.' and '_', so its metrics can collide with "
+            "those of another topic. Use only one of the two characters."
+        )
     try:
         created = admin.create_topics(topic)[topic.name]
     except KafkaError as error:
@@ -268,7 +285,7 @@ def _delete(admin: Admin, options: Options, output: Output) -> None:
 
 
 def _report(output: Output, done: str, names: list[str], failed: Mapping[str, ClientError]) -> None:
-    """What was done, for machines; what failed, for both, and exit code 1."""
+    """Print the result as JSON if requested, and raise UserError if a topic failed."""
     from ottla.cli.failure import sentence
 
     reasons = {name: sentence(error) for name, error in failed.items()}
@@ -322,21 +339,23 @@ def _described(admin: Admin, options: Options) -> dict[str, TopicDescription]:
     if options.topic_id is None:
         found = admin.describe_topics(*_existing(admin, options), return_errors=True)
         for name, error in found.errors.items():
-            # Deleted between the list and the description.
+            # The topic may have been deleted since it was listed.
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise UserError(f"Topic '{name}' cannot be described: {error}.") from error
+                raise UserError(f"Cannot describe topic '{name}': {error}.") from error
         return dict(sorted(found.items()))
     try:
         by_id = admin.describe_topics_by_id(options.topic_id, return_errors=True)
     except ValueError:
-        raise click.UsageError(f"--topic-id {options.topic_id!r} is not a topic's id.") from None
+        raise click.UsageError(
+            f"--topic-id {options.topic_id!r} is not a valid topic ID."
+        ) from None
     if by_id.errors and not options.if_exists:
         raise UserError(f"TopicId '{options.topic_id}' does not exist as expected.")
     return {topic.name: topic for topic in by_id.values()}
 
 
 def _configs(admin: Admin, names: list[str]) -> dict[str, dict[str, ConfigEntry]]:
-    """None where we may not see them."""
+    """Return the configurations of topics, without those that the client may not describe."""
     from ottla.client.admin import ConfigResource, ResourceType
 
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
@@ -345,7 +364,7 @@ def _configs(admin: Admin, names: list[str]) -> dict[str, dict[str, ConfigEntry]
 
 
 def _overrides(entries: Mapping[str, ConfigEntry]) -> dict[str, str | None]:
-    """The properties that are not the product's defaults, as Kafka's tool shows them."""
+    """Return the properties that differ from Kafka's built-in defaults."""
     return {name: entry.value for name, entry in sorted(entries.items()) if not entry.is_default}
 
 

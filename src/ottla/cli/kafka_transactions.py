@@ -1,7 +1,7 @@
-"""`kafka-transactions`: list and describe transactions, find those that hang, and abort them.
+"""`kafka-transactions`: list and describe transactions, and find and abort hanging ones.
 
-As with Kafka's tool the cluster is named before the action
-(`kafka-transactions --bootstrap-server … list`); after it is right too."""
+As in Kafka's tool, connection options precede the action
+(`kafka-transactions --bootstrap-server … list`); they are accepted after it as well."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ DEFAULT_MAX_TIMEOUT_MIN = 15
 @cluster_options()
 @click.pass_context
 def kafka_transactions(context: click.Context, cluster: ClusterOptions) -> None:
-    """List and describe transactions, find those that hang, and abort them."""
+    """List, describe and abort transactions."""
     context.obj = cluster
 
 
 def _action(name: str, *, examples: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """A subcommand; the cluster is its own, or the one named before it."""
+    """Register a subcommand. Its connection options override those before the subcommand."""
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         @click.pass_context
@@ -44,7 +44,7 @@ def _action(name: str, *, examples: str) -> Callable[[Callable[..., Any]], click
                 )
             return function(cluster, **rest)
 
-        # Options that decorators below this one have added to the function.
+        # Keep the options that the decorators below this one have added.
         call.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
         call.__doc__ = function.__doc__
         call.__name__ = function.__name__
@@ -55,8 +55,10 @@ def _action(name: str, *, examples: str) -> Callable[[Callable[..., Any]], click
 
 
 def _topic_partition(function: Callable[..., Any]) -> Callable[..., Any]:
-    function = click.option("--partition", type=int, required=True, help="Its number.")(function)
-    return click.option("--topic", required=True, help="The topic.")(function)
+    function = click.option(
+        "--partition", type=int, required=True, help="Number of the partition."
+    )(function)
+    return click.option("--topic", required=True, help="Topic of the partition.")(function)
 
 
 @_action("list", examples="kafka-transactions list --duration-filter 60000")
@@ -64,16 +66,21 @@ def _topic_partition(function: Callable[..., Any]) -> Callable[..., Any]:
     "--duration-filter",
     type=int,
     metavar="MS",
-    help="Only those that have been running for longer; negative: all.",
+    help="List only transactions that have been running for longer than this, in milliseconds. A "
+    "negative value lists all.",
 )
-@click.option("--transactional-id-pattern", metavar="REGEX", help="Only those whose id matches.")
+@click.option(
+    "--transactional-id-pattern",
+    metavar="REGEX",
+    help="List only transactional IDs that match this regular expression.",
+)
 def list_(
     cluster: ClusterOptions,
     output: Output,
     duration_filter: int | None,
     transactional_id_pattern: str | None,
 ) -> None:
-    """List the transactional ids, their producers and states."""
+    """List transactional IDs with their states."""
     if duration_filter is not None and duration_filter < 0:
         duration_filter = None
     with cluster.admin() as admin:
@@ -95,9 +102,11 @@ def list_(
 
 
 @_action("describe", examples="kafka-transactions describe --transactional-id billing-1")
-@click.option("--transactional-id", required=True, metavar="ID", help="Which one.")
+@click.option(
+    "--transactional-id", required=True, metavar="ID", help="Transactional ID to describe."
+)
 def describe(cluster: ClusterOptions, output: Output, transactional_id: str) -> None:
-    """Show the state of a transactional id."""
+    """Show the state of a transactional ID."""
     with cluster.admin() as admin:
         found = admin.describe_transactions(transactional_id)[transactional_id]
     start = found.start_time_ms
@@ -120,11 +129,11 @@ def describe(cluster: ClusterOptions, output: Output, transactional_id: str) -> 
     examples="kafka-transactions describe-producers --topic orders --partition 0",
 )
 @_topic_partition
-@click.option("--broker-id", type=int, help="As this broker knows them.  [default: the leader]")
+@click.option("--broker-id", type=int, help="Broker whose state to show.  [default: the leader]")
 def describe_producers(
     cluster: ClusterOptions, output: Output, topic: str, partition: int, broker_id: int | None
 ) -> None:
-    """Show the producers of a partition, and their open transactions."""
+    """Show the active producers of a partition."""
     key = TopicPartition(topic, partition)
     with cluster.admin() as admin:
         found = admin.describe_producers(key, broker=broker_id)[key]
@@ -159,9 +168,9 @@ def _or_none(number: int | None) -> str:
     kafka-transactions find-hanging --topic orders --max-transaction-timeout 60
     """,
 )
-@click.option("--broker-id", type=int, help="Search the partitions of this broker.")
-@click.option("--topic", help="Search this topic.")
-@click.option("--partition", type=int, help="Search only this partition of the topic.")
+@click.option("--broker-id", type=int, help="Broker whose partitions to search.")
+@click.option("--topic", help="Topic to search.")
+@click.option("--partition", type=int, help="Partition of the topic to search.  [default: all]")
 @click.option(
     "--max-transaction-timeout",
     "max_timeout_min",
@@ -169,7 +178,8 @@ def _or_none(number: int | None) -> str:
     default=DEFAULT_MAX_TIMEOUT_MIN,
     show_default=True,
     metavar="MINUTES",
-    help="What has been open for longer may hang.",
+    help="Maximum transaction timeout in minutes. Only transactions that have been open for "
+    "longer are considered hanging.",
 )
 def find_hanging(
     cluster: ClusterOptions,
@@ -179,13 +189,16 @@ def find_hanging(
     partition: int | None,
     max_timeout_min: int,
 ) -> None:
-    """Find transactions that nobody will end."""
+    """Find hanging transactions.
+
+    A transaction hangs if it is open on a partition and no transaction coordinator will end it.
+    """
     from ottla.cli import hanging_transactions as hanging
 
     if topic is None and broker_id is None:
-        raise click.UsageError("find-hanging needs --topic or --broker-id.")
+        raise click.UsageError("find-hanging requires --topic or --broker-id.")
     if partition is not None and topic is None:
-        raise click.UsageError("--partition needs --topic.")
+        raise click.UsageError("--partition requires --topic.")
     with cluster.admin() as admin:
         found = hanging.find_hanging(
             admin,
@@ -232,10 +245,20 @@ def _to_search(
     examples="kafka-transactions abort --topic orders --partition 0 --start-offset 42",
 )
 @_topic_partition
-@click.option("--start-offset", type=int, help="Where the transaction begins in the partition.")
-@click.option("--producer-id", type=int, help="Of brokers before 3.0, with the next two.")
-@click.option("--producer-epoch", type=int, help="Of the producer.")
-@click.option("--coordinator-epoch", type=int, help="As describe-producers shows it.")
+@click.option(
+    "--start-offset", type=int, help="Offset of the transaction's first record in the partition."
+)
+@click.option(
+    "--producer-id",
+    type=int,
+    help="Producer ID, instead of --start-offset. Required for brokers before 3.0.",
+)
+@click.option("--producer-epoch", type=int, help="Producer epoch. Requires --producer-id.")
+@click.option(
+    "--coordinator-epoch",
+    type=int,
+    help="Coordinator epoch, as shown by describe-producers. Requires --producer-id.",
+)
 def abort(
     cluster: ClusterOptions,
     output: Output,
@@ -246,14 +269,17 @@ def abort(
     producer_epoch: int | None,
     coordinator_epoch: int | None,
 ) -> None:
-    """Abort a transaction that hangs. It is told by its start offset, or by its producer."""
+    """Abort a hanging transaction.
+
+    The transaction is identified by its start offset, or by its producer.
+    """
     from ottla.client.admin import AbortTransaction
 
     key = TopicPartition(topic, partition)
     by_producer = (producer_id, producer_epoch, coordinator_epoch)
     if start_offset is None and None in by_producer:
         raise click.UsageError(
-            "abort needs --start-offset, or --producer-id, --producer-epoch and "
+            "abort requires --start-offset, or --producer-id, --producer-epoch and "
             "--coordinator-epoch."
         )
     with cluster.admin() as admin:
@@ -275,16 +301,24 @@ def _starting_at(admin: Admin, key: TopicPartition, start_offset: int) -> AbortT
             return AbortTransaction(
                 key, each.producer_id, each.producer_epoch, each.coordinator_epoch or 0
             )
-    raise UserError(f"No open transaction begins at offset {start_offset} of {key}.")
+    raise UserError(
+        f"No open transaction starts at offset {start_offset} of partition {key}. List the open "
+        "transactions with describe-producers."
+    )
 
 
 @_action(
     "force-terminate",
     examples="kafka-transactions force-terminate --transactional-id billing-1",
 )
-@click.option("--transactional-id", required=True, metavar="ID", help="Which one.")
+@click.option(
+    "--transactional-id", required=True, metavar="ID", help="Transactional ID to terminate."
+)
 def force_terminate(cluster: ClusterOptions, output: Output, transactional_id: str) -> None:
-    """Abort what is open under a transactional id, and fence its producer."""
+    """Abort the open transaction and fence the producer.
+
+    Affects the producer that currently uses the transactional ID.
+    """
     with cluster.admin() as admin:
         admin.fence_producers(transactional_id)
     output.show({"terminated": transactional_id}, list)

@@ -1,4 +1,4 @@
-"""Lines of text as records, as `kafka-console-producer` reads them.
+"""Parser that turns the input lines of `kafka-console-producer` into records.
 
     parse.headers and parse.key    h1:v1,h2:v2 TAB key TAB value
     parse.key                      key TAB value
@@ -6,10 +6,10 @@
     neither                        value
 
 All separators are properties; `headers.separator` is a regular expression, as in Kafka. A field
-that equals `null.marker` is null. Without `ignore.error` a line that lacks a separator ends the
-tool; with it, what is there is taken for the value.
+that equals `null.marker` is null. A line without a separator is an error; with `ignore.error`, the
+rest of the line becomes the value.
 
-Lines are bytes and stay bytes: what is no UTF-8 arrives as it was."""
+Lines are processed as bytes, so input that is not UTF-8 is sent unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROPERTIES = {
     "ignore.error": "false",
     "null.marker": None,
 }
-"""Names and defaults."""
+"""Properties of the line reader and their defaults."""
 _MUST_DIFFER = (
     ("headers.delimiter", "headers.separator"),
     ("headers.delimiter", "headers.key.separator"),
@@ -42,23 +42,31 @@ _MUST_DIFFER = (
 
 
 class LineRecord(NamedTuple):
+    """The fields of one input line."""
+
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
 
 
 class LineReader:
+    """Parser for input lines, configured with reader properties."""
+
     def __init__(self, properties: Mapping[str, str]) -> None:
-        """Raises UserError for properties that it has not, and those that exclude each other."""
+        """Validate the properties.
+
+        Raises:
+            UserError: A property is unknown, invalid, or equal to one that it must differ from.
+        """
         unknown = sorted(set(properties) - set(PROPERTIES))
         if unknown:
             raise UserError(
-                f"There is no reader property {unknown[0]}; there are {', '.join(PROPERTIES)}."
+                f"Unknown reader property {unknown[0]}. Use one of {', '.join(PROPERTIES)}."
             )
         given = {**PROPERTIES, **properties}
         for one, other in _MUST_DIFFER:
             if given[one] == given[other]:
-                raise UserError(f"{one} and {other} may not be equal.")
+                raise UserError(f"{one} and {other} must not be equal.")
         self._parses_key = _is_true(given["parse.key"])
         self._parses_headers = _is_true(given["parse.headers"])
         self._ignores_errors = _is_true(given["ignore.error"])
@@ -70,7 +78,9 @@ class LineReader:
         try:
             self._headers_separator = re.compile(_bytes(given["headers.separator"]))
         except re.error as error:
-            raise UserError(f"headers.separator is no regular expression: {error}.") from None
+            raise UserError(
+                f"headers.separator is not a valid regular expression: {error}."
+            ) from None
         self._line_number = 0
 
     def records(self, lines: Iterable[bytes]) -> Iterator[LineRecord]:
@@ -78,7 +88,11 @@ class LineReader:
             yield self.parse(line)
 
     def parse(self, line: bytes) -> LineRecord:
-        """Raises UserError that names the line."""
+        """Parse one line.
+
+        Raises:
+            UserError: The line lacks a separator. The message contains the line.
+        """
         self._line_number += 1
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         rest = line
@@ -122,8 +136,8 @@ class LineReader:
             )
         if key == self._null_marker:
             raise UserError(
-                f"Header keys should not be equal to the null marker, and one is on line number "
-                f"{self._line_number}."
+                f"A header key equals the null marker on line number {self._line_number}. Choose "
+                "another null.marker."
             )
         return key.decode("utf-8", "replace"), self._unless_marked(value) if found else None
 
@@ -138,5 +152,5 @@ def _is_true(text: str | None) -> bool:
 def _bytes(text: str | None) -> bytes:
     assert text is not None
     if not text:
-        raise UserError("A separator may not be empty.")
+        raise UserError("Separators of the line reader must not be empty.")
     return text.encode()

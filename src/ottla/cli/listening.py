@@ -1,4 +1,4 @@
-"""Listeners on a command line: the address that clients are sent to, and who can reach it."""
+"""Listener options of a broker: the advertised address, and whether other machines reach it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.base.config.listener import Listener, client_listeners
 from ottla.base.errors import UserError
 
 _ROUTED = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
-"""Addresses reserved for documentation (RFC 5737, RFC 3849). Nothing is ever sent to them."""
+"""Addresses reserved for documentation (RFC 5737, RFC 3849). No packet is sent to them."""
 _ANY_PORT = 9
 
 
@@ -37,11 +37,11 @@ def advertised_as(properties: Mapping[str, str], address: str) -> str:
 
 
 def advertised_by_default(properties: Mapping[str, str]) -> str | None:
-    """Return the `advertised.listeners` for listeners on every interface, or None without one.
+    """Return the `advertised.listeners` for listeners on all interfaces, or None without one.
 
-    Their host becomes the address of this machine on the network that holds its default route:
-    other machines of that network reach it even where they cannot resolve the machine's name, as
-    is common for laptops and containers."""
+    The host becomes the address of this machine on the network of its default route. Other machines
+    on that network can connect to it even if they cannot resolve the machine's name, which is
+    common for laptops and containers."""
     listeners = _listeners(properties)
     if not any(listener.is_on_every_interface for listener in listeners):
         return None
@@ -81,7 +81,7 @@ def _machine_address(listening: str) -> str:
     families = {"": (socket.AF_INET, socket.AF_INET6), "0.0.0.0": (socket.AF_INET,)}
     for family in families.get(listening, (socket.AF_INET6,)):
         try:
-            # Connecting a datagram socket sends no packet: the system only chooses the interface.
+            # Connecting a datagram socket only selects an interface; it sends no packet.
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.connect((_ROUTED[family], _ANY_PORT))
                 return str(probe.getsockname()[0])
@@ -95,6 +95,6 @@ def _is_loopback(host: str) -> bool:
         return False
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):  # the broker reports it when it binds
+    except (OSError, UnicodeError):  # the broker reports the error when it binds
         return False
     return all(ipaddress.ip_address(each[4][0]).is_loopback for each in found)

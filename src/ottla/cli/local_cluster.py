@@ -1,14 +1,14 @@
-"""A whole cluster on one machine: ZooKeeper and brokers as child processes, kept running.
+"""A cluster on one machine: ZooKeeper and brokers as supervised child processes.
 
-    <data dir>/zookeeper/            the ZooKeeper member, with its log
-    <data dir>/broker-<id>/          a broker's data
-    <data dir>/broker-<id>.log       a broker's log output
-    <data dir>/cluster.*             how other commands reach this one (cluster_control.py)
+    <data dir>/zookeeper/            data and log of the ZooKeeper server
+    <data dir>/broker-<id>/          data of a broker
+    <data dir>/broker-<id>.log       log output of a broker
+    <data dir>/cluster.*             communication with other commands (cluster_control.py)
 
-A child that ends by itself is started again, after a pause that doubles with every restart. A
-broker that `ottla cluster stop ID` has stopped stays stopped until `ottla cluster start ID`. Ctrl-C
-or SIGTERM stops the brokers one after another, each handing over what it leads, and ZooKeeper last;
-a second one kills them."""
+A child that exits unexpectedly is restarted after a pause that doubles with every restart. A broker
+that `ottla cluster stop ID` has stopped stays stopped until `ottla cluster start ID`. Ctrl-C or
+SIGTERM stops the brokers one after another, each handing over its leaderships, and then ZooKeeper.
+A second signal kills them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ POLL_S = 0.1
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
-"""A broker that ran for so long starts again after the first pause."""
+"""Running time after which the restart pause of a broker is reset to the first pause."""
 MOST_REPLICAS = 3
 HOST = "127.0.0.1"
 DEFAULT_CHROOT = "/ottla"
@@ -52,6 +52,8 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class BrokerChild:
+    """A broker that runs as a child process, with its output in a log file."""
+
     def __init__(self, id: int, command: Sequence[str], log_file: Path) -> None:
         self.id = id
         self._command = command
@@ -75,7 +77,7 @@ class BrokerChild:
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the supervisor, which stops it in order
+                start_new_session=True,  # keeps Ctrl-C from the broker; the supervisor stops it
             )
 
     @property
@@ -91,27 +93,31 @@ class BrokerChild:
         return RUNNING if self._has_reported_ready() else STARTING
 
     def is_ready(self) -> bool:
-        """Raises UserError with its last line of output if it has ended."""
-        is_running = self.is_running  # first, so that the output read next is complete
+        """Return whether the broker has reported that it is ready.
+
+        Raises:
+            UserError: The broker has exited. The message contains its last line of output.
+        """
+        is_running = self.is_running  # checked first: an exited broker's output is complete
         if self._has_reported_ready():
             return True
         if not is_running:
-            lines = self._said().decode("utf-8", "replace").strip().splitlines()
-            raise UserError(f"Broker {self.id} ended: {lines[-1] if lines else 'it said nothing'}")
+            lines = self._output().decode("utf-8", "replace").strip().splitlines()
+            raise UserError(f"Broker {self.id} exited: {lines[-1] if lines else 'no output'}")
         return False
 
     def _has_reported_ready(self) -> bool:
         if not self._was_ready:
-            self._was_ready = READY.search(self._said()) is not None
+            self._was_ready = READY.search(self._output()) is not None
         return self._was_ready
 
-    def _said(self) -> bytes:
+    def _output(self) -> bytes:
         with self._log_file.open("rb") as log:
             log.seek(self._log_start)
             return log.read()
 
     def keep_stopped(self, say: Callable[[str], None]) -> None:
-        """Stop the broker on request; to be called again and again until it is to run again."""
+        """Stop the broker on request. Call this repeatedly while the request exists."""
         now = time.monotonic()
         if self._stop_requested_at is None:
             self._stop_requested_at, self._was_stop_reported = now, False
@@ -128,13 +134,13 @@ class BrokerChild:
             self._process.kill()
 
     def keep_running(self, say: Callable[[str], None]) -> None:
-        """Start the broker if it has ended or was stopped; to be called again and again."""
+        """Start the broker if it is not running. Call this repeatedly."""
         if self.is_running:
             return
         if self._stop_requested_at is not None:
             self._stop_requested_at = None
             self._pause_s = FIRST_PAUSE_S
-            say(f"Broker {self.id} is started on request.")
+            say(f"Starting broker {self.id} on request.")
             self.start()
             return
         now = time.monotonic()
@@ -143,7 +149,10 @@ class BrokerChild:
             if now - self._started_at > STEADY_S:
                 self._pause_s = FIRST_PAUSE_S
             code = None if self._process is None else self._process.returncode
-            say(f"Broker {self.id} ended (exit code {code}); it is started again. {self._log_file}")
+            say(
+                f"Broker {self.id} exited with code {code} and will be restarted. "
+                f"See {self._log_file}."
+            )
         elif now - self._ended_at >= self._pause_s:
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
             self.start()
@@ -161,6 +170,8 @@ class BrokerChild:
 
 
 class LocalCluster:
+    """A cluster of broker processes on this machine, with a ZooKeeper server if needed."""
+
     def __init__(
         self,
         data_dir: str,
@@ -187,7 +198,7 @@ class LocalCluster:
         self._brokers: list[BrokerChild] = []
         self._existing_zookeeper = zookeeper
         self._zookeeper: Member | None = None
-        """The member that this cluster has started itself."""
+        """The ZooKeeper server that this cluster has started, if any."""
         self._control: ClusterControl | None = None
         self._zookeeper_started_at = 0.0
         self._signals = 0
@@ -197,7 +208,7 @@ class LocalCluster:
         return ",".join(f"{HOST}:{port}" for port in self._ports)
 
     def run(self) -> int:
-        """Run until a signal arrives, obeying `ottla cluster stop` and `start` meanwhile.
+        """Run until a signal arrives, and serve `ottla cluster stop` and `start`.
 
         Returns:
             The exit code.
@@ -233,7 +244,11 @@ class LocalCluster:
     # ------------------------------------------------------------------------------------ start
 
     def start(self) -> None:
-        """UserError if it cannot; what runs by then is for `stop`."""
+        """Start ZooKeeper and the brokers, and wait until they are ready.
+
+        Raises:
+            UserError: The cluster cannot start. Call `stop` to stop what has been started.
+        """
         for port in self._ports:
             _check_free(port)
         self._make_directory()
@@ -247,8 +262,8 @@ class LocalCluster:
         while not self._signals and not all(broker.is_ready() for broker in self._brokers):
             if time.monotonic() > deadline:
                 raise UserError(
-                    f"The brokers were not ready in {START_TIMEOUT_S:g} s; "
-                    f"see {self._directory}/broker-*.log."
+                    f"The brokers were not ready within {START_TIMEOUT_S:g} s. "
+                    f"See {self._directory}/broker-*.log."
                 )
             time.sleep(POLL_S)
 
@@ -256,10 +271,12 @@ class LocalCluster:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"{self._directory} cannot be made: {error.strerror}.") from None
+            raise UserError(
+                f"Cannot create the data directory {self._directory}: {error.strerror}."
+            ) from None
 
     def _start_zookeeper(self) -> str:
-        """Return the brokers' `zookeeper.connect`."""
+        """Start ZooKeeper unless one exists, and return `zookeeper.connect` for the brokers."""
         if self._existing_zookeeper is not None:
             return _checked_connect(self._existing_zookeeper)
         self._zookeeper = _member(self._directory / "zookeeper")
@@ -289,7 +306,7 @@ class LocalCluster:
     # -------------------------------------------------------------------------- run and stop
 
     def supervise(self) -> None:
-        """Start what has ended, and carry out requests; to be called again and again."""
+        """Restart exited processes and carry out requests. Call this repeatedly."""
         if self._zookeeper is not None and not self._zookeeper.is_running:
             self._restart_zookeeper(self._zookeeper)
         for broker in self._brokers:
@@ -307,7 +324,7 @@ class LocalCluster:
             member.start()
 
     def kill(self, id: int) -> None:
-        """Kill a broker, with no chance to hand over; `supervise` starts it again."""
+        """Kill a broker without a clean shutdown. `supervise` restarts it."""
         self._brokers[id - 1].end(signal.SIGKILL)
 
     def stop(self) -> None:
@@ -319,13 +336,14 @@ class LocalCluster:
 
 def _check_free(port: int) -> None:
     if not 0 < port < 65536:
-        raise UserError(f"{port} is no port.")
+        raise UserError(f"Port {port} is out of range. Use 1 to 65535.")
     try:
         with closing(socket.create_server((HOST, port))):
             pass
     except OSError as error:
         raise UserError(
-            f"{HOST}:{port} cannot be listened on: {os.strerror(error.errno or 0)}."
+            f"Cannot listen on {HOST}:{port}: {os.strerror(error.errno or 0)}. Choose other ports "
+            "with --port."
         ) from None
 
 
@@ -340,10 +358,10 @@ def _member(directory: Path) -> Member:
 
 
 def _checked_connect(connect: str) -> str:
-    """Return `connect` with a chroot, after one of its servers has accepted a connection.
+    """Check that a ZooKeeper server is reachable, and return `connect` with a chroot.
 
     Raises:
-        UserError: It cannot be parsed, or no server can be reached.
+        UserError: `connect` cannot be parsed, or no server can be reached.
     """
     from ottla.metadata.zookeeper.store import parse_connect
 
@@ -355,4 +373,4 @@ def _checked_connect(connect: str) -> str:
                 return connect if root else connect.rstrip("/") + DEFAULT_CHROOT
         except OSError as error:
             failure = error.strerror or str(error)
-    raise UserError(f"ZooKeeper at {connect} cannot be reached: {failure}.")
+    raise UserError(f"Cannot reach ZooKeeper at {connect}: {failure}.")

@@ -1,4 +1,4 @@
-"""The log of a broker or a Connect worker, on the standard error."""
+"""Logging of brokers and Connect workers to standard error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEVEL_COLOURS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
 
 
 class LogFormatter(logging.Formatter):
-    """Kafka's order of time, level and message; the level has a colour on a terminal."""
+    """Formatter with time, level and message in Kafka's order; terminals show levels coloured."""
 
     def __init__(self) -> None:
         super().__init__(LOG_FORMAT)
@@ -28,7 +28,7 @@ class LogFormatter(logging.Formatter):
 
 
 def log_to_standard_error(level: str) -> None:
-    """Log records of this level and above, unless the program has configured logging already."""
+    """Log messages of this level and above, unless the program has already configured logging."""
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])

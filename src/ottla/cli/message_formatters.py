@@ -1,18 +1,18 @@
-"""How `kafka-console-consumer` shows records, by the names of Kafka's formatters.
+"""Formatters of `kafka-console-consumer`, under the class names of Kafka's formatters.
 
-| --formatter | shows |
+| --formatter | output |
 |---|---|
-| `DefaultMessageFormatter` (unless another is named) | the value, and what `print.…` asks for |
+| `DefaultMessageFormatter` (default) | the value, and the fields selected with `print.…` |
 | `LoggingMessageFormatter` | the same, and a line for each record on standard error |
-| `NoOpMessageFormatter` | nothing: the records are counted |
+| `NoOpMessageFormatter` | nothing; the records are only counted |
 | `OffsetsMessageFormatter` | offsets in `__consumer_offsets`, as JSON |
 | `GroupMetadataMessageFormatter` | groups in `__consumer_offsets`, as JSON |
 | `TransactionLogMessageFormatter` | `__transaction_state`, as JSON |
 | `ShareGroupStateMessageFormatter` | `__share_group_state`, as JSON |
 
-JSON is one object to a line, where Kafka's formatters print one behind the other without an end.
+JSON is printed one object per line; Kafka's formatters print no line breaks between objects.
 
-A formatter turns a record into bytes. ValueError: the record is not what it expects."""
+A formatter converts a record to bytes. It raises ValueError for a record that it cannot format."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _DESERIALIZERS = ("key.deserializer", "value.deserializer", "headers.deserialize
 
 
 class ConsumedRecord(Protocol):
-    """What of a record is shown."""
+    """The fields of a consumed record that formatters use."""
 
     @property
     def topic(self) -> str: ...
@@ -75,14 +75,20 @@ Formatter = Callable[[ConsumedRecord], bytes]
 
 
 class DefaultFormatter:
+    """Formatter for the value and the fields selected with `print.…` properties."""
+
     def __init__(self, properties: Mapping[str, str]) -> None:
-        """Raises UserError for a property that it has not."""
+        """Validate the properties.
+
+        Raises:
+            UserError: A property is unknown.
+        """
         known = {*_FLAGS, *_TEXTS, *_DESERIALIZERS}
         for name in properties:
-            # Java's deserialisers take properties of their own; ours need none.
+            # Java's deserializers have properties of their own, which Ottla's do not need.
             if name not in known and not name.startswith(tuple(f"{x}." for x in _DESERIALIZERS)):
                 raise UserError(
-                    f"There is no formatter property {name}; there are {', '.join(sorted(known))}."
+                    f"Unknown formatter property {name}. Use one of {', '.join(sorted(known))}."
                 )
         flags = {
             name: properties.get(name, str(default)).strip().lower() == "true"
@@ -145,6 +151,8 @@ def _epoch(record: ConsumedRecord) -> bytes:
 
 
 class LoggingFormatter:
+    """The default formatter, with an additional line per record on standard error."""
+
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._default = DefaultFormatter(properties)
 
@@ -157,7 +165,7 @@ class LoggingFormatter:
 
 
 class JsonFormatter:
-    """All of a record as a JSON object in a line: what is no text is in base64."""
+    """Formatter for a whole record as one line of JSON. Bytes that are not UTF-8 become base64."""
 
     def __call__(self, record: ConsumedRecord) -> bytes:
         shown = {
@@ -183,7 +191,7 @@ def _text_or_base64(field: bytes | None) -> str | None:
 
 
 class InternalFormatter:
-    """Records of an internal topic, of these types only."""
+    """Formatter for the records of an internal topic, optionally of certain types only."""
 
     def __init__(
         self,
@@ -239,13 +247,20 @@ _SHORT = {"default": "DefaultMessageFormatter", "logging": "LoggingMessageFormat
 
 
 def find_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
-    """By the class name of Kafka's (whatever its package), or default, logging, noop. Raises
-    UserError."""
+    """Return a formatter by Kafka's class name, with or without package, or by a short name.
+
+    Args:
+        name: Class name, or default, logging or noop.
+        properties: Properties of the formatter.
+
+    Raises:
+        UserError: The formatter or one of its properties is unknown.
+    """
     last = name.replace("$", ".").rpartition(".")[2]
     known = _FORMATTERS.get(_SHORT.get(last, last))
     if known is None:
         raise UserError(
-            f"There is no formatter {name}: a Java class cannot be loaded here. There are "
+            f"Unknown formatter {name}: Ottla cannot load Java classes. Use one of "
             f"{', '.join(sorted(_FORMATTERS))}."
         )
     return known(properties)

@@ -1,7 +1,7 @@
-"""Deserialisers by the names of Java's classes, and by ours.
+"""Deserializers by Java class name (`…StringDeserializer`) or short name (`string`).
 
-They give text, as Java's `toString` of what was read does; numbers are big-endian, and of the size
-that their name says. ValueError: the bytes are something else."""
+Each converts bytes to text as Java's `toString` of the value would. Numbers are big-endian and have
+the size of the Java type. A deserializer raises ValueError if the bytes do not fit its type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _number(layout: str, name: str) -> ToText:
 
     def read(data: bytes) -> bytes:
         if len(data) != reader.size:
-            raise ValueError(f"{name} needs {reader.size} bytes, here are {len(data)}")
+            raise ValueError(f"{name} has {reader.size} bytes, but the field has {len(data)}")
         return str(reader.unpack(data)[0]).encode()
 
     return read
@@ -29,7 +29,7 @@ def _number(layout: str, name: str) -> ToText:
 
 def _boolean(data: bytes) -> bytes:
     if data not in (b"\x00", b"\x01"):
-        raise ValueError("a boolean is one byte, 0 or 1")
+        raise ValueError("a boolean must be one byte, 0 or 1")
     return b"true" if data == b"\x01" else b"false"
 
 
@@ -66,12 +66,16 @@ _JAVA_ONLY = {"ByteArray": "bytes", "ByteBuffer": "bytes"}
 
 
 def find_deserializer(name: str) -> ToText:
-    """Raises UserError."""
+    """Return the deserializer with this name.
+
+    Raises:
+        UserError: The name is not that of a built-in deserializer.
+    """
     short = name.removeprefix(f"{JAVA_PACKAGE}.").removesuffix("Deserializer")
     known = _DESERIALIZERS.get(_JAVA_ONLY.get(short, short.lower()))
     if known is None:
         raise UserError(
-            f"There is no deserializer {name}: a Java class cannot be loaded here. There are "
-            f"{', '.join(sorted(_DESERIALIZERS))}, and their names in {JAVA_PACKAGE}."
+            f"Unknown deserializer {name}: Ottla cannot load Java classes. Use one of "
+            f"{', '.join(sorted(_DESERIALIZERS))}, or the class name from {JAVA_PACKAGE}."
         )
     return known

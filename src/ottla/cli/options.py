@@ -9,22 +9,21 @@ override_option = click.option(
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A property that overrides the file; may be repeated.",
+    help="Broker property that overrides the configuration file. May be repeated.",
 )
 
 check_option = click.option(
     "--check",
     "only_checks",
     is_flag=True,
-    help="Check the configuration, data directories and ports, print what is found, and exit: "
-    "with 0 if a broker can start, else with 1. Nothing is changed.",
+    help="Check the configuration, the data directories and the ports, print the findings, and "
+    "exit without changing anything. The exit code is 0 if a broker can start, otherwise 1.",
 )
 
 pid_file_option = click.option(
     "--pid-file",
     metavar="FILE",
-    help="Write the process ID to this file while the broker runs; kafka-server-stop --pid-file "
-    "stops it.",
+    help="File that holds the process ID while the broker runs, for kafka-server-stop --pid-file.",
 )
 
 log_level_option = click.option(
@@ -32,5 +31,5 @@ log_level_option = click.option(
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
     default="INFO",
     show_default=True,
-    help="The lowest level that is logged.",
+    help="Lowest level to log.",
 )

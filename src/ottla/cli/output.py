@@ -1,12 +1,12 @@
-"""How a command says what it found: text for people, or one JSON document with `--json`.
+"""Output of commands: text, or one JSON document with `--json`.
 
-A command works out a value and hands it over with the lines that show it to a person:
-`output.show(topics, lambda: table(("TOPIC", "PARTITIONS"), rows))`. Only one of the two is made.
-What is not a result (notes, progress) goes to the standard error, so that the output of a command
-can always be read by another program. Failures are exceptions: see `failure`.
+A command passes its result as a value, together with a function that renders it as lines of text:
+`output.show(topics, lambda: table(("TOPIC", "PARTITIONS"), rows))`. Only the requested form is
+rendered. Notes and progress go to standard error, so that standard output is always fit for another
+program. Failures are exceptions: see `failure`.
 
-Tables are plain columns, as Kafka's own tools print them, because people cut them with awk. On a
-terminal the heading is bold and states have colours; see `colour`."""
+Tables are plain columns, as in Kafka's tools, because scripts process them with awk. On a terminal
+the heading is bold and states are coloured; see `colour`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.cli import colour
 
 F = TypeVar("F", bound=Callable[..., Any])
 NOTHING = "-"
-"""What a table shows where there is no value."""
+"""Placeholder for a missing value in a table."""
 STATE_COLUMN = "STATE"
 STATE_COLOURS = {
     **dict.fromkeys(("up", "unfenced", "Stable"), "green"),
@@ -37,11 +37,13 @@ STATE_COLOURS = {
 
 
 class Output:
+    """Writer for the results of a command, as text or as JSON."""
+
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
 
     def show(self, value: object, text: Callable[[], Iterable[str]]) -> None:
-        """The result of a command: `value` for machines, or the lines of `text` for people."""
+        """Print the result of a command: `value` as JSON, or the lines of `text`."""
         if self.as_json:
             click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
         else:
@@ -49,27 +51,27 @@ class Output:
                 click.echo(line)
 
     def show_next(self, value: object, text: Callable[[], str]) -> None:
-        """One of many results that come one after another: a JSON document to a line."""
+        """Print one of a series of results: `value` as JSON on one line, or `text`."""
         if self.as_json:
             click.echo(json.dumps(plain(value), ensure_ascii=False))
         else:
             click.echo(text())
 
     def note(self, sentence: str) -> None:
-        """Something worth knowing that is no result."""
+        """Print a note to standard error, for information that is not part of the result."""
         click.echo(sentence, err=True)
 
     def warning(self, sentence: str) -> None:
-        """Something that probably is not as intended, while the command goes on."""
+        """Print a warning to standard error; the command continues."""
         colour.say(sentence, "yellow")
 
     def failure(self, sentence: str) -> None:
-        """A part that failed while the rest goes on; the command still ends with exit code 1."""
+        """Print a partial failure to standard error; the command continues and exits with 1."""
         colour.say(sentence, "red")
 
 
 def output_option(function: F) -> F:
-    """Adds `--json`; the command gets an `output`."""
+    """Add `--json` to a command, which receives an `Output` as `output`."""
     return click.option(
         "--json",
         "output",
@@ -80,7 +82,7 @@ def output_option(function: F) -> F:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Return lines of aligned columns under their names."""
+    """Return a heading and rows as lines with aligned columns."""
     cells = [tuple(columns), *(tuple(map(_cell, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     has_colours = colour.is_on(sys.stdout)
@@ -97,7 +99,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]
 
 def _coloured(column: str, cell: str, padded: str) -> str:
     wanted = STATE_COLOURS.get(cell) if column == STATE_COLUMN else None
-    # The padding stays outside: a colour must not change where the next column begins.
+    # Style the text without its padding, so that the next column stays aligned.
     return padded if wanted is None else click.style(cell, fg=wanted) + padded[len(cell) :]
 
 
@@ -106,8 +108,10 @@ def _cell(value: object) -> str:
 
 
 def plain(value: object) -> Any:
-    """A value as JSON has them: dataclasses and named tuples as objects, enums by name, bytes as
-    text or, where they are none, in base64."""
+    """Convert a value to JSON types.
+
+    Dataclasses and named tuples become objects and enums their names. Bytes become text if they are
+    valid UTF-8, otherwise base64."""
     if isinstance(value, Enum):
         return value.name
     if value is None or isinstance(value, str | int | float | bool):

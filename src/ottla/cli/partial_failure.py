@@ -1,4 +1,4 @@
-"""A command that did a part of what it was asked to: what failed is listed, and it ends with 1."""
+"""Errors of commands that act on several objects, some of which may fail (exit code 1)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from ottla.cli.failure import sentence
 
 
 def reasons(errors: Mapping[Any, BaseException]) -> dict[str, str]:
-    """What failed, and why, for people and for JSON."""
+    """Return the error message of each failed object, for text and JSON output."""
     return {str(what): sentence(error) for what, error in errors.items()}
 
 
 def fail_if_any(errors: Mapping[Any, BaseException], what: str) -> None:
-    """Raises UserError: one line for each failure; `what` says what was meant to be done."""
+    """Raise UserError with one line per failure, if there are any.
+
+    Args:
+        errors: The error of each failed object.
+        what: Noun before the object in messages that do not name it, such as "Partition".
+    """
     if errors:
         lines = [
             reason if key in reason else f"{what} {key}: {reason}"

@@ -1,7 +1,7 @@
-"""What the perf tests measure and the lines they print, in the words of Kafka's tools.
+"""Statistics of the perf tests, and the lines they print in the format of Kafka's tools.
 
-Pure: times come in as numbers. Latencies are whole milliseconds, and of a long run a sample, as in
-Kafka's tools, so that their figures compare."""
+The code is pure: callers pass the time. Latencies are whole milliseconds, and long runs are
+sampled, as in Kafka's tools, so that the figures are comparable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PERCENTILES = ((0.5, "50th"), (0.95, "95th"), (0.99, "99th"), (0.999, "99.9th"))
 
 
 class ProducerStats:
-    """Records that were acknowledged: of the whole run, and of the window since the last report."""
+    """Statistics of acknowledged records: the whole run, and the window since the last report."""
 
     def __init__(self, expected: int, started_ms: float, interval_ms: int) -> None:
         self._sampling = max(1, expected // MAX_SAMPLES)
@@ -30,7 +30,7 @@ class ProducerStats:
         self._window_latency = self._window_max_latency = 0
 
     def record(self, latency_ms: int, size: int, count: int = 1) -> None:
-        """Records of `size` bytes in all, acknowledged together."""
+        """Add `count` records of `size` bytes in total that were acknowledged together."""
         first = -self.count % self._sampling
         self._latencies += [latency_ms] * len(range(first, count, self._sampling))
         self.count += count
@@ -47,7 +47,7 @@ class ProducerStats:
         return now_ms - self._window_started_ms >= self._interval_ms
 
     def window_line(self, now_ms: float) -> str:
-        """The report of the window; the next one begins."""
+        """Return the report line of the current window and start the next window."""
         count = self._window_count
         line = (
             f"{count} records sent, "
@@ -61,7 +61,7 @@ class ProducerStats:
         return line
 
     def total(self, now_ms: float) -> dict[str, Any]:
-        """All figures, for machines."""
+        """Return the statistics of the whole run as a JSON object."""
         elapsed_s = max((now_ms - self._started_ms) / 1000, 1e-9)
         return {
             "records": self.count,
@@ -93,16 +93,17 @@ def _rates(count: int, size: int, elapsed_ms: float) -> str:
 
 
 class Throttle:
-    """How long to pause so that no more than so many are sent in a second."""
+    """Rate limiter for a maximum number of records per second."""
 
     MIN_PAUSE_S = 0.002
-    """Shorter pauses are saved up: the system does not keep to them."""
+    """Shorter pauses are accumulated, because the operating system sleeps for longer."""
 
     def __init__(self, per_second: float, started_s: float) -> None:
         self._per_second = per_second
         self._started_s = started_s
 
     def pause_s(self, sent: int, now_s: float) -> float:
+        """Return the number of seconds to pause after `sent` records."""
         if self._per_second < 0:
             return 0.0
         ahead = sent / max(self._per_second, 1e-9) - (now_s - self._started_s)
@@ -124,7 +125,7 @@ WINDOW_HEADER = (
 
 @dataclass(frozen=True)
 class Consumed:
-    """What had been read at a time."""
+    """Records and bytes read up to a point in time."""
 
     time_ms: int
     count: int = 0
@@ -174,8 +175,11 @@ _FIELDS = {
 
 
 def format_time(time_ms: int, pattern: str) -> str:
-    """By a pattern of Java's SimpleDateFormat, of which years to milliseconds are known. Raises
-    UserError for others."""
+    """Format a time with a pattern of Java's SimpleDateFormat.
+
+    Raises:
+        UserError: The pattern has letters other than those for years to milliseconds.
+    """
     moment = datetime.fromtimestamp(time_ms / 1000)
 
     def field(match: re.Match[str]) -> str:
@@ -186,8 +190,8 @@ def format_time(time_ms: int, pattern: str) -> str:
             return f"{time_ms % 1000:03d}"
         if letters not in _FIELDS:
             raise UserError(
-                f"--date-format: {letters} is not known here; "
-                f"there are {', '.join((*_FIELDS, 'SSS'))}."
+                f"--date-format: the pattern letters {letters} are not supported. "
+                f"Use {', '.join(_FIELDS)} and SSS."
             )
         return moment.strftime(_FIELDS[letters])
 

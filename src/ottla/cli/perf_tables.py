@@ -1,4 +1,4 @@
-"""Tables for `kafka-producer-perf-test --columnar`."""
+"""Arrow tables that `kafka-producer-perf-test --columnar` sends."""
 
 from __future__ import annotations
 
@@ -18,15 +18,20 @@ _FIRST_LETTER = 65
 def tables(
     count: int, size: int | None, payload: Callable[[int], bytes], seed: int
 ) -> Iterator[tuple[Any, int]]:
-    """Tables of `count` rows in all, each with the bytes of its values. Values of a size are random
-    letters, made once and sent again; others come from `payload`. Raises UserError where the
-    libraries are not there."""
+    """Yield tables with `count` rows in total, each with the number of bytes of its values.
+
+    Values of a fixed `size` are random letters, generated once and sent repeatedly. Without a size
+    they come from `payload`.
+
+    Raises:
+        UserError: A required library is not installed.
+    """
     try:
         import numpy
         import pyarrow
     except ImportError:
         raise UserError(
-            "--columnar needs pyarrow, numpy and numba. Install them with: "
+            "--columnar requires pyarrow, numpy and numba. Install them with: "
             f"{install_extra('arrow')}"
         ) from None
     rows = max(1, min(count, MAX_ROWS, MAX_TABLE_BYTES // max(size or 100, 1)))

@@ -1,9 +1,9 @@
 """`--pid-file`: a file with the process ID of a running broker.
 
-The broker keeps the file open and locked while it runs, and removes it when it stops. A broker that
-is killed leaves the file behind; it is stale then, because no process has it open, and the next
-start overwrites it. `kafka-server-stop --pid-file` trusts the open file, not the number in it: the
-number may belong to another process by now."""
+The broker keeps the file open and locked while it runs, and removes it when it stops. A killed
+broker leaves a stale file behind, which no process has open and which the next start overwrites.
+`kafka-server-stop --pid-file` looks for the process that has the file open and ignores the number
+in it, because the operating system may have reused that process ID."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from ottla.base.errors import UserError
 
 
 class PidFile:
+    """Context manager for a locked file that holds the ID of this process."""
+
     def __init__(self, path: str) -> None:
         """Open and lock the file. The lock outlives a fork into the background.
 
@@ -51,7 +53,7 @@ class PidFile:
     ) -> None:
         """Remove the file."""
         try:
-            # Another file may have taken the name, for instance after somebody removed this one.
+            # Another file may exist under this name, for instance after this one was removed.
             if os.path.samestat(os.fstat(self._fd), os.stat(self._path)):
                 os.unlink(self._path)
         except OSError:  # already removed

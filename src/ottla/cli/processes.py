@@ -1,9 +1,8 @@
-"""Finding the broker processes of this user.
+"""Search for the broker processes of this user.
 
-A process is a broker if its command line says so. The files that it has open identify it: the
-`.lock` of a data directory, the file of `--pid-file`. Files are compared by identity, so relative
-paths and symbolic links do not matter, and a file that a killed broker left behind never leads to
-another process."""
+A process is recognized as a broker by its command line, and identified by its open files: the
+`.lock` of a data directory and the file of `--pid-file`. Files are compared by inode, so relative
+paths and symbolic links work, and a stale file of a killed broker never matches another process."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ _PROC = "/proc"
 _LOCK_FILE = ".lock"
 _META_PROPERTIES = "meta.properties"
 _NODE_IDS = ("node.id", "broker.id")
-"""Names of the node ID in meta.properties, of version 1 and version 0."""
+"""Names of the node ID in meta.properties, in version 1 and version 0."""
 _DELETED = " (deleted)"
 _MAX_INTERPRETER_ARGUMENTS = 6
-"""How far into a command line the name of the script is looked for."""
+"""Number of leading arguments that are searched for the script's name."""
 
 
 def broker_pids() -> list[int]:
@@ -33,11 +32,11 @@ def broker_pids() -> list[int]:
 
 
 def is_broker(arguments: Sequence[str]) -> bool:
-    """Whether a command line is that of a broker started by one of our commands."""
+    """Return whether a command line is `ottla broker` or `kafka-server-start`."""
     names = [os.path.basename(argument) for argument in arguments]
     if not names:
         return False
-    # A script runs as `python [options] script …`, or by itself where it was compiled.
+    # A script runs as `python [options] script …`, or as an executable of its own if compiled.
     scripts = _MAX_INTERPRETER_ARGUMENTS if names[0].lower().startswith("python") else 1
     for position, name in enumerate(names[:scripts]):
         if name in ("kafka-server-start", "kafka-server-start.sh"):
@@ -62,9 +61,9 @@ def has_open(pid: int, path: str) -> bool:
 
 
 def node_ids(pid: int) -> set[int]:
-    """Return the node ID of a broker, from the meta.properties of its data directories.
+    """Return the node ID of a broker, read from the meta.properties of its data directories.
 
-    The set is empty while a broker with new data directories has not written them yet."""
+    The set is empty until a broker with new data directories has written these files."""
     found = set()
     for path in _open_files(pid):
         if os.path.basename(path) != _LOCK_FILE:
@@ -93,7 +92,7 @@ def _open_in_proc(pid: int) -> list[str]:
     directory = f"{_PROC}/{pid}/fd"
     try:
         descriptors = os.listdir(directory)
-    except OSError:  # it has ended, or belongs to another user
+    except OSError:  # the process has exited, or belongs to another user
         return []
     for descriptor in descriptors:
         try:
@@ -111,7 +110,8 @@ def _open_by_lsof(pid: int) -> list[str]:
         listing = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     except OSError as error:
         raise UserError(
-            "Cannot list the open files of a process: neither /proc nor lsof is available."
+            "Cannot list the open files of a process: neither /proc nor lsof is available. "
+            "Install lsof."
         ) from error
     return [line[1:] for line in listing.splitlines() if line.startswith("n/")]
 
@@ -130,17 +130,17 @@ def _from_proc() -> Iterator[tuple[int, list[str]]]:
             with open(f"{_PROC}/{entry}/cmdline", "rb") as file:
                 command_line = file.read()
         except OSError:
-            continue  # it has ended meanwhile
+            continue  # the process has exited
         yield int(entry), [os.fsdecode(part) for part in command_line.split(b"\0") if part]
 
 
 def _from_ps() -> Iterator[tuple[int, list[str]]]:
-    # -ww: without it ps cuts lines to the width of a terminal.
+    # Without -ww, ps truncates lines to the width of the terminal.
     command = ["ps", "-ww", "-U", str(os.getuid()), "-o", "pid=,command="]
     try:
         listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise UserError("Cannot list processes: neither /proc nor ps is there.") from error
+        raise UserError("Cannot list processes: neither /proc nor ps is available.") from error
     for line in listing.splitlines():
         pid, _, command_line = line.strip().partition(" ")
         yield int(pid), command_line.split()

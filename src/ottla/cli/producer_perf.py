@@ -1,4 +1,4 @@
-"""The work of `kafka-producer-perf-test`."""
+"""Implementation of `kafka-producer-perf-test`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ DEFAULTS = {"client.id": "perf-producer-client", "max.block.ms": CALL_TIMEOUT_MS
 DEFAULT_TRANSACTION_MS = 3_000
 BLOCK_BYTES = 1 << 20
 SEED = 0
-MAX_ERRORS_TOLD = 10
+MAX_REPORTED_ERRORS = 10
 INTERRUPTED_CLOSE_S = 2.0
-"""How long an interrupted run waits for records on their way, so that the summary counts them."""
+"""Seconds that an interrupted run waits for in-flight records, so that the summary counts them."""
 
 Payloads = Callable[[int], bytes]
-"""The value of the record of this number."""
+"""Returns the value of the record with the given number."""
 
 
 def measure_producer(
@@ -52,7 +52,7 @@ def measure_producer(
     columnar: bool,
     **payload: Any,
 ) -> int:
-    """Returns the exit code."""
+    """Run the test with the options of the command line, and return the exit code."""
     if warmup_records >= num_records:
         raise click.UsageError("--warmup-records must be less than --num-records.")
     payloads = _payloads(output, **payload)
@@ -89,14 +89,14 @@ class _Run:
         self._warmup = warmup
         self._interval_ms = interval_ms
         self._lock = threading.Lock()
-        """Callbacks run in the producer's thread."""
+        """Guards the statistics, because callbacks run in the producer's thread."""
         self._stats = ProducerStats(count, _now_ms(), interval_ms)
         self._steady: ProducerStats | None = None
         self._errors = self._failures = 0
         self._is_interrupted = False
 
     def interrupt(self) -> None:
-        """Stop counting errors: what is not sent after Ctrl-C was given up on purpose."""
+        """Stop counting errors. Records that are unsent after Ctrl-C were given up on purpose."""
         self._is_interrupted = True
 
     def send(self, producer: Any, topic: str, payloads: Payloads, throughput: float) -> None:
@@ -154,9 +154,9 @@ class _Run:
                 if self._is_interrupted:
                     return
                 self._errors += count
-                is_told = self._failures < MAX_ERRORS_TOLD
+                is_reported = self._failures < MAX_REPORTED_ERRORS
                 self._failures += 1
-            if is_told:
+            if is_reported:
                 self._output.failure(sentence(error))
 
         return settled
@@ -175,7 +175,7 @@ class _Run:
             if not self._stats.window_is_over(now_ms):
                 return
             line = self._stats.window_line(now_ms)
-        # On the way it is progress: with --json only the end is a result.
+        # Interim reports are progress notes with --json, where only the summary is a result.
         self._output.note(line) if self._output.as_json else click.echo(line)
 
     def finish(self, *, print_metrics: bool, client_id: str) -> bool:
@@ -194,7 +194,7 @@ class _Run:
 
 
 def _metric_lines(figures: dict[str, Any], client_id: str) -> list[str]:
-    """What this run counted itself, under Kafka's names for it."""
+    """Return the tool's own measurements under the names of Kafka's client metrics."""
     metrics = {
         "record-error-total": figures["errors"],
         "record-send-rate": figures["recordsPerSec"],
@@ -252,7 +252,7 @@ def _payloads(
     letters = string.ascii_uppercase.encode()
     block = bytes(chance.choices(letters, k=max(BLOCK_BYTES, 2 * size)))
     places = len(block) - size
-    step = 7_919  # a prime: neighbours in the run lie apart in the block
+    step = 7_919  # a prime, so that consecutive records use different parts of the block
     return lambda number: block[(at := number * step % places) : at + size]
 
 
@@ -267,10 +267,12 @@ def _read_payloads(output: Output, path: str, delimiter: str) -> list[bytes]:
     try:
         values = re.split(delimiter.encode(), data)
     except re.error as error:
-        raise UserError(f"--payload-delimiter is no regular expression: {error}.") from None
+        raise UserError(
+            f"--payload-delimiter is not a valid regular expression: {error}."
+        ) from None
     while values and not values[-1]:
         values.pop()
     if not values:
-        raise UserError(f"{path} is empty: there is nothing to send.")
+        raise UserError(f"The payload file {path} is empty, so there is nothing to send.")
     output.note(f"Number of records read: {len(values)}")
     return values

@@ -1,4 +1,4 @@
-"""Properties on a command line: files and `key=value`, and which of them wins."""
+"""Client properties from a file and from `key=value` options, and their precedence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.cli.tool import Tool
 
 
 def key_values(texts: Iterable[str], option: str) -> dict[str, str]:
-    """`key=value` each; `key` alone has an empty value, as in Kafka's tools."""
+    """Parse `key=value` texts. A `key` alone has an empty value, as in Kafka's tools."""
     found = {}
     for text in texts:
         key, _, value = text.partition("=")
@@ -31,8 +31,21 @@ def client_properties(
     *,
     option: str = "--command-property",
 ) -> dict[str, str]:
-    """What a client is configured with. An option that was given (not None) wins over a property
-    on the command line, that over the file, and that over the tool's defaults."""
+    """Return the properties of a client.
+
+    Options that are given (not None) override `key=value` texts, which override the file, which
+    overrides the tool's defaults.
+
+    Args:
+        file: Properties file of the client, if any.
+        texts: `key=value` texts from the command line.
+        options: Properties that have an option of their own.
+        defaults: Defaults of the tool.
+        option: Name of the option that takes the texts, for error messages.
+
+    Raises:
+        UserError: The file cannot be read, or a text has no key.
+    """
     properties = {name: str(value) for name, value in defaults.items()}
     if file is not None:
         properties.update(load_properties(file))

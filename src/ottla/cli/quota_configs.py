@@ -1,4 +1,4 @@
-"""The part of `kafka-configs` that is about users, clients and addresses: quotas, SCRAM users."""
+"""Quotas and SCRAM credentials of `kafka-configs`: users, clients and IP addresses."""
 
 from __future__ import annotations
 
@@ -59,17 +59,19 @@ def alter(
     from ottla.client.admin import QuotaEntity
 
     if any(each.name is None for each in entities):
-        raise click.UsageError("--alter needs a name, or the default, for each of them.")
+        raise click.UsageError("--alter requires a name or the default for each entity.")
     first = entities[0]
     scram = {name: value for name, value in changes.items() if name in SCRAM}
     if scram and (len(scram) != len(changes) or len(entities) != 1 or first.type != "users"):
-        raise click.UsageError("SCRAM passwords go with one --user, and not with quotas.")
+        raise click.UsageError(
+            "SCRAM credentials require a single --user and cannot be combined with quotas."
+        )
     if scram and first.name:
         user = first.name
         passwords = {_mechanism(name): parse_password(value) for name, value in scram.items()}
         _served(lambda: admin.alter_scram_user(user, passwords))
     elif scram:
-        raise click.UsageError("There are no passwords that hold for all users.")
+        raise click.UsageError("SCRAM credentials have no default. Name the user with --user.")
     else:
         entity = QuotaEntity.ordered((KINDS[each.type], each.name or None) for each in entities)
         numbers = {name: _number(name, value) for name, value in changes.items()}
@@ -86,14 +88,16 @@ def alter(
 
 
 def parse_password(text: str | None) -> tuple[int, str] | None:
-    """Of `[iterations=8192,password=secret]`, the brackets gone."""
+    """Parse a SCRAM credential, `iterations=8192,password=secret`, into iterations and password."""
     from ottla.client.admin import DEFAULT_SCRAM_ITERATIONS
 
     if text is None:
         return None
     found = _CREDENTIAL.fullmatch(text)
     if found is None:
-        raise click.UsageError("A SCRAM password looks like [iterations=8192,password=secret].")
+        raise click.UsageError(
+            "A SCRAM credential must look like [iterations=8192,password=secret]."
+        )
     return int(found[1] or DEFAULT_SCRAM_ITERATIONS), found[2]
 
 
@@ -107,7 +111,7 @@ def _number(name: str, value: str | None) -> float | None:
     try:
         return None if value is None else float(value)
     except ValueError:
-        raise click.UsageError(f"The quota {name} is a number, not {value!r}.") from None
+        raise click.UsageError(f"The quota {name} must be a number, not {value!r}.") from None
 
 
 def _served(call: Any) -> Any:
@@ -117,8 +121,7 @@ def _served(call: Any) -> Any:
         if error.code is not ErrorCode.UNSUPPORTED_VERSION:
             raise
         raise UserError(
-            "These brokers have no quotas of users, clients and addresses, and no SCRAM users "
-            f"({error})."
+            f"The brokers do not support client quotas and SCRAM credentials ({error})."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The JSON files of `kafka-reassign-partitions` and `kafka-leader-election`.
+"""JSON files of `kafka-reassign-partitions` and `kafka-leader-election`.
 
 {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}
 {"version": 1, "topics": [{"topic": "t"}]}
@@ -26,13 +26,16 @@ def read_assignment(path: str) -> dict[TopicPartition, tuple[int, ...]]:
                     '"partition": 0, "replicas": [1, 2]}]}.'
                 )
         if key in found:
-            raise UserError(f"{path} has {key} twice.")
+            raise UserError(f"{path} lists partition {key} twice.")
         if not replicas or not all(isinstance(id, int) for id in replicas):
-            raise UserError(f"{path}: the replicas of {key} must be ids of brokers.")
+            raise UserError(f"{path}: the replicas of partition {key} must be broker IDs.")
         if len(set(replicas)) < len(replicas):
-            raise UserError(f"{path}: {key} has a broker twice: {replicas}.")
+            raise UserError(f"{path}: the replicas of partition {key} repeat a broker: {replicas}.")
         if any(directory != "any" for directory in each.get("log_dirs", ())):
-            raise UserError(f"{path}: {key} names log directories, which cannot be chosen.")
+            raise UserError(
+                f"{path}: partition {key} names log directories, which Ottla cannot assign. "
+                'Use "any" or leave out log_dirs.'
+            )
         found[key] = tuple(replicas)
     return found
 
@@ -72,10 +75,10 @@ def _list(path: str, name: str) -> list[Any]:
     except OSError as error:
         raise UserError(f"Cannot read {path}: {(error.strerror or '').lower()}.") from error
     except ValueError as error:
-        raise UserError(f"{path} is not JSON: {error}.") from error
+        raise UserError(f"{path} is not valid JSON: {error}.") from error
     found = content.get(name) if isinstance(content, dict) else None
     if not isinstance(found, list) or not found:
-        raise UserError(f'{path} has no list of "{name}".')
+        raise UserError(f'{path} has no "{name}" list, or the list is empty.')
     if content.get("version", 1) != 1:
-        raise UserError(f"{path} is of version {content['version']}; only version 1 is known.")
+        raise UserError(f"{path} has version {content['version']}. Only version 1 is supported.")
     return found

@@ -1,8 +1,8 @@
-"""The limits of a reassignment: set on brokers and topics when it begins, and taken away after it.
+"""Replication throttles of a reassignment (KIP-73), set when it starts and removed afterwards.
 
 brokers   leader.replication.throttled.rate, follower.replication.throttled.rate
-topics    leader.replication.throttled.replicas: where the moving partitions are now
-          follower.replication.throttled.replicas: where they are to go and are not yet"""
+topics    leader.replication.throttled.replicas: the current replicas of the moving partitions
+          follower.replication.throttled.replicas: the replicas that the reassignment adds"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOLLOWERS = "follower.replication.throttled.replicas"
 
 
 def limit(admin: Admin, bytes_per_second: int, present: Assignment, wanted: Assignment) -> None:
-    """Before anything is moved, so that nothing gets through unlimited."""
+    """Set the throttles. Call this before the reassignment, so that no fetch is unthrottled."""
     brokers = {id for plan in (present, wanted) for replicas in plan.values() for id in replicas}
     changes = {
         ConfigResource(ResourceType.BROKER, str(id)): [
@@ -44,7 +44,7 @@ def limit(admin: Admin, bytes_per_second: int, present: Assignment, wanted: Assi
 
 
 def unlimit(admin: Admin, topics: list[str]) -> list[str]:
-    """Take the limits of all brokers and of these topics away; what was done, in Kafka's words."""
+    """Remove the throttles of all brokers and of these topics; return Kafka's report lines."""
     brokers = [
         ConfigResource(ResourceType.BROKER, str(id))
         for id in sorted(admin.describe_cluster().nodes)

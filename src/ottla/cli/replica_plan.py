@@ -1,8 +1,7 @@
-"""Where replicas should go: what `kafka-reassign-partitions --generate` and `ottla cluster
-decommission` propose. Pure.
+"""Replica placement for `kafka-reassign-partitions --generate` and `ottla cluster decommission`.
 
-Brokers that hold the least come first; no two replicas of a partition are on one broker, and none
-in a rack that has one already while there is another rack."""
+Replicas go to the brokers with the fewest replicas. No two replicas of a partition share a broker,
+and they share a rack only if all racks have one. The functions are pure."""
 
 from __future__ import annotations
 
@@ -13,20 +12,31 @@ from ottla.base.errors import UserError
 from ottla.base.types import TopicPartition
 
 Racks = Mapping[int, str | None]
-"""The rack of each broker that may be used; None: unknown, or not to be looked at."""
+"""The rack of each usable broker, or None if it is unknown or to be ignored."""
 Assignment = Mapping[TopicPartition, tuple[int, ...]]
 
 
 def spread(
     sizes: Mapping[TopicPartition, int], racks: Racks
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Replicas for each partition, as many as `sizes` says; leaders and replicas are spread."""
+    """Return replicas for each partition, with leaders and replicas spread evenly over brokers.
+
+    Args:
+        sizes: Replication factor of each partition.
+        racks: The usable brokers and their racks.
+
+    Raises:
+        UserError: A replication factor is larger than the number of brokers.
+    """
     leaders: Counter[int] = Counter()
     held: Counter[int] = Counter()
     plan: dict[TopicPartition, tuple[int, ...]] = {}
     for key, size in sizes.items():
         if size > len(racks):
-            raise UserError(f"{key} has {size} replicas, and there are {len(racks)} brokers.")
+            raise UserError(
+                f"Partition {key} has {size} replicas, but only {len(racks)} brokers are "
+                "available. Add brokers to --broker-list."
+            )
         chosen = [min(racks, key=lambda broker: (leaders[broker], held[broker], broker))]
         leaders[chosen[0]] += 1
         held[chosen[0]] += 1
@@ -40,7 +50,11 @@ def spread(
 def without(
     broker: int, assignment: Assignment, racks: Racks
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """New replicas for each partition that has one on this broker: another broker in its place."""
+    """Return the new replicas of all partitions on `broker`, with another broker in its place.
+
+    Raises:
+        UserError: A partition already has replicas on all other brokers.
+    """
     others = {each: rack for each, rack in racks.items() if each != broker}
     held = Counter(each for replicas in assignment.values() for each in replicas)
     plan: dict[TopicPartition, tuple[int, ...]] = {}
@@ -50,8 +64,8 @@ def without(
         kept = [each for each in replicas if each != broker]
         if not set(others) - set(kept):
             raise UserError(
-                f"{key} has {len(replicas)} replicas, and there is no other broker for the one on "
-                f"broker {broker}; add a broker, or lower the replication factor."
+                f"Partition {key} has {len(replicas)} replicas, and no other broker is available "
+                f"for the replica on broker {broker}. Add a broker or lower the replication factor."
             )
         chosen = _next(kept, others, held)
         held[chosen] += 1

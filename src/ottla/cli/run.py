@@ -1,7 +1,7 @@
-"""`ottla run app.py`: run a program with a stream application, where and how the command says.
+"""`ottla run app.py`: run the stream application that a program builds.
 
-The program is run as `python app.py` would run it. What it says itself (`st.App(master=…)`) counts
-where the command says nothing. A program that only builds its application need not call `run`."""
+The program runs as with `python app.py`. Options of the command override the application's own
+settings (`st.App(master=…)`). A program that only builds its application need not call `run`."""
 
 from __future__ import annotations
 
@@ -28,16 +28,39 @@ ottla run app.py --svg topology.svg
 )  # fmt: skip
 @click.argument("program", metavar="APP.PY")
 @click.argument("arguments", nargs=-1, metavar="[ARGUMENTS…]")
-@click.option("--master", help="Where Spark runs: local[*], spark://host:7077, yarn, k8s://…")
-@click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Instead of the program's.")
-@click.option("--state-dir", metavar="DIR", help="For checkpoints, instead of the program's.")
-@click.option("--http", metavar="[HOST:]PORT", help="Answer questions here: status, stores.")
 @click.option(
-    "--conf", "settings", multiple=True, metavar="NAME=VALUE", help="Spark's; may be given again."
+    "--master",
+    help="Spark master: local[*], spark://host:7077, yarn, k8s://…  [default: the application's]",
 )
-@click.option("--explain", is_flag=True, help="Print what runs each step, and run nothing.")
-@click.option("--topology", is_flag=True, help="Print the topology, and run nothing.")
-@click.option("--svg", metavar="FILE", help="Write a picture of the topology, and run nothing.")
+@click.option(
+    "--bootstrap-server",
+    metavar="HOST:PORT,…",
+    help="Brokers to connect to.  [default: the application's]",
+)
+@click.option(
+    "--state-dir",
+    metavar="DIR",
+    help="Directory of checkpoints and state.  [default: the application's]",
+)
+@click.option(
+    "--http",
+    metavar="[HOST:]PORT",
+    help="Address of an HTTP server for the application's status and state stores.",
+)
+@click.option(
+    "--conf",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Spark configuration property. May be repeated.",
+)
+@click.option(
+    "--explain", is_flag=True, help="Print how each operator would run, without running it."
+)
+@click.option("--topology", is_flag=True, help="Print the topology without running it.")
+@click.option(
+    "--svg", metavar="FILE", help="Write a diagram of the topology to a file without running it."
+)
 def run(
     program: str,
     arguments: tuple[str, ...],
@@ -50,8 +73,11 @@ def run(
     topology: bool,
     svg: str | None,
 ) -> None:
-    """Run a stream application. Arguments after its name are the program's own (after --, if they
-    begin with a dash)."""
+    """Run a stream application.
+
+    Arguments after the program's name are passed to the program. Put -- before arguments that begin
+    with a dash.
+    """
     from ottla.streams.launch import Launch, run_program
 
     launch = Launch(

@@ -1,8 +1,8 @@
-"""Start a broker: from files, options and overrides to a running process.
+"""Start of a broker with the configuration of a file, options and overrides.
 
-The file comes first, then --data-dir, --listen and --advertise, then --override; a later value
-replaces an earlier one. A wrong configuration is refused before anything else happens, in
-particular before the process goes to the background."""
+--override takes precedence over --data-dir, --listen and --advertise, and these take precedence
+over the file. The configuration is validated first, in particular before the process detaches from
+the terminal."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Launch:
 
     properties: dict[str, str]
     warnings: tuple[str, ...] = ()
-    """Sentences about what the command line left open."""
+    """Warnings about values that were chosen because the command line does not set them."""
     listens_by_option: bool = False
-    """Whether the listeners come from the command line, and not from a file or the defaults."""
+    """Whether the listeners are set on the command line, not in a file or by default."""
 
 
 def gather(
@@ -45,7 +45,7 @@ def gather(
     """Merge a configuration file with the options of a command line.
 
     Raises:
-        UserError: The file cannot be read, or an option has a wrong form.
+        UserError: The file cannot be read, or an option is malformed.
     """
     properties = load_properties(config_file) if config_file else {}
     overridden = dict(map(parse_override, overrides))
@@ -69,7 +69,7 @@ def gather(
 
 
 def _advertise_machine(properties: dict[str, str]) -> tuple[str, ...]:
-    """Advertise this machine's address where `--listen` names no address of its own."""
+    """Advertise this machine's address if `--listen` listens on all interfaces."""
     found = advertised_by_default(properties)
     if found is None:
         return ()
@@ -92,9 +92,9 @@ def start(
 
     Args:
         launch: The configuration, from `gather`.
-        log_level: The lowest level that is logged.
+        log_level: Lowest level to log.
         daemon: Whether to run in the background.
-        allow_exposed: Whether listeners of the command line may be open to other machines.
+        allow_exposed: Whether listeners from the command line may be open to other machines.
         pid_file: File that holds the process ID while the broker runs.
 
     Raises:
@@ -102,7 +102,7 @@ def start(
     """
     config = BrokerConfig.from_properties(launch.properties)
     warnings = exposure_warnings(launch, config, allow_exposed=allow_exposed)
-    # Opened while errors still reach the terminal, written once the process ID is final.
+    # Open the file while errors still reach the terminal; write it once the process ID is final.
     process_id: AbstractContextManager[object] = PidFile(pid_file) if pid_file else nullcontext()
     if daemon:
         from ottla.cli.daemon import go_to_background

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 MAX_SUGGESTIONS = 3
 MIN_PREFIX = 3
-"""The shortest word that is taken for the beginning of a longer name."""
+"""Minimum length of a word that is completed to a longer name."""
 
 
 def suggestion(word: str, names: Iterable[str]) -> str:
-    """Return a sentence that names what was probably meant, with a space before it, or ''.
+    """Return " Did you mean …?" with the nearest names, or '' if none is near.
 
     >>> suggestion("--bootstrap-servr", ["--bootstrap-server", "--topic"])
     ' Did you mean --bootstrap-server?'
@@ -22,8 +22,8 @@ def suggestion(word: str, names: Iterable[str]) -> str:
 def nearest(word: str, names: Iterable[str]) -> list[str]:
     """Return the names with the smallest edit distance to `word`, sorted.
 
-    A name is near if about a third of the word differs at most. If none is near, the names that
-    begin with the word are returned. Case and leading dashes do not count.
+    A name is near if at most about a third of the word differs. If none is near, the names that
+    begin with the word are returned. Case and leading dashes are ignored.
     """
     wanted = _bare(word)
     distances = {name: edit_distance(wanted, _bare(name)) for name in names}
@@ -38,8 +38,9 @@ def nearest(word: str, names: Iterable[str]) -> list[str]:
 
 
 def edit_distance(first: str, second: str) -> int:
-    """Count the insertions, deletions, replacements and swaps of neighbours that turn one text
-    into the other (optimal string alignment)."""
+    """Return the edit distance of two texts (optimal string alignment).
+
+    Insertions, deletions, replacements and swaps of neighbouring characters count as one each."""
     before: list[int] = []
     row = list(range(len(second) + 1))
     for i, left in enumerate(first, start=1):

@@ -1,14 +1,14 @@
-"""What Kafka's tools have in common as commands, and `ottla` as the group of all of them.
+"""Base classes of all commands: `Tool` for one command, `ToolGroup` for a group such as `ottla`.
 
-A tool is one click command in a module `kafka_<tool>`, which runs both by itself
-(`kafka-topics …`) and under `ottla` (`ottla topics …`). Modules import what they run only when they
-run, so that `--help` is quick."""
+Each of Kafka's tools is one click command in a module `kafka_<tool>`. It runs as a program of its
+own (`kafka-topics …`) and as a command of `ottla` (`ottla topics …`). The modules import their
+implementation inside the command function, which keeps `--help` fast."""
 
 from __future__ import annotations
 
 import importlib
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any, NoReturn, TypeVar
 
 import click
@@ -21,25 +21,28 @@ from ottla.cli.suggestions import suggestion
 F = TypeVar("F", bound=Callable[..., Any])
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 COMPLETE_VARIABLE = "_OTTLA_COMPLETE"
-"""Environment variable by which a shell asks any of the programs for completions."""
+"""Environment variable that a shell sets to request completions from any of the programs."""
 FILE_METAVARS = (
     *("FILE", "FILE1,FILE2,…", "DIR", "APP.PY"),
     *("server.properties", "worker.properties", "[connector.properties …]"),
 )
-"""Metavars of parameters whose values a shell completes as file names."""
+"""Metavars that mark a parameter as a file name for shell completion."""
+COMMANDS_HEADING = "Commands"
+COMMANDS_INDENT = 6
+"""Columns that click keeps free around the names and summaries of commands."""
 _HELP_REQUESTS: tuple[type[click.UsageError], ...] = tuple(
     found for found in [getattr(click.exceptions, "NoArgsIsHelpError", None)] if found
 )
-"""A group without an action prints its help by this error, from click 8.2 on."""
+"""The error that click 8.2 and later raise to print the help of a group without a subcommand."""
 
 
 class WrongArguments(click.UsageError):
-    """Wrong options or arguments of a tool, which ends with exit code 1 as Kafka's tools do."""
+    """Usage error of a tool. The exit code is 1, as in Kafka's tools; click's would be 2."""
 
     exit_code = 1
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print as click does, with the error in red."""
+        """Print the usage line and the message as click does, with the message in red."""
         if self.ctx is not None:
             click.echo(self.ctx.get_usage(), file, err=True)
             names = self.ctx.help_option_names
@@ -50,18 +53,18 @@ class WrongArguments(click.UsageError):
 
 
 class WrongCommand(WrongArguments):
-    """A wrong action of a group, or wrong options before it; the exit code is click's."""
+    """Usage error in the options or the subcommand of a group. The exit code is click's, 2."""
 
     exit_code = 2
 
 
 class Command(click.Command):
-    """The options and messages that all commands share.
+    """Base class of all commands.
 
-    - `--version`
-    - a suggestion for a mistyped option or value
-    - colours by the rules of `colour`
-    - completion of file names for parameters with one of FILE_METAVARS
+    - adds `--version`
+    - suggests the nearest name for a mistyped option or value
+    - applies the colour rules of the module `colour`
+    - completes file names for parameters with one of FILE_METAVARS
     """
 
     wrong_arguments: type[WrongArguments] = WrongArguments
@@ -103,7 +106,7 @@ class Command(click.Command):
         return self.wrong_arguments(message, error.ctx or context)
 
     def _explained(self, error: click.UsageError, given: list[str]) -> str:
-        """Return the message of an error, with a suggestion where something is mistyped."""
+        """Return the error's message, with a suggestion if an option or value is mistyped."""
         if error.ctx is None:
             return error.format_message()
         if isinstance(error, click.NoSuchOption):
@@ -131,7 +134,7 @@ class Command(click.Command):
         given: list[str],
         choices: list[str],
     ) -> str:
-        """Return the first value of a parameter that is none of its choices, or ''."""
+        """Return the parameter's first value that is not one of its choices, or ''."""
         try:
             values, _, _ = self.make_parser(context).parse_args(list(given))
         except click.UsageError:
@@ -145,7 +148,13 @@ class Tool(Command):
     """A command with examples at the end of its help."""
 
     def __init__(self, *arguments: Any, examples: str = "", **options: Any) -> None:
-        """`examples`: command lines, one to a line, as they are typed."""
+        """Create a command.
+
+        Args:
+            arguments: Passed on to `Command`.
+            examples: Command lines to show in the help, one per line.
+            options: Passed on to `Command`.
+        """
         super().__init__(*arguments, **options)
         self.examples = examples
 
@@ -158,19 +167,51 @@ class Tool(Command):
 
 
 class ToolGroup(Command, click.Group):
-    """A tool with actions (`kafka-transactions list`), or `ottla` itself."""
+    """A tool with subcommands (`kafka-transactions list`), or `ottla` itself."""
 
     wrong_arguments = WrongCommand
 
     def __init__(
-        self, *arguments: Any, modules: dict[str, str] | None = None, **options: Any
+        self,
+        *arguments: Any,
+        modules: Mapping[str, str] | None = None,
+        sections: Mapping[str, Iterable[str]] | None = None,
+        **options: Any,
     ) -> None:
-        """`modules`: name of a command -> where it is, `module:attribute`, imported when asked."""
+        """Create a group.
+
+        Args:
+            arguments: Passed on to `Command`.
+            modules: Subcommands by name, as `module:attribute`. A module is imported when its
+                command is needed.
+            sections: Headings of the help, each with the names of its commands in the order to
+                show them. Commands in no section are listed under "Commands".
+            options: Passed on to `Command`.
+        """
         super().__init__(*arguments, **options)
         self._modules = modules or {}
+        self._sections = sections or {}
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted({*super().list_commands(context), *self._modules})
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        everything = self.list_commands(context)
+        placed = {name for names in self._sections.values() for name in names}
+        others = [name for name in everything if name not in placed]
+        # All sections share one column width, so that the summaries line up.
+        width = max(map(len, everything), default=0)
+        limit = formatter.width - COMMANDS_INDENT - width
+        for heading, names in (*self._sections.items(), (COMMANDS_HEADING, others)):
+            found = [(name, self.get_command(context, name)) for name in names]
+            rows = [
+                (name.ljust(width), command.get_short_help_str(limit))
+                for name, command in found
+                if command is not None and not command.hidden
+            ]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         place = self._modules.get(name)
@@ -196,7 +237,7 @@ class ToolGroup(Command, click.Group):
 
 
 def version_line() -> str:
-    """Return the version of Ottla, and of the Python that runs it."""
+    """Return the versions of Ottla and of the running Python."""
     return f"ottla {__version__} (Python {platform.python_version()})"
 
 
@@ -217,7 +258,7 @@ def _version_option() -> click.Option:
 
 
 def _whole_option(name: str, given: list[str]) -> str:
-    """Return an unknown option as it was typed: click reads `-topic` as `-t` and reports that."""
+    """Return an unknown option as typed. Click parses `-topic` as `-t` and reports only that."""
     if name.startswith("--"):
         return name
     typed = (word.partition("=")[0] for word in given)
@@ -225,12 +266,12 @@ def _whole_option(name: str, given: list[str]) -> str:
 
 
 def action_option(name: str, text: str) -> Callable[[F], F]:
-    """One of a tool's actions (`--list`); the command gets the names of all that were given."""
+    """Add an action flag such as `--list`. The command receives all given names as `actions`."""
     return click.option(f"--{name}", "actions", flag_value=name, multiple=True, help=text)
 
 
 def run_tool(name: str, command: click.Command) -> NoReturn:
-    """Run a command as a program of its own; the `main` of a tool is this call."""
+    """Run a command as a program and exit the process; `main` of every tool calls this."""
     run_command(
         lambda: command.main(prog_name=name, complete_var=COMPLETE_VARIABLE, standalone_mode=False)
     )

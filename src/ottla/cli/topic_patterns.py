@@ -1,5 +1,7 @@
-"""Choosing topics as Kafka's tools do: a regular expression that must match the whole name, in
-which a comma stands between alternatives."""
+"""Topic selection and topic options as in Kafka's tools.
+
+A topic pattern is a regular expression that must match the whole name; commas separate
+alternatives."""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ottla.base.errors import UserError
 
 
 def matching(pattern: str | None, names: Iterable[str]) -> list[str]:
-    """Of the names, those that a pattern matches; all without one."""
+    """Return the names that match the pattern, or all names if there is no pattern."""
     if pattern is None:
         return list(names)
     expression = compile_pattern(pattern)
@@ -24,11 +26,11 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise UserError(f"{pattern!r} is no regular expression: {error}.") from None
+        raise UserError(f"{pattern!r} is not a valid regular expression: {error}.") from None
 
 
 def parse_configs(texts: Iterable[str]) -> dict[str, str]:
-    """Of `--config name=value`."""
+    """Parse the values of `--config name=value`."""
     configs: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -39,7 +41,11 @@ def parse_configs(texts: Iterable[str]) -> dict[str, str]:
 
 
 def parse_assignment(text: str) -> list[list[int]]:
-    """`0:1,1:2`: the brokers of each partition, partitions apart by commas."""
+    """Parse `--replica-assignment`: `0:1,1:2` lists the brokers of partition 0, of partition 1, …
+
+    Raises:
+        click.UsageError: The text is malformed or assigns replicas inconsistently.
+    """
     assignment: list[list[int]] = []
     for part in text.split(","):
         try:
@@ -50,8 +56,10 @@ def parse_assignment(text: str) -> list[list[int]]:
                 "of partition 1, …)."
             ) from None
         if len(set(brokers)) != len(brokers):
-            raise click.UsageError(f"--replica-assignment: {part} names a broker twice.")
+            raise click.UsageError(f"--replica-assignment: {part} lists a broker twice.")
         assignment.append(brokers)
     if len({len(brokers) for brokers in assignment}) != 1:
-        raise click.UsageError("--replica-assignment: partitions differ in their replicas' number.")
+        raise click.UsageError(
+            "--replica-assignment: all partitions must have the same number of replicas."
+        )
     return assignment

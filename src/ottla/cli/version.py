@@ -1,4 +1,4 @@
-"""`ottla version`."""
+"""`ottla version`: print the version."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The line that a tool shows while it waits for its first broker.
+"""The transient line that a tool shows while it waits for its first broker.
 
-A client logs a warning when it cannot reach one. A tool that gives up ends with the same reason in
-one line, so a terminal shows the warning only until then, and other outputs do not show it at all.
+A client logs a warning when it cannot reach a broker. A tool that gives up prints the same reason
+as its error, so a terminal shows the warning only until then, and other outputs not at all.
 Warnings after the first broker has answered are printed as usual, and a program that configures
-logging gets all of them."""
+logging receives all of them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from ottla.client import reachability
 
 
 class WaitingLine(logging.Filter):
+    """Log filter that turns warnings of a starting client into one transient terminal line."""
+
     def __init__(self) -> None:
         super().__init__()
         self._is_shown = False
@@ -45,8 +47,8 @@ class WaitingLine(logging.Filter):
 
 @cache
 def show_waiting() -> WaitingLine:
-    """Show the warnings of clients that start as one line that goes away, from now on."""
+    """Show connection warnings of starting clients as one transient line from now on."""
     line = WaitingLine()
-    reachability.logger.setLevel(logging.INFO)  # the line goes when a broker is reached
+    reachability.logger.setLevel(logging.INFO)  # the message about the first reached broker
     reachability.logger.addFilter(line)
     return line

@@ -1,4 +1,4 @@
-"""`ottla zookeeper`: a member of a ZooKeeper ensemble, in the foreground."""
+"""`ottla zookeeper`: run one ZooKeeper server in the foreground, alone or in an ensemble."""
 
 from __future__ import annotations
 
@@ -25,31 +25,39 @@ QUORUM_PORT, ELECTION_PORT = 2888, 3888
     examples="""ottla zookeeper --data-dir ./zookeeper
     ottla zookeeper --id 1 --member a:2181:2888:3888 --member b:2181:2888:3888 --member …""",
 )
-@click.option("--data-dir", metavar="DIR", help="Where its data is kept.")
+@click.option("--data-dir", metavar="DIR", help="Directory of the server's data.")
 @click.option(
     "--listen", metavar="HOST:PORT", default="127.0.0.1:2181", show_default=True,
-    help="Where brokers connect to, if it is alone.",
+    help="Address that brokers connect to, for a server without an ensemble.",
 )  # fmt: skip
 @click.option(
     "--member",
     "members",
     metavar="HOST:PORT:QUORUM_PORT:ELECTION_PORT",
     multiple=True,
-    help="Of an ensemble: every member, in the same order on every machine.",
+    help="Address of one server of the ensemble. Repeat it for every server, in the same order on "
+    "every machine.",
 )
-@click.option("--id", "number", default=1, show_default=True, help="Which of the members it is.")
+@click.option(
+    "--id",
+    "number",
+    default=1,
+    show_default=True,
+    help="Position of this server in the list of --member options.",
+)
 def zookeeper(data_dir: str | None, listen: str, members: tuple[str, ...], number: int) -> int:
-    """Start a ZooKeeper member, for brokers with zookeeper.connect.
+    """Start a ZooKeeper server for the brokers.
 
-    It needs Java and ZooKeeper's jars: those of ZOOKEEPER_HOME, of an Apache Kafka before 4.0 in
-    KAFKA_HOME, of Debian's package zookeeper, or of PySpark. SIGTERM or Ctrl-C stops it.
+    Brokers use it with zookeeper.connect. The server requires Java and ZooKeeper's jars, which are
+    taken from ZOOKEEPER_HOME, from an Apache Kafka before 4.0 in KAFKA_HOME, from Debian's package
+    zookeeper, or from PySpark. SIGTERM or Ctrl-C stops it.
     """
     from ottla.cli.paths import default_data_directory
     from ottla.metadata.zookeeper.ensemble import Member
 
     addresses = _addresses(members or (f"{listen}:{QUORUM_PORT}:{ELECTION_PORT}",))
     if not 1 <= number <= len(addresses):
-        raise UserError(f"--id {number} is none of the {len(addresses)} members.")
+        raise UserError(f"--id {number} must be 1 to {len(addresses)}, the number of members.")
     place = data_dir or f"{default_data_directory()}/zookeeper-{number}"
     member = Member(place, number, addresses)
     signals: list[int] = []
@@ -62,9 +70,9 @@ def zookeeper(data_dir: str | None, listen: str, members: tuple[str, ...], numbe
     try:
         member.start()
     except OSError as error:
-        raise UserError(f"{place} cannot be used: {error.strerror}.") from None
+        raise UserError(f"Cannot use the data directory {place}: {error.strerror}.") from None
     try:
-        if len(addresses) == 1:  # a member of many waits for the others
+        if len(addresses) == 1:  # in an ensemble, the server serves once it finds the others
             member.wait_until_serving()
         click.echo(f"ZooKeeper is running; zookeeper.connect={member.connect}")
         while not signals and member.is_running:
@@ -72,7 +80,7 @@ def zookeeper(data_dir: str | None, listen: str, members: tuple[str, ...], numbe
     finally:
         member.stop()
     if not signals:
-        raise UserError(f"ZooKeeper ended by itself; see {place}/member.log.")
+        raise UserError(f"ZooKeeper exited unexpectedly. See {place}/member.log.")
     return 0
 
 
@@ -83,7 +91,9 @@ def _addresses(members: Sequence[str]) -> list[MemberAddress]:
     for member in members:
         host, *ports = member.rsplit(":", 3)
         if len(ports) != 3 or not host or not all(_is_port(port) for port in ports):
-            raise UserError(f"{member} must look like HOST:PORT:QUORUM_PORT:ELECTION_PORT.")
+            raise UserError(
+                f"--member {member} must look like HOST:PORT:QUORUM_PORT:ELECTION_PORT."
+            )
         found.append(MemberAddress(host, *map(int, ports)))
     return found
 

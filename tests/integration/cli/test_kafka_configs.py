@@ -82,21 +82,39 @@ def test_brokers_their_defaults_and_loggers(succeed: Run) -> None:
     [
         (["--describe", "--topic", "missing"], "no topic missing"),
         (["--describe", "--broker", "77"], "no broker 77"),
-        (["--alter", "--topic", "t"], "--alter needs --add-config"),
+        (["--alter", "--topic", "t"], "--alter requires --add-config"),
         (["--alter", "--topic", "t", "--add-config", "x"], "name=value"),
-        (["--alter", "--topic", "t", "--add-config", "a b=1"], "cannot be the name"),
-        (["--alter", "--entity-type", "topics", "--add-config", "a=1"], "which of the topics"),
-        (["--describe", "--entity-type", "tables"], "--entity-type is one of"),
-        (["--describe", "--entity-type", "topics", "--entity-default"], "no default for topics"),
-        (["--describe"], "Say what to configure"),
-        (["--describe", "--entity-name", "x"], "need an --entity-type"),
-        (["--describe", "--topic", "t", "--broker", "1"], "Only users and clients"),
-        (["--describe", "--topic", "t", "--add-config", "a=1"], "go with --alter"),
+        (
+            ["--alter", "--topic", "t", "--add-config", "a b=1"],
+            "'a b' is not a valid property name",
+        ),
+        (
+            ["--alter", "--entity-type", "topics", "--add-config", "a=1"],
+            "--alter requires --entity-name",
+        ),
+        (["--describe", "--entity-type", "tables"], "--entity-type tables is unknown. Use one of"),
+        (
+            ["--describe", "--entity-type", "topics", "--entity-default"],
+            "Entities of type topics have no default",
+        ),
+        (["--describe"], "Name an entity with --topic"),
+        (["--describe", "--entity-name", "x"], "require an --entity-type"),
+        (
+            ["--describe", "--topic", "t", "--broker", "1"],
+            "Only a user and a client can be combined",
+        ),
+        (["--describe", "--topic", "t", "--add-config", "a=1"], "can only be used with --alter"),
         (["--alter", "--topic", "t", "--add-config-file", "/none"], "/none"),
         (["--topic", "t"], "one of --describe and --alter"),
-        (["--alter", "--user", "a", "--add-config", "producer_byte_rate=fast"], "is a number"),
-        (["--alter", "--user", "a", "--add-config", "SCRAM-SHA-256=[pass=x]"], "looks like"),
-        (["--alter", "--entity-type", "users", "--add-config", "a=1"], "needs a name"),
+        (
+            ["--alter", "--user", "a", "--add-config", "producer_byte_rate=fast"],
+            "must be a number, not 'fast'",
+        ),
+        (
+            ["--alter", "--user", "a", "--add-config", "SCRAM-SHA-256=[pass=x]"],
+            "A SCRAM credential must look like",
+        ),
+        (["--alter", "--entity-type", "users", "--add-config", "a=1"], "--alter requires a name"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(
@@ -123,4 +141,6 @@ def test_wrong_values_and_names_are_refused_by_name(fail: Fail, existing: str) -
     ],
 )
 def test_brokers_without_quotas_say_so(fail: Fail, arguments: list[str]) -> None:
-    assert "These brokers have no quotas" in fail("configs", *arguments)
+    assert "The brokers do not support client quotas and SCRAM credentials" in fail(
+        "configs", *arguments
+    )

@@ -105,20 +105,20 @@ def test_a_transactional_id_is_terminated_by_force(
 
 
 def test_what_is_missing_is_said(fail: Fail, topic: str) -> None:
-    assert "needs --topic or --broker-id" in fail("transactions find-hanging")
-    assert "--partition needs --topic" in fail(
+    assert "find-hanging requires --topic or --broker-id" in fail("transactions find-hanging")
+    assert "--partition requires --topic" in fail(
         *("transactions find-hanging", "--broker-id", "1", "--partition", "0")
     )
     abort = ("transactions abort", "--topic", topic, "--partition", "0")
-    assert "abort needs --start-offset" in fail(*abort)
-    assert "abort needs --start-offset" in fail(*abort, "--producer-id", "1")
+    assert "abort requires --start-offset" in fail(*abort)
+    assert "abort requires --start-offset" in fail(*abort, "--producer-id", "1")
 
 
 def test_a_transaction_that_is_not_there_is_not_aborted(
     fail: Fail, open_transaction: TransactionalProducer, topic: str
 ) -> None:
     abort = ("transactions abort", "--topic", topic, "--partition", "0", "--start-offset")
-    assert f"No open transaction begins at offset 77 of {topic}-0" in fail(*abort, "77")
+    assert f"No open transaction starts at offset 77 of partition {topic}-0" in fail(*abort, "77")
 
 
 def test_a_transaction_that_hangs_is_found_and_aborted(topic: str) -> None:

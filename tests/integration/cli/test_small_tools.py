@@ -63,7 +63,9 @@ def test_offsets_of_nothing(fail: Fail, filled: str) -> None:
     assert "Could not match" in fail("get-offsets", "--topic", "missing")
     assert "Could not match" in fail("get-offsets", "--topic", filled, "--partitions", "7")
     assert "neither" in fail("get-offsets", "--time", "now")
-    assert "goes without" in fail("get-offsets", "--topic-partitions", "a", "--topic", "b")
+    assert "cannot be combined with --topic" in fail(
+        "get-offsets", "--topic-partitions", "a", "--topic", "b"
+    )
     assert "must look like" in fail("get-offsets", "--topic-partitions", "a:b")
 
 
@@ -95,7 +97,7 @@ def test_records_are_deleted_as_a_file_says(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("nonsense", "is not JSON"),
+        ("nonsense", "is not valid JSON"),
         ("[]", "must look like"),
         ('{"partitions": [{"topic": "t"}]}', "must look like"),
         ('{"partitions": [], "version": 2}', "version 2"),

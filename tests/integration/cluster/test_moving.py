@@ -148,7 +148,8 @@ def test_an_assignment_is_proposed_for_the_brokers_named(
     words = ["--generate", "--topics-to-move-json-file", str(topics), "--broker-list"]
     proposed = json.loads(run(TOOL, *words, "1,3", "--json").out)["proposed"]
     assert sorted(map(tuple, proposed.values())) == [(1, 3), (1, 3), (3, 1), (3, 1)]
-    assert run(TOOL, *words, "1,9").err == "There is no broker 9 in the cluster.\n"
+    missing = "Broker 9 does not exist. The brokers of the cluster: 1, 2, 3.\n"
+    assert run(TOOL, *words, "1,9").err == missing
 
 
 def test_elections_by_command(cluster: ClusterOfProcesses, run: Run, topic: str) -> None:

@@ -46,10 +46,13 @@ def test_a_pipeline_that_gave_back_everything_is_right(written: Written) -> None
 @pytest.mark.parametrize(
     ("read", "wrong"),
     [
-        (Read(["tea or coffee"], counted(WHOLE), counted(WHOLE)), "lines of lines.txt"),
+        (
+            Read(["tea or coffee"], counted(WHOLE), counted(WHOLE)),
+            "lines of lines.txt in topic lines",
+        ),
         (
             Read(["tea or coffee", "Tea  please", "Tea  please"], counted(WHOLE), counted(WHOLE)),
-            "… and records there beyond",
+            "other records in topic lines",
         ),
         (
             Read(["tea or coffee", "Tea  please"], counted({**WHOLE, "tea": 3}), counted(WHOLE)),

@@ -227,9 +227,11 @@ def test_decoders_of_java_are_known_by_name_and_others_refused(log: Path) -> Non
     number = "org.apache.kafka.tools.api.IntegerDecoder"
     found = dump("--files", str(log), "--value-decoder-class", number).stdout
     assert f"payload: {int.from_bytes(b'one', 'big')}" in found
-    with pytest.raises(UserError, match="a Java class cannot be loaded here"):
+    with pytest.raises(UserError, match="Ottla cannot load Java classes"):
         dump("--files", str(log), "--value-decoder-class", "com.example.Decoder")
     with pytest.raises(UserError, match="tiered storage"):
         dump("--files", str(log), "--remote-log-metadata-decoder")
-    with pytest.raises(UserError, match="Choose one of --offsets-decoder and --transaction-log"):
+    with pytest.raises(
+        UserError, match="--offsets-decoder and --transaction-log-decoder cannot be combined"
+    ):
         dump("--files", str(log), "--offsets-decoder", "--transaction-log-decoder")

@@ -46,12 +46,12 @@ def test_durations_are_those_of_iso_8601(text: str, milliseconds: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "1D", "P1H", "PT1", "P1Y"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="no duration"):
+    with pytest.raises(UserError, match="is not a valid duration"):
         parse_duration_ms(text)
 
 
 def test_what_is_no_date_is_refused() -> None:
-    with pytest.raises(UserError, match="no date"):
+    with pytest.raises(UserError, match="is not a valid date and time"):
         parse_datetime_ms("yesterday")
 
 

@@ -81,16 +81,16 @@ def test_a_null_is_not_deserialized() -> None:
 
 
 def test_bytes_of_another_size_are_no_number() -> None:
-    with pytest.raises(ValueError, match="an integer needs 4 bytes, here are 1"):
+    with pytest.raises(ValueError, match="an integer has 4 bytes, but the field has 1"):
         show(RECORD, value_deserializer="integer")
 
 
 def test_what_is_not_built_in_is_refused_in_a_sentence() -> None:
-    with pytest.raises(UserError, match=r"There is no formatter com\.example\.Mine"):
+    with pytest.raises(UserError, match=r"Unknown formatter com\.example\.Mine"):
         show(RECORD, "com.example.Mine")
-    with pytest.raises(UserError, match=r"There is no deserializer com\.example\.Mine"):
+    with pytest.raises(UserError, match=r"Unknown deserializer com\.example\.Mine"):
         show(RECORD, key_deserializer="com.example.Mine")
-    with pytest.raises(UserError, match=r"There is no formatter property print\.keys"):
+    with pytest.raises(UserError, match=r"Unknown formatter property print\.keys"):
         show(RECORD, print_keys="true")
 
 

@@ -84,5 +84,5 @@ def test_the_consumers_lines_are_kafkas() -> None:
 def test_times_are_shown_by_javas_patterns() -> None:
     shown = format_time(1_700_000_000_123, "yyyy-MM-dd'T'HH:mm:ss:SSS")
     assert re.fullmatch(r"2023-11-1\dT\d\d:\d\d:\d\d:123", shown)
-    with pytest.raises(UserError, match="--date-format: EEE is not known here"):
+    with pytest.raises(UserError, match="--date-format: the pattern letters EEE are not supported"):
         format_time(0, "EEE")

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.arch.test_imports import modules_after, roots
 
 from ottla import __version__
-from ottla.cli.main import COMMANDS, ottla
+from ottla.cli.main import COMMANDS, SECTIONS, ottla
 from ottla.cli.tool import Command, Tool, ToolGroup
 
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -49,22 +49,24 @@ def test_every_tool_has_the_name_of_kafkas_script_too() -> None:
             assert SCRIPTS[name.removesuffix(".sh")] == place
 
 
-def all_commands(words: list[str], command: click.Command) -> Iterator[tuple[list[str], bool]]:
-    """Yield the words of a command and of all below it, and whether `Command` is its class."""
-    yield words, isinstance(command, Command)
+def all_below(
+    words: list[str], command: click.Command
+) -> Iterator[tuple[list[str], click.Command]]:
+    """Yield a command and all commands below it, each with the words that call it."""
+    yield words, command
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             assert below is not None
-            yield from all_commands([*words, name], below)
+            yield from all_below([*words, name], below)
 
 
 def test_every_command_of_ottla_has_a_version() -> None:
-    found = list(all_commands([], ottla))
+    found = list(all_below([], ottla))
     assert len(found) > len(COMMANDS)
-    for words, is_ours in found:
-        assert is_ours, words
+    for words, command in found:
+        assert isinstance(command, Command), words
         result = CliRunner().invoke(ottla, [*words, "--version"])
         assert (result.exit_code, result.stdout.split()[:2]) == (0, ["ottla", __version__]), words
 
@@ -99,6 +101,52 @@ def test_help_of_everything_names_every_command() -> None:
     assert result.exit_code == 0
     for name in COMMANDS:
         assert f"\n  {name} " in result.stdout
+
+
+def test_help_of_everything_groups_the_commands_under_headings() -> None:
+    shown: dict[str, list[str]] = {}
+    heading = ""
+    for line in CliRunner().invoke(ottla, ["--help"]).stdout.splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            heading = line.removesuffix(":")
+        elif found := re.match(r"  (\S+)  +\S", line):
+            shown.setdefault(heading, []).append(found[1])
+    shown.pop("Options")
+    assert shown == {name: list(commands) for name, commands in SECTIONS.items()}
+    assert list(SECTIONS) == [
+        "Start and operate",
+        "Topics and records",
+        "Groups and transactions",
+        "Pipelines",
+        "Development",
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_summaries_of_commands_are_not_cut_off(columns: int) -> None:
+    for words, command in all_below(["ottla"], ottla):
+        if not isinstance(command, click.Group):
+            continue
+        context = click.Context(command, info_name=words[-1])
+        formatter = click.HelpFormatter(max_width=100)
+        formatter.width = columns - 2  # click leaves two columns of a terminal empty
+        command.format_commands(context, formatter)
+        assert "..." not in formatter.getvalue(), words
+
+
+SCRIPT_ONLY = [
+    ([name], load(f"ottla.cli.{name.replace('-', '_')}:{name.replace('-', '_')}"))
+    for name in ("kafka-server-start", "kafka-server-stop")
+]
+
+
+def test_help_of_every_option_stands_alone() -> None:
+    for words, command in [*all_below(["ottla"], ottla), *SCRIPT_ONLY]:
+        for option in command.params:
+            if not isinstance(option, click.Option) or option.hidden:
+                continue
+            text = re.sub(r"  \[default: [^]]+\]$", "", option.help or "")
+            assert re.fullmatch(r"[A-Z].*[.…]", text), (words, option.opts, text)
 
 
 def test_help_of_every_tool_loads_click_and_the_standard_library_only() -> None:

@@ -144,8 +144,7 @@ def test_a_worker_logs_what_it_cannot_run_when_it_starts(
     with caplog.at_level(logging.INFO):
         _log_missing_plugins()
     assert (
-        "not available: PostgresSource; to use it, install the package psycopg: "
-        f"{install_extra('postgres')}"
+        f"not available: PostgresSource; install the package psycopg: {install_extra('postgres')}"
     ) in caplog.text
 
 

@@ -1,7 +1,11 @@
-"""`ottla demo`: a whole pipeline, live, on this machine, checked to the last word.
+"""`ottla demo`: an end-to-end pipeline on this machine, with a check of every record.
 
-    lines.txt ─ file source ─► lines ─ Streams on Spark ─┬► word-counts ─ sink ─► counts.txt
-                                                         └► word-windows ─ sink ─► windows.txt
+lines.txt ─ file source ─► lines ─ Streams on Spark ─┬► word-counts ─ sink ─► counts.txt
+                                                     └► word-windows ─ sink ─► windows.txt
 
-`narrative` is what happens, `pipeline` what runs, `ledger` the arithmetic that proves the outcome,
-`screen` what is seen of it, `application` the Streams application, in a process of its own."""
+narrative     the steps of the demo
+pipeline      the processes and files
+ledger        the counts that verify the result
+screen        the terminal output
+application   the Streams application, which runs in a process of its own
+failover      the kill of a partition leader"""

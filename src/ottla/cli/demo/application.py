@@ -1,4 +1,4 @@
-"""The demo's stream processor: how often each word was seen, and how often in each ten seconds.
+"""The demo's Streams application: counts each word, in total and in windows of ten seconds.
 
 python -m ottla.cli.demo.application BOOTSTRAP STATE_DIR"""
 
@@ -12,11 +12,12 @@ NAME = "demo"
 LINES, COUNTS, WINDOWS = "lines", "word-counts", "word-windows"
 WINDOW = "10 seconds"
 GRACE = "1 minute"
-"""More than any failover takes: no record is late."""
+"""Grace period of windows. It is longer than any failover, so that no record is late."""
 SPARK = {"spark.driver.memory": "512m"}
 
 
 def build(app: st.App) -> None:
+    """Add the topology to an application."""
     lines = app.stream(LINES, value=st.String)
     words = lines.flat_map_values(lambda line: line.lower().split(" "))
     by_word = words.filter(lambda word: word != "").group_by(lambda word: word)
@@ -34,6 +35,7 @@ def build(app: st.App) -> None:
 
 
 def main(bootstrap: str, state_dir: str) -> None:
+    """Run the application until it is stopped."""
     app = st.App(NAME, bootstrap, state_dir=state_dir, spark=SPARK)
     build(app)
     app.run()

@@ -1,4 +1,4 @@
-"""`ottla demo`, the command: a folder, signals, what is left behind."""
+"""`ottla demo`: the command, its temporary directory and its clean-up."""
 
 from __future__ import annotations
 
@@ -27,18 +27,23 @@ SUPERVISE_EVERY_S = 0.2
     type=click.IntRange(1, 9),
     default=1,
     show_default=True,
-    help="With more than one, a leader is killed in the middle.",
+    help="Number of brokers. With more than one, the demo kills a partition leader.",
 )
 @click.option(
-    "--lines", type=click.IntRange(20), default=400, show_default=True, help="To send through."
+    "--lines",
+    type=click.IntRange(20),
+    default=400,
+    show_default=True,
+    help="Number of lines to send through the pipeline.",
 )
-@click.option("--keep", is_flag=True, help="Leave it running until Ctrl-C.")
+@click.option("--keep", is_flag=True, help="Keep the pipeline running until Ctrl-C.")
 def demo(brokers: int, lines: int, keep: bool) -> int:
-    """Run a whole pipeline on this machine and prove that nothing was lost.
+    """Run an end-to-end pipeline on this machine.
 
-    A file source connector, a Streams application on Spark, file sink connectors: lines that are
-    added to a file while it runs come out counted. Everything is kept in a temporary folder and
-    removed at the end.
+    A file source connector reads lines that are added to a file, a Streams application on Spark
+    counts their words, and file sink connectors write the counts. The demo then verifies that no
+    record was lost or duplicated. All data is in a temporary directory, which is removed at the
+    end.
     """
     from ottla.base.errors import UserError
     from ottla.cli.demo.narrative import Narrative
@@ -52,14 +57,14 @@ def demo(brokers: int, lines: int, keep: bool) -> int:
     pipeline = Pipeline(folder, brokers, screen.note)
     is_whole = False
     try:
-        outcome = Narrative(pipeline, screen, brokers, lines).tell()
+        outcome = Narrative(pipeline, screen, brokers, lines).run()
         is_whole = outcome.is_right
         screen.summary(outcome.flow, outcome.checks, _where_to_look(pipeline, keep))
         if keep:
             _keep_running(pipeline)
     except KeyboardInterrupt:
         if not is_whole:
-            is_whole = True  # nothing to look into
+            is_whole = True  # an interrupted run leaves nothing to investigate
             raise
     finally:
         with screen.waiting("stopping"):
@@ -67,10 +72,12 @@ def demo(brokers: int, lines: int, keep: bool) -> int:
         if is_whole:
             shutil.rmtree(folder, ignore_errors=True)
         else:
-            screen.note(f"logs and data are left in {folder}")
+            screen.note(f"logs and data are kept in {folder}")
     if not is_whole:
-        raise UserError("What came out is not what went in.")
-    screen.done("stopped, and cleaned up")
+        raise UserError(
+            f"The output of the demo does not match its input. See the logs in {folder}."
+        )
+    screen.done("stopped all processes and removed the data")
     return 0
 
 
@@ -81,7 +88,7 @@ def _require_spark() -> None:
     from ottla.base.installation import install_extra
 
     if find_spec("pyspark") is None:
-        raise UserError(f"The demo needs Spark. Install it with: {install_extra('spark')}")
+        raise UserError(f"The demo requires Spark. Install it with: {install_extra('spark')}")
 
 
 def _interrupt(*_: object) -> None:
@@ -99,12 +106,12 @@ def _where_to_look(pipeline: Pipeline, keep: bool) -> list[str]:
 
     if not keep:
         return [
-            "Where to look: `make demo KEEP=1` (or ottla demo --keep) leaves it running.",
-            "The application is ottla/cli/demo/application.py; more are in examples/.",
+            "To explore the running pipeline, use `ottla demo --keep` (or `make demo KEEP=1`).",
+            "The application is ottla/cli/demo/application.py; examples/ has more.",
         ]
     server = f"--bootstrap-server {pipeline.bootstrap}"
     return [
-        "It runs on. From another terminal:",
+        "The pipeline is still running. Try in another terminal:",
         f"  echo 'hello hello world' >> {pipeline.lines}",
         f"  tail -f {pipeline.counts.path} {pipeline.windows.path}",
         f"  kafka-topics {server} --describe",
@@ -112,5 +119,5 @@ def _where_to_look(pipeline: Pipeline, keep: bool) -> list[str]:
         f"  kafka-consumer-groups {server} --describe --group {NAME}-{COUNTS}",
         f'  ottla sql {server} "select * from `{COUNTS}` order by seen desc" --max-rows 10',
         f"  curl {pipeline.rest}/connectors?expand=status",
-        f"Logs are in {pipeline.folder}. Ctrl-C stops it and cleans up.",
+        f"Logs are in {pipeline.folder}. Ctrl-C stops the pipeline and removes its data.",
     ]

@@ -1,5 +1,6 @@
-"""The leader of a partition is killed while it is written to, and who leads after it is looked for
-in a thread: lines go on being written meanwhile."""
+"""Forced failover: the leader of a partition is killed while the partition is written to.
+
+A thread waits for the new leader, so that the demo can continue to write lines."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ POLL_S = 0.05
 
 
 class Failover:
-    """Begins when it is made."""
+    """The failover of partition 0 of the topic `lines`. Creating it kills the leader."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         from ottla import Admin
@@ -23,7 +24,7 @@ class Failover:
         self._bootstrap = pipeline.bootstrap
         with Admin(self._bootstrap) as admin:
             leader = admin.describe_topics(LINES)[LINES].partitions[0].leader
-        assert leader is not None, "a partition that is written to has a leader"
+        assert leader is not None, "the partition has a leader before the failover"
         self._old, self._new = leader, -1
         self._taken_s = 0.0
         self._brokers = pipeline.brokers
@@ -38,13 +39,20 @@ class Failover:
         return f"broker {self._old}, the leader of {LINES}-0,"
 
     def outcome(self) -> str:
-        """A sentence; UserError if nobody took over."""
+        """Return a sentence about the new leader.
+
+        Raises:
+            UserError: No broker became leader in time.
+        """
         self._watch.join(TIMEOUT_S)
         if self._new < 0:
-            raise UserError(f"Nobody led {LINES}-0 within {TIMEOUT_S:g} s of the leader's death.")
+            raise UserError(
+                f"No broker became leader of {LINES}-0 within {TIMEOUT_S:g} s after broker "
+                f"{self._old} was killed."
+            )
         return (
-            f"broker {self._old} was killed in the middle; "
-            f"broker {self._new} led {LINES}-0 {self._taken_s:.1f} s later"
+            f"broker {self._old} was killed; "
+            f"broker {self._new} became leader of {LINES}-0 {self._taken_s:.1f} s later"
         )
 
     def _look_for_a_leader(self) -> None:

@@ -1,8 +1,8 @@
-"""What was written into the pipeline, what came out, and whether the two agree.
+"""Comparison of the pipeline's input and output.
 
-Every line has a number of its own, so one that is lost or there twice is seen in the topic; words
-are counted here as the application counts them, so one that is lost or counted twice is seen in
-the outcome. Pure: no files, no brokers."""
+Every line has a unique number, so a lost or duplicated line shows in the topic. Words are counted
+here in the same way as in the application, so a word that is lost or counted twice shows in the
+result. The code is pure: it uses neither files nor brokers."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 SENTENCES = (
-    "a topic is a log that many may write and many may read",
-    "each partition keeps its records in the order of their coming",
-    "an offset is the place of a record in its partition and never changes",
-    "a group shares the partitions of a topic among its members",
+    "a topic is a log that many producers write and many consumers read",
+    "each partition keeps its records in the order in which they arrived",
+    "an offset is the position of a record in its partition and never changes",
+    "a consumer group shares the partitions of a topic among its members",
     "the leader of a partition takes the writes and its followers copy them",
-    "what was acknowledged is there even when the leader is gone",
-    "a stream is every change and a table is what the changes add up to",
-    "connectors bring records in and take them out with no code",
+    "an acknowledged record survives the loss of the leader",
+    "a stream is every change and a table is the sum of the changes",
+    "connectors move records in and out of topics without code",
 )
 
 
 def numbered_lines() -> Iterator[str]:
-    """Without an end; all different."""
+    """Yield an infinite sequence of distinct lines."""
     number = 0
     while True:
         yield f"line-{number} {SENTENCES[number % len(SENTENCES)]}"
@@ -37,6 +37,8 @@ def words_of(line: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Check:
+    """A comparison of an expected and an actual count."""
+
     what: str
     wanted: int
     found: int
@@ -49,7 +51,7 @@ class Check:
 
 @dataclass
 class Written:
-    """Into the file that the source connector reads."""
+    """Lines and words written to the file that the source connector reads."""
 
     lines: list[str] = field(default_factory=list)
     words: Counter[str] = field(default_factory=Counter)
@@ -61,8 +63,9 @@ class Written:
 
 @dataclass
 class Counted:
-    """Changes of counts, by word or by word and window; those of one key may only grow, and be told
-    once each."""
+    """Counts by word, or by word and window, from a changelog.
+
+    Within one key the counts must increase; a count that does not is a duplicate."""
 
     latest: dict[tuple[str, str], int] = field(default_factory=dict)
     changes: int = 0
@@ -95,7 +98,7 @@ class Counted:
 
 @dataclass
 class Read:
-    """By consumers, from the topics."""
+    """Records that the demo's consumer has read from the topics."""
 
     lines: list[str] = field(default_factory=list)
     counts: Counted = field(default_factory=Counted)
@@ -105,13 +108,13 @@ class Read:
 def checks(
     written: Written, read: Read, counts_file: Counted, windows_file: Counted
 ) -> list[Check]:
-    """All that must hold once the pipeline is empty."""
+    """Return the checks that must pass once the pipeline has processed all lines."""
     words = written.words.total()
     seen = Counter(read.lines)
     there = sum((seen & Counter(written.lines)).values())
     found = [
-        Check.equal("lines of lines.txt that are in topic lines", len(written.lines), there),
-        Check.equal("… and records there beyond those", 0, len(read.lines) - there),
+        Check.equal("lines of lines.txt in topic lines", len(written.lines), there),
+        Check.equal("other records in topic lines", 0, len(read.lines) - there),
     ]
     for what, counted in (
         ("counted in topic word-counts", read.counts),
@@ -123,12 +126,12 @@ def checks(
         is_right = outcome == written.words
         found.append(Check(f"words {what}", words, outcome.total(), is_right))
     repeated = sum(each.repeated for each in (read.counts, read.windows, counts_file, windows_file))
-    found.append(Check.equal("changes told twice, in topics or files", 0, repeated))
+    found.append(Check.equal("duplicate changes in topics and files", 0, repeated))
     return found
 
 
 def has_arrived(written: Written, read: Read, counts_file: Counted, windows_file: Counted) -> bool:
-    """Everything that was written has come out at the far end."""
+    """Return whether all written lines have reached the topics and the result files."""
     return (
         len(read.lines) >= len(written.lines)
         and read.counts.words() == written.words

@@ -1,5 +1,8 @@
-"""What happens in the demo, in order: start everything, see the first line come out, add lines
-while it runs, kill a leader if there are several brokers, wait until all is through, prove it."""
+"""The steps of the demo.
+
+1. Start all processes and wait for the first results.
+2. Add lines while the pipeline runs; with several brokers, kill a leader.
+3. Wait until all lines are processed, and verify the result."""
 
 from __future__ import annotations
 
@@ -34,15 +37,18 @@ FIRST_LINES = 10
 LINES_PER_S = 20
 LOOK_EVERY_S = 0.1
 FIRST_TIMEOUT_S = 400.0
-"""On a very busy machine: a Spark session starts."""
+"""Time to wait for the first results, with the start of Spark on a very busy machine."""
 QUIET_TIMEOUT_S = 180.0
-"""Nothing came out for so long although there is something on its way."""
+"""Time without any progress after which the demo stops waiting for missing records."""
 
 
 @dataclass
 class Outcome:
+    """The result of the demo."""
+
     checks: list[Check]
     flow: list[tuple[str, str]]
+    """Rows of the summary: a label and a text."""
 
     @property
     def is_right(self) -> bool:
@@ -50,6 +56,8 @@ class Outcome:
 
 
 class Narrative:
+    """One run of the demo."""
+
     def __init__(self, pipeline: Pipeline, screen: Screen, brokers: int, lines: int) -> None:
         self._pipeline = pipeline
         self._screen = screen
@@ -60,7 +68,8 @@ class Narrative:
         self._read = Read()
         self._failover: Failover | None = None
 
-    def tell(self) -> Outcome:
+    def run(self) -> Outcome:
+        """Run all steps and return the result."""
         self._start()
         with self._reading():
             self._wait_for_the_first()
@@ -90,10 +99,10 @@ class Narrative:
             f"{PARTITIONS} partitions, replication factor {pipeline.replicas}"
         )
         self._write(FIRST_LINES)
-        screen.done(f"{FIRST_LINES} lines in {pipeline.lines}")
+        screen.done(f"wrote {FIRST_LINES} lines to {pipeline.lines}")
         pipeline.start_connect()
         pipeline.start_streams()
-        screen.done("started: connect-standalone with 3 connectors, and a Streams application")
+        screen.done("started connect-standalone with 3 connectors, and a Streams application")
 
     def _write(self, count: int) -> None:
         lines = list(itertools.islice(self._source, count))
@@ -106,7 +115,7 @@ class Narrative:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """While the body runs, `_look` reads on."""
+        """Open the consumer that `_look` polls while the body runs."""
         from ottla import Consumer
 
         with Consumer(
@@ -124,7 +133,11 @@ class Narrative:
             yield
 
     def _look(self) -> None:
-        """Take what has come out so far; UserError if a process has ended."""
+        """Read new records and new lines of the result files.
+
+        Raises:
+            UserError: A process has exited.
+        """
         self._pipeline.check()
         for record in self._consumer.poll(timeout_s=LOOK_EVERY_S, max_records=5_000):
             if record.topic == LINES:
@@ -137,16 +150,16 @@ class Narrative:
 
     def _wait_for_the_first(self) -> None:
         stages: list[tuple[str, Callable[[], object]]] = [
-            (f"the file source's first line is in topic {LINES}", lambda: self._read.lines),
+            (f"first line from the file source in topic {LINES}", lambda: self._read.lines),
             (
-                f"Streams' first count is in topic {COUNTS}",
+                f"first count from Streams in topic {COUNTS}",
                 lambda: self._read.counts.changes,
             ),
-            (f"its first window is in topic {WINDOWS}", lambda: self._read.windows.changes),
-            ("the sinks' first lines are in counts.txt", self._files_have_begun),
+            (f"first window from Streams in topic {WINDOWS}", lambda: self._read.windows.changes),
+            ("first lines from the sinks in counts.txt and windows.txt", self._files_have_begun),
         ]
         deadline = time.monotonic() + FIRST_TIMEOUT_S
-        with self._screen.waiting("Spark starts"):
+        with self._screen.waiting("starting Spark"):
             for text, has_come in stages:
                 while not has_come():
                     self._look()
@@ -172,7 +185,7 @@ class Narrative:
                     self._screen.note(f"{self._failover.victim} was killed (kill -9)")
                 self._look()
                 show()
-        self._screen.done(f"{left} more lines were added while it ran")
+        self._screen.done(f"added {left} more lines while the pipeline was running")
         if self._failover is not None:
             self._screen.done(self._failover.outcome())
 
@@ -186,8 +199,8 @@ class Narrative:
                 if now != before:
                     before, since = now, time.monotonic()
                 if time.monotonic() - since > QUIET_TIMEOUT_S:
-                    return  # the checks say what is missing
-        self._screen.done("everything that was written has come out at the far end")
+                    return  # the checks report the missing records
+        self._screen.done("all lines have been processed")
 
     def _has_arrived(self) -> bool:
         counts, windows = self._pipeline.counts.counted, self._pipeline.windows.counted
@@ -201,7 +214,7 @@ class Narrative:
 
     @contextmanager
     def _bars(self) -> Iterator[Callable[[], None]]:
-        """How far the lines are; gives what draws it anew."""
+        """Show progress bars, and yield a function that updates them."""
         written, read, counts = self._written, self._read, self._pipeline.counts
         with self._screen.bars(STAGES, self._total) as bars:
 
@@ -216,7 +229,7 @@ class Narrative:
     @staticmethod
     def _not_after(deadline: float, timeout_s: float, what: str) -> None:
         if time.monotonic() > deadline:
-            raise UserError(f"Waited {timeout_s:g} s in vain: {what}.")
+            raise UserError(f"Timed out after {timeout_s:g} s while waiting for: {what}.")
 
     # --------------------------------------------------------------------------------- summary
 
@@ -229,7 +242,7 @@ class Narrative:
                 "processed",
                 f"{sum(len(words_of(line)) for line in read.lines):,} words; "
                 f"{read.counts.changes:,} changes of counts, "
-                f"{read.windows.changes:,} of {read.windows.windows} windows",
+                f"{read.windows.changes:,} changes of {read.windows.windows} windows",
             ),
             (
                 "consumed",
@@ -241,7 +254,7 @@ class Narrative:
                 f"{pipeline.counts.counted.changes:,} lines to counts.txt, "
                 f"{pipeline.windows.counted.changes:,} to windows.txt, by the file sink connectors",
             ),
-            ("most seen", ", ".join(f"{word} {n:,}" for word, n in most)),
+            ("most frequent", ", ".join(f"{word} {n:,}" for word, n in most)),
         ]
         if self._failover is not None:
             flow.append(("failover", self._failover.outcome()))

@@ -1,6 +1,6 @@
-"""The processes and files of the demo, all under one folder.
+"""Processes and files of the demo, all in one directory.
 
-<folder>/broker/…, broker.log     one broker; or cluster/ with ZooKeeper and broker-<id>/
+<folder>/broker/…, broker.log     a single broker; or cluster/ with ZooKeeper and broker-<id>/
 <folder>/connect/*.properties     the worker and its three connectors; connect.log
 <folder>/streams/                 the application's state; streams.log
 <folder>/lines.txt                read by the source connector
@@ -56,13 +56,13 @@ topics={topic}
 
 
 class Brokers:
-    """One broker alone, or a cluster of them."""
+    """A single broker, or a cluster of several brokers."""
 
     def __init__(self, folder: Path, count: int, say: Callable[[str], None]) -> None:
         self._cluster: LocalCluster | None = None
         self._alone: BrokerChild | None = None
         self.is_left_alone = False
-        """Who is dead stays so for now."""
+        """Whether `supervise` must not restart brokers."""
         first = _free_ports(9092, count)
         if count > 1:
             self._cluster = LocalCluster(str(folder / "cluster"), count, first, {}, say)
@@ -82,11 +82,15 @@ class Brokers:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._alone.is_ready():
             if time.monotonic() > deadline:
-                raise UserError(f"The broker was not ready in {START_TIMEOUT_S:g} s.")
+                raise UserError(f"The broker was not ready within {START_TIMEOUT_S:g} s.")
             time.sleep(POLL_S)
 
     def supervise(self) -> None:
-        """A broker of a cluster that ended is started again; one alone must not end."""
+        """Restart exited brokers of a cluster, and check that a single broker is running.
+
+        Raises:
+            UserError: The single broker has exited.
+        """
         if self._cluster is not None:
             if not self.is_left_alone:
                 self._cluster.supervise()
@@ -94,7 +98,7 @@ class Brokers:
             self._alone.is_ready()
 
     def kill(self, id: int) -> None:
-        assert self._cluster is not None, "only a cluster can do without a broker"
+        assert self._cluster is not None, "only a cluster survives the loss of a broker"
         self._cluster.kill(id)
 
     def stop(self) -> None:
@@ -105,7 +109,7 @@ class Brokers:
 
 
 class Child:
-    """A process that is to run until it is stopped, with what it says in a file."""
+    """A child process that runs until it is stopped, with its output in a file."""
 
     def __init__(self, name: str, command: Sequence[str], log_file: Path) -> None:
         self.name = name
@@ -116,23 +120,30 @@ class Child:
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for us, who stop it in order
+                start_new_session=True,  # keeps Ctrl-C from the child; the demo stops it
             )
 
     def check(self) -> None:
-        """UserError with its last words if it has ended."""
+        """Check that the process is running.
+
+        Raises:
+            UserError: The process has exited. The message contains its last lines of output.
+        """
         code = self._process.poll()
         if code is not None:
-            said = self.log_file.read_text(errors="replace").strip().splitlines()
-            last = "\n".join(said[-LOG_TAIL_LINES:]) or "it said nothing"
-            raise UserError(f"{self.name} ended with exit code {code}: {last}\n{self.log_file}")
+            lines = self.log_file.read_text(errors="replace").strip().splitlines()
+            last = "\n".join(lines[-LOG_TAIL_LINES:]) or "no output"
+            raise UserError(
+                f"{self.name} exited with code {code}. See {self.log_file}. Its last output:\n"
+                f"{last}"
+            )
 
     def ask_to_stop(self) -> None:
         if self._process.poll() is None:
             self._process.terminate()
 
     def end(self) -> None:
-        """It and whatever it started, among them Spark's JVM."""
+        """Wait for the process, then kill it and all its children, including Spark's JVM."""
         try:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -145,8 +156,9 @@ class Child:
 
 
 class ResultFile:
-    """A file that a sink connector writes, read on as it grows. One that gets shorter, as after a
-    batch that was run again, is read anew."""
+    """A file that a sink connector writes, read incrementally.
+
+    A file that has become shorter, as after the retry of a batch, is read from the start."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -154,6 +166,7 @@ class ResultFile:
         self._position = 0
 
     def read_on(self) -> None:
+        """Read the complete lines that were added since the last call."""
         size = self.path.stat().st_size if self.path.exists() else 0
         if size < self._position:
             self.counted, self._position = Counted(), 0
@@ -170,6 +183,8 @@ class ResultFile:
 
 
 class Pipeline:
+    """The brokers, the Connect worker and the Streams application of the demo."""
+
     def __init__(self, folder: Path, brokers: int, say: Callable[[str], None]) -> None:
         self.folder = folder
         self.replicas = min(3, brokers)
@@ -218,7 +233,11 @@ class Pipeline:
         self._children.append(Child("The application", command, self.folder / "streams.log"))
 
     def check(self) -> None:
-        """UserError if anything ended that should run."""
+        """Check that all processes are running.
+
+        Raises:
+            UserError: A process has exited.
+        """
         self.brokers.supervise()
         for child in self._children:
             child.check()
@@ -232,7 +251,9 @@ class Pipeline:
 
 
 def _free_ports(usual: int, count: int) -> int:
-    """The first of so many in a row: the usual ones, else some that systems give to no client."""
+    """Return the first of `count` consecutive free ports.
+
+    If the usual ports are taken, use ports below the range of ephemeral ports."""
     chance = random.SystemRandom()
     for first in (usual, *(chance.randrange(12_000, 30_000 - count) for _ in range(100))):
         try:
@@ -242,4 +263,4 @@ def _free_ports(usual: int, count: int) -> int:
         except OSError:
             continue
         return first
-    raise UserError("No free ports were found.")
+    raise UserError(f"Cannot find {count} consecutive free ports on {HOST}.")

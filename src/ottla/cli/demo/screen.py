@@ -1,6 +1,6 @@
-"""What a person sees of the demo: steps with their times, bars while lines flow, a summary.
+"""Terminal output of the demo: steps with their times, progress bars and a summary.
 
-Where the output is no terminal, steps are plain lines and the bars are left out."""
+If the output is not a terminal, steps are plain lines and there are no progress bars."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from ottla.cli.demo.ledger import Check
 
 
 class Screen:
+    """Writer for the demo's output."""
+
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
         self._began = time.monotonic()
@@ -42,7 +44,7 @@ class Screen:
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """A spinner, where there is a terminal."""
+        """Show a spinner while the body runs, if the output is a terminal."""
         if not self.console.is_terminal:
             yield
             return
@@ -69,16 +71,16 @@ class Screen:
         self, flow: Sequence[tuple[str, str]], checks: Sequence[Check], look: Sequence[str]
     ) -> None:
         self.console.print()
-        counted = Table(title="What went through", title_justify="left", show_header=False)
+        counted = Table(title="Records processed", title_justify="left", show_header=False)
         counted.add_column(style="dim")
         counted.add_column()
         for name, text in flow:
             counted.add_row(name, escape(text))
         self.console.print(counted)
-        proof = Table(title="Nothing lost, nothing twice", title_justify="left")
+        proof = Table(title="No losses, no duplicates", title_justify="left")
         for column, justify in (
             ("", "left"),
-            ("wanted", "right"),
+            ("expected", "right"),
             ("found", "right"),
             ("", "left"),
         ):
@@ -92,11 +94,13 @@ class Screen:
 
 
 class Bars:
+    """Progress bars, one for each stage of the pipeline."""
+
     def __init__(self, progress: Progress, tasks: Sequence[TaskID]) -> None:
         self._progress = progress
         self._tasks = tasks
 
     def show(self, *done: int) -> None:
-        """Of each, in their order."""
+        """Set the progress of each bar, in the order of the bars."""
         for task, completed in zip(self._tasks, done, strict=True):
             self._progress.update(task, completed=completed)

@@ -1,11 +1,11 @@
-"""`ottla sql "select …"`: SQL over topics, on this machine.
+"""`ottla sql "select …"`: SQL queries over topics.
 
     command       the command: options, notes, output
-    statement     parses the statements that need no Spark (pure)
-    direct        answers them from the topic's records
-    json_rows     JSON values as rows, exactly as Spark reads them, or not at all (pure)
-    on_spark      runs every other statement on a Spark session of its own
-    sentences     Spark's errors as one sentence each (pure, but for what it asks of the error)
+    statement     parser for the statements that do not need Spark (pure)
+    direct        evaluation of these statements from the topic's records
+    json_rows     conversion of JSON values to rows, exactly as in Spark (pure)
+    on_spark      execution of all other statements in a Spark session
+    sentences     error messages of one sentence each, including those for Spark's errors
 
-`direct` and `on_spark` give the same rows for the same statement: whatever `direct` is not sure
-about raises NeedsSpark, and the statement goes to Spark."""
+`direct` and `on_spark` return the same rows for the same statement. If `direct` cannot guarantee
+this, it raises NeedsSpark, and the statement runs on Spark."""

@@ -1,4 +1,4 @@
-"""`ottla sql`: options, notes and output. See the package for how statements are run."""
+"""`ottla sql`: options, notes and output. The package docstring explains the execution."""
 
 from __future__ import annotations
 
@@ -32,16 +32,18 @@ DEFAULT_MASTER = "local[*]"
     type=click.Choice(["auto", "json", "string", "raw"]),
     default="auto",
     show_default=True,
-    help="Format of the values. auto: json if the newest values are all JSON objects, else string "
-    "or raw; a note on the standard error says why.",
+    help="Format of the values. auto selects json if the newest values are all JSON objects, "
+    "otherwise string or raw, and notes the reason on standard error.",
 )
-@click.option("--schema", metavar="DDL", help="Schema of JSON values, instead of inferring it.")
+@click.option(
+    "--schema", metavar="DDL", help="Schema of JSON values.  [default: inferred from the values]"
+)
 @click.option(
     "--mode",
     type=click.Choice(["fail", "drop"]),
     default="fail",
     show_default=True,
-    help="Treatment of values that cannot be parsed: fail the query, or leave the rows out.",
+    help="Treatment of values that cannot be parsed: fail the query, or drop the rows.",
 )
 @click.option(
     "--max-rows",
@@ -54,9 +56,13 @@ DEFAULT_MASTER = "local[*]"
     "--master",
     default=DEFAULT_MASTER,
     show_default=True,
-    help="Spark master. Any other than the default runs every statement on Spark.",
+    help="Spark master. With a value other than the default, every statement runs on Spark.",
 )
-@click.option("--spark-log", metavar="FILE", help="File for Spark's own log, which is discarded.")
+@click.option(
+    "--spark-log",
+    metavar="FILE",
+    help="File for Spark's log. Every statement runs on Spark.  [default: the log is discarded]",
+)
 @output_option
 def sql(
     statement: str,
@@ -71,10 +77,10 @@ def sql(
 ) -> None:
     """Query topics with SQL.
 
-    Every topic is a table: the fields of its JSON values, or one column `value`, and the columns
-    _key, _topic, _partition, _offset and _timestamp. Names that are not plain words go in
-    backticks. Simple statements (columns, count(*), WHERE, LIMIT) are answered at once; all others
-    run on Spark.
+    Every topic is a table. Its columns are the fields of the JSON values, or one column `value`,
+    followed by _key, _topic, _partition, _offset and _timestamp. Quote names that are not plain
+    words with backticks. Simple statements (columns, count(*), WHERE, LIMIT) are evaluated without
+    Spark; all others run on Spark.
     """
     from ottla.cli.sql.on_spark import Reading
 
@@ -90,7 +96,7 @@ def sql(
         lambda: table(columns, shown),
     )
     if len(rows) > max_rows:
-        output.note(f"Only the first {max_rows} rows are shown. Raise the limit with --max-rows.")
+        output.note(f"Only the first {max_rows} rows are shown. Show more rows with --max-rows.")
 
 
 def _answer(
@@ -153,7 +159,7 @@ def _source(topic: str, cluster: ClusterOptions) -> Source:
 
 
 def named_topics(statement: str, topics: Iterable[str]) -> list[str]:
-    """Return the topics whose names are words of the statement, or stand in it in backticks."""
+    """Return the topics that occur in the statement as a word or in backticks."""
     return [
         name
         for name in topics

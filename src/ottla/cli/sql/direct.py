@@ -1,8 +1,8 @@
-"""Simple statements, answered from a topic's records without Spark.
+"""Evaluation of simple statements from a topic's records, without Spark.
 
-The rows are those that Spark gives, in its order: partition by partition, by offset. Records are
-counted by decoding them, because offsets also count transaction markers, aborted records and what
-compaction removed."""
+Rows are the same as Spark's, in the same order: by partition, then by offset. Records are decoded
+to count them, because offsets include transaction markers, aborted records and records removed by
+compaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ottla.spark.plan import OffsetRange
 from ottla.spark.topic_snapshot import TopicSnapshot
 
 MAX_PARSED = 1_000_000
-"""Values that are parsed here; Spark parses more of them sooner."""
+"""Maximum number of values to parse in this process; Spark is faster for more."""
 MAX_COUNTED = 50_000_000
 METADATA = {
     "_key": "binary",
@@ -30,7 +30,7 @@ METADATA = {
     "_offset": "bigint",
     "_timestamp": "timestamp",
 }
-"""The columns that every table has after those of the values; partitions compare as bigints do."""
+"""Columns that follow those of the values in every table. Partitions compare as bigints."""
 _DECODED = {"_key": "key", "_offset": "offset", "_timestamp": "timestamp"}
 _MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -45,31 +45,36 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True)
 class Answer:
+    """The result of a statement."""
+
     columns: list[str]
     rows: list[tuple[Any, ...]]
     value_format: str | None = None
-    """How values were read; None if none was."""
+    """Format in which values were parsed; None if no value was parsed."""
 
 
 def answer(select: Select, snapshot: TopicSnapshot, value_format: str, max_rows: int) -> Answer:
-    """Run a statement.
+    """Evaluate a statement.
 
     Args:
         select: The statement.
-        snapshot: The topic that it names.
+        snapshot: The topic of the statement.
         value_format: auto, json, string or raw.
-        max_rows: Number of rows to return at most.
+        max_rows: Maximum number of rows to return.
+
+    Returns:
+        The columns and rows of the result.
 
     Raises:
-        NeedsSpark: the answer is not certain to be Spark's, or Spark would find it sooner.
-        UserError: a column does not exist.
+        NeedsSpark: The result might differ from Spark's, or Spark would be faster.
+        UserError: A column does not exist.
     """
     limit = max_rows if select.limit is None else min(select.limit, max_rows)
     if select.count_label is None:
         table = _table(select, snapshot, value_format)
         return Answer(table.labels(select), list(table.rows(select, limit)), table.value_format)
     if all(each.column in METADATA for each in select.conditions):
-        table = _Table(snapshot, None, dict(METADATA))  # values are not looked at
+        table = _Table(snapshot, None, dict(METADATA))  # the values are not needed
     else:
         table = _table(select, snapshot, value_format)
     return Answer([select.count_label], [(table.count(select),)][:limit], table.value_format)
@@ -99,7 +104,7 @@ def _check_names(
         if name in columns:
             continue
         if name.lower() in lower or name in aliases:
-            raise NeedsSpark  # it names the column in another case, or the alias before it
+            raise NeedsSpark  # the name differs in case from a column, or is an alias
         raise no_column(name, list(columns), snapshot, value_format)
 
 
@@ -133,7 +138,7 @@ class _Table:
     def _chosen(
         self, conditions: Sequence[Condition], ranges: Sequence[OffsetRange], names: list[str]
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield the named columns of the records for which all conditions hold."""
+        """Yield the named columns of the records that meet all conditions."""
         tests = [(each.column, self._test(each)) for each in conditions]
         used = [name for name in self._columns if name in names or name in dict(tests)]
         at = {name: number for number, name in enumerate(used)}
@@ -146,7 +151,7 @@ class _Table:
     def _records(
         self, used: Sequence[str], ranges: Sequence[OffsetRange]
     ) -> Iterator[Sequence[Any]]:
-        """Yield the columns of each record, in the table's order."""
+        """Yield the used columns of each record, in the table's order."""
         needs_value = any(name in self._fields for name in used)
         decoded = [_DECODED[name] for name in used if name in _DECODED]
         decoded += ["value"] if needs_value else []
@@ -183,7 +188,7 @@ class _Table:
         if kind == "double" and isinstance(literal, int | float):
             literal = float(literal)
         elif type(literal) is not {"bigint": int, "string": str}.get(kind):
-            raise NeedsSpark  # Spark casts one of the two
+            raise NeedsSpark  # Spark would cast one of the two types
         compare = _COMPARE[condition.operator]
         return lambda value: value is not None and compare(value, literal)
 
@@ -199,7 +204,7 @@ def _metadata(name: str, part: OffsetRange, records: Any, count: int) -> Sequenc
 
 
 def _local_time(ms: int) -> datetime | None:
-    """Return what PySpark makes of a timestamp: the local time, without its zone."""
+    """Return a timestamp as PySpark does: the local time without a time zone."""
     if not -_MAX_TIMESTAMP_MS <= ms <= _MAX_TIMESTAMP_MS:
         return None
     try:
@@ -211,7 +216,11 @@ def _local_time(ms: int) -> datetime | None:
 def _narrowed(
     ranges: Sequence[OffsetRange], conditions: Sequence[Condition]
 ) -> tuple[list[OffsetRange], list[Condition]]:
-    """Apply the conditions on partitions and offsets to what is read; return the others."""
+    """Narrow the ranges by the conditions on partitions and offsets.
+
+    Returns:
+        The narrowed ranges, and the remaining conditions.
+    """
     found, left = list(ranges), []
     for each in conditions:
         if each.column == "_partition":

@@ -1,8 +1,8 @@
-"""JSON values as rows, as Spark's inference and its FAILFAST parser read them. Pure.
+"""Conversion of JSON values to rows, with the results of Spark's inference and FAILFAST parser.
 
-Only what both read alike is read here: objects whose fields are whole numbers of 64 bits, other
-numbers, texts and booleans. Everything else (nested values in a column, a field of two types, names
-that differ in case only, numbers that JSON does not have) raises NeedsSpark."""
+Supported are objects whose fields are 64-bit integers, other numbers, strings and booleans.
+Everything else raises NeedsSpark: nested values, fields of mixed types, names that differ only in
+case, and numbers that are not valid JSON. The functions are pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 class NeedsSpark(Exception):
-    """Spark must answer, because the rows at hand are not certain to be what it would give."""
+    """The statement must run on Spark, because the result might differ from Spark's."""
 
 
 def infer(objects: Iterable[str]) -> dict[str, Kind]:
-    """Return the columns that Spark would infer, in its order."""
+    """Return the columns that Spark would infer, in Spark's order."""
     kinds: dict[str, Kind | None] = {}
     for text in objects:
         for name, value in load(text).items():
@@ -61,7 +61,7 @@ def _merged(one: Kind | None, other: Kind | None) -> Kind | None:
 
 
 def row(value: bytes | None, columns: dict[str, Kind]) -> Sequence[Any]:
-    """Return the fields of one value; nulls for a null value (a tombstone)."""
+    """Return the fields of one value, or nulls for a null value (a tombstone)."""
     if value is None:
         return [None] * len(columns)
     try:
@@ -82,7 +82,7 @@ def _field(value: Any, kind: Kind) -> Any:
 
 
 def load(text: str) -> dict[str, Any]:
-    """Parse an object, refusing what parsers disagree about."""
+    """Parse a JSON object; raise NeedsSpark if Spark's parser might read it differently."""
     if len(text) > MAX_VALUE_BYTES:
         raise NeedsSpark
     try:
@@ -108,7 +108,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _check_text(text: str) -> None:
     try:
         text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, written as an escape
+    except UnicodeEncodeError:  # an unpaired surrogate, written as an escape
         raise NeedsSpark from None
 
 

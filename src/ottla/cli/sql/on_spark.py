@@ -1,10 +1,10 @@
-"""Statements on a Spark session of their own, which starts quickly and says nothing.
+"""Execution of statements in a Spark session that starts quickly and prints nothing.
 
-Starting Python is what takes longest in a short query: Spark starts one to create a data source,
-one to push filters down, one to plan, and one to read. Topics of up to MAX_LOCAL_BYTES are
-therefore read here and handed to Spark as Arrow; larger ones are read by its own tasks.
+Most of the time of a short query goes into Python processes: Spark starts one to create the data
+source, one to push down filters, one to plan and one to read. Topics of up to MAX_LOCAL_BYTES are
+therefore read in this process and passed to Spark as Arrow; Spark's tasks read larger topics.
 
-The JVM and all that it starts write to a file (`--spark-log`) instead of the terminal."""
+The JVM and its child processes write to a file (`--spark-log`) instead of the terminal."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 MAX_LOCAL_BYTES = 64 << 20
 MAX_LOCAL_OFFSETS = 1_000_000
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a JVM that ends before its better compiler would pay: half of the processor time."""
+"""JVM options for a short run, which ends before the optimizing compiler pays off. They halve the
+CPU time."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How the values of topics are read: the options of the command."""
+    """Options of the command that control how the values of topics are parsed."""
 
     value_format: str
     schema: str | None
@@ -41,14 +42,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class Source:
-    """A topic that a statement names."""
+    """A topic that a statement queries."""
 
     snapshot: TopicSnapshot
     options: Mapping[str, str]
-    """Those of `format("ottla")`."""
+    """Options of the data source `format("ottla")`."""
 
     def records(self) -> Any | None:
-        """Return all records as an Arrow table of the source's columns; None if they are many."""
+        """Return all records as an Arrow table, or None if the topic is too large."""
         import pyarrow
 
         from ottla.spark.schema import RowMaker, source_schema
@@ -83,7 +84,7 @@ def run(
     """Run a statement and return its columns and at most `max_rows` rows.
 
     Raises:
-        UserError: Spark is not installed, did not start, or refuses the statement.
+        UserError: Spark is not installed, did not start, or rejected the statement.
     """
     _check_installed()
     is_local = master.startswith("local")
@@ -137,7 +138,7 @@ def _check_installed() -> None:
 
     if find_spec("pyspark") is None:
         raise UserError(
-            f"This statement needs Spark. Install it with: {install_extra('spark')}\n"
+            f"This statement requires Spark. Install it with: {install_extra('spark')}\n"
             "Without Spark, ottla sql supports SELECT … FROM a topic with WHERE … AND … and LIMIT, "
             "and SELECT count(*)."
         )
@@ -148,7 +149,7 @@ def _started(master: str, log: str | None, *, is_short: bool) -> SparkSession:
 
     import ottla.spark
 
-    # PySpark logs what it raises, with the JVM's stack trace.
+    # PySpark also logs the errors that it raises, with the JVM's stack trace.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     settings = {"spark.driver.extraJavaOptions": SHORT_LIVED} if is_short else {}
@@ -173,7 +174,7 @@ def _reason(path: Path, error: Exception) -> str:
 
 @contextlib.contextmanager
 def _stderr_into(log: str | None) -> Iterator[Path]:
-    """Give the processes that start meanwhile a file as their standard error."""
+    """Redirect standard error of this process and of new child processes to a file."""
     with contextlib.ExitStack() as stack:
         if log is None:
             descriptor, name = tempfile.mkstemp(prefix="ottla-sql-")
@@ -182,7 +183,7 @@ def _stderr_into(log: str | None) -> Iterator[Path]:
             try:
                 descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
             except OSError as error:
-                raise UserError(f"--spark-log: {log}: {error.strerror}.") from None
+                raise UserError(f"Cannot write --spark-log {log}: {error.strerror}.") from None
             name = log
         sys.stderr.flush()
         kept = os.dup(2)

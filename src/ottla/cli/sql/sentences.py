@@ -1,4 +1,4 @@
-"""Errors of statements, as one sentence that names the object and the remedy."""
+"""Error messages of statements: one sentence that names the object and the remedy."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _POSITION = re.compile(r"\(line (\d+), pos (\d+)\)")
 
 
 def no_topic(name: str, topics: Iterable[str]) -> UserError:
-    """Say that a topic does not exist, and which one is meant perhaps."""
+    """Return an error for an unknown topic, with the nearest existing name."""
     there = sorted(topics)
     if name in there:
-        return UserError(f"Write the topic's name in backticks: `{name}`.")
+        return UserError(f"Quote the topic's name with backticks: `{name}`.")
     nearest = _nearest(name, there)
     if nearest is None:
         return UserError(
@@ -32,7 +32,7 @@ def no_topic(name: str, topics: Iterable[str]) -> UserError:
 def no_column(
     name: str, columns: Sequence[str], snapshot: TopicSnapshot, value_format: str
 ) -> UserError:
-    """Say that a column does not exist, which one is meant perhaps, and which ones there are."""
+    """Return an error for an unknown column, with the nearest name and all columns."""
     words = [f"Column '{name}' does not exist."]
     nearest = _nearest(name, columns)
     if nearest is not None:
@@ -47,12 +47,12 @@ def no_column(
 
 
 def not_json(snapshot: TopicSnapshot) -> str | None:
-    """Return a note for a topic of which only some values are JSON objects."""
+    """Return a note if some but not all values of the topic are JSON objects."""
     sample = snapshot.sample()
     if not sample.is_mixed:
         return None
     return (
-        f"{sample.why_not_json()} To read the objects and leave the others out, add: "
+        f"{sample.why_not_json()} To query only the JSON objects, add: "
         "--value-format json --mode drop"
     )
 
@@ -72,15 +72,15 @@ def _quoted(name: str) -> str:
 
 @dataclass
 class Tables:
-    """The topics that a statement names, for sentences about them."""
+    """The topics of a statement, for use in error messages."""
 
     topics: Sequence[str]
     """All topics of the cluster."""
     snapshots: Sequence[TopicSnapshot]
     formats: dict[str, str] = field(default_factory=dict)
-    """Topic -> format of its values."""
+    """Value format of each topic."""
     columns: dict[str, list[str]] = field(default_factory=dict)
-    """Topic -> columns of its table."""
+    """Column names of each topic."""
 
     @property
     def only(self) -> TopicSnapshot | None:
@@ -88,14 +88,14 @@ class Tables:
 
 
 def of_spark(error: Any, tables: Tables) -> UserError:
-    """Turn an error of Spark's, captured or raw, into one sentence."""
-    condition, parameters, message = _told(error)
+    """Convert an error of Spark, captured or raw, to an error with one sentence."""
+    condition, parameters, message = _described(error)
     rule = next((rule for name, rule in _RULES.items() if condition.startswith(name)), None)
     made = None if rule is None else rule(parameters, message, tables)
     return made or UserError(_plain(message))
 
 
-def _told(error: Any) -> tuple[str, dict[str, str], str]:
+def _described(error: Any) -> tuple[str, dict[str, str], str]:
     """Return the condition, its parameters and the message of the innermost cause that has them."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if java is None:
@@ -115,7 +115,7 @@ def _told(error: Any) -> tuple[str, dict[str, str], str]:
         cause = cause.getCause()
     if not is_instance_of(gateway, found, "org.apache.spark.SparkThrowable"):
         return "", {}, str(found.getMessage() or found.toString())
-    # What a Python worker raised has its traceback in the message alone.
+    # The message is the only place that holds the traceback of a Python worker.
     text = str(found.getMessage() or "")
     return found.getCondition() or "", dict(found.getMessageParameters() or {}), text
 
@@ -146,14 +146,14 @@ def _syntax(parameters: Mapping[str, str], message: str, tables: Tables) -> User
     where = f" at line {at[1]}, position {int(at[2]) + 1}" if at else ""
     near = "the end of the statement" if near in ("end of input", "<EOF>", "") else f"'{near}'"
     hint = parameters.get("hint", "").strip(" :.")
-    return UserError(f"The SQL cannot be read{where}, near {near}{f': {hint}' if hint else ''}.")
+    return UserError(f"Syntax error in the SQL{where}, near {near}{f': {hint}' if hint else ''}.")
 
 
 def _identifier(parameters: Mapping[str, str], message: str, tables: Tables) -> UserError | None:
     name = parameters.get("ident", "").strip("`")
     meant = [each for each in tables.topics if name and each.startswith(name)]
     shown = name if name in meant or not meant else min(meant, key=len)
-    return UserError(f"Write names that are not plain words in backticks: `{shown}`.")
+    return UserError(f"Quote names that are not plain words with backticks: `{shown}`.")
 
 
 def _malformed(parameters: Mapping[str, str], message: str, tables: Tables) -> UserError | None:
@@ -168,15 +168,15 @@ def _malformed(parameters: Mapping[str, str], message: str, tables: Tables) -> U
         "",
     )
     return UserError(
-        f"A value{of} is not JSON of its schema{first}. Add --mode drop to leave such values out, "
+        f"A value{of} does not match the JSON schema{first}. Add --mode drop to skip such values, "
         "or --value-format string to read values as text."
     )
 
 
 def _not_utf8(parameters: Mapping[str, str], message: str, tables: Tables) -> UserError | None:
     return UserError(
-        "A value is not UTF-8. Add --mode drop to leave such values out, or --value-format raw to "
-        "read values as bytes."
+        "A value is not UTF-8. Add --mode drop to skip such values, or --value-format raw to read "
+        "values as bytes."
     )
 
 
@@ -195,12 +195,12 @@ _CODES = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+")
 
 
 def _plain(message: str) -> str:
-    """Reduce a message to its own words: no class names, codes, plans or stack traces."""
+    """Return a message without class names, error codes, plans and stack traces."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("ottla.")]
     if ours:
         return ours[-1].partition(": ")[2] or ours[-1]
-    text = lines[0] if lines else "Spark failed without saying why."
+    text = lines[0] if lines else "Spark failed without an error message."
     text = _ADVICE.sub("", _CODES.sub("", text)).partition("; line ")[0].strip(" ;")
     if len(text) > MAX_CHARS:
         text = f"{text[:MAX_CHARS]}…"

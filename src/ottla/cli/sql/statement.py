@@ -1,12 +1,12 @@
-"""The statements that `ottla sql` answers without Spark, parsed. Pure.
+"""Parser for the statements that `ottla sql` evaluates without Spark. The code is pure.
 
     SELECT * | COUNT(*) [[AS] name] | column [[AS] name], …
     FROM topic
     [WHERE column = | <> | < | <= | > | >= literal AND column IS [NOT] NULL AND …]
     [LIMIT number] [;]
 
-Names are words, or anything in backticks; literals are whole numbers, decimals and plain strings.
-Any other statement is None here: it may well be SQL, but it is Spark's to read."""
+Names are words, or arbitrary text in backticks; literals are integers, decimals and plain strings.
+For any other statement `parse` returns None, and Spark parses it."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ _RESERVED = frozenset(re.findall(r"\w+", """
     struct sum table tablesample then time timestamp to trailing transform trim true try_cast
     union unique unknown unpivot user using values view when where window with
 """))  # fmt: skip
-"""Words that mean more than a name to Spark somewhere in a statement. A name among them must be in
-backticks to be read here."""
+"""Words that have a special meaning for Spark. The parser accepts them as names only in
+backticks."""
 
 
 @dataclass(frozen=True)
 class Column:
+    """A selected column, with its alias if there is one."""
+
     name: str
     alias: str | None = None
 
@@ -62,11 +64,13 @@ class Condition:
 
 @dataclass(frozen=True)
 class Select:
+    """A parsed SELECT statement."""
+
     topic: str
     columns: tuple[Column, ...] = ()
-    """Empty: all columns, or the count."""
+    """Selected columns; empty for `*` and for a count."""
     count_label: str | None = None
-    """Name of the only column of a count; None: the statement selects columns."""
+    """Name of the result column of a count; None if the statement selects columns."""
     conditions: tuple[Condition, ...] = ()
     limit: int | None = None
 
@@ -76,7 +80,7 @@ class _NotSimple(Exception):
 
 
 def parse(statement: str) -> Select | None:
-    """Return the statement, or None if it is not one of the simple ones."""
+    """Return the parsed statement, or None if it is not a simple one."""
     try:
         return _Parser(_tokens(statement)).select()
     except _NotSimple:
