@@ -17,6 +17,10 @@ from ottla.base.errors import UserError
 from ottla.cli import kafka_server_stop, processes
 from ottla.cli.pid_file import PidFile
 
+FIRST_ID = 1_000_000 + 3 * os.getpid()
+SECOND_ID, NO_ID = FIRST_ID + 1, FIRST_ID + 2
+"""Node IDs that brokers of other test runs on this machine do not have."""
+
 
 @pytest.mark.parametrize(
     "command_line",
@@ -184,10 +188,10 @@ def two_brokers(
     (tmp_path / "work").mkdir()
     # A relative path, from another directory than that of the test.
     first = start_broker(
-        Path("../first"), "--override", "node.id=90001", "--pid-file", "first.pid",
+        Path("../first"), "--override", f"node.id={FIRST_ID}", "--pid-file", "first.pid",
         cwd=tmp_path / "work",
     )  # fmt: skip
-    second = start_broker(tmp_path / "second", "--override", "node.id=90002")
+    second = start_broker(tmp_path / "second", "--override", f"node.id={SECOND_ID}")
     yield first, second
     for process in (first, second):
         if is_running(process):
@@ -209,9 +213,9 @@ def test_one_of_two_brokers_is_stopped(
     options = {
         "data-dir": ["--data-dir", "../first/"],
         "symbolic link": ["--data-dir", str(tmp_path / "link")],
-        "node-id": ["--node-id=90001", "--process-role=broker"],
+        "node-id": [f"--node-id={FIRST_ID}", "--process-role=broker"],
         "pid-file": ["--pid-file", "first.pid"],
-        "all": ["--pid-file", "first.pid", "--node-id", "90001", "--data-dir", "../first"],
+        "all": ["--pid-file", "first.pid", "--node-id", str(FIRST_ID), "--data-dir", "../first"],
     }
     assert (tmp_path / "work/first.pid").read_text() == f"{first.pid}\n"
     code, out, err = stopping(*options[selection])
@@ -226,11 +230,11 @@ def test_a_selection_without_a_match_is_one_sentence_and_stops_nothing(
     stopping: Stopping,
     tmp_path: Path,
 ) -> None:
-    mismatch = ("--node-id", "90002", "--data-dir", str(tmp_path / "first"))
+    mismatch = ("--node-id", str(SECOND_ID), "--data-dir", str(tmp_path / "first"))
     for options, said in (
         (("--data-dir", str(tmp_path)), "no running broker uses the data directory"),
         (("--data-dir", str(tmp_path / "none")), "no running broker uses the data directory"),
-        (("--node-id", "90003"), "no running broker has node.id 90003."),
+        (("--node-id", str(NO_ID)), f"no running broker has node.id {NO_ID}."),
         (("--pid-file", str(tmp_path / "none")), "no running broker was started with --pid-file"),
         (("--process-role", "controller"), "No controller to stop: "),
         (mismatch, "no running broker matches all of these options."),
