@@ -109,7 +109,7 @@ class DiskWatch:
             path,
             describe_write_error(self._fs, path, failure.error, failure.needed_bytes),
             f" ({count} writes failed so far)" if count > 1 else "",
-            "Restart the broker when the disk is repaired."
+            "Restart the broker after repairing the disk."
             if failure.needs_restart
             else "The broker accepts writes again, without a restart, as soon as they succeed.",
         )

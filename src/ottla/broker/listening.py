@@ -138,7 +138,10 @@ def _sentence(host: str, port: int, error: OSError) -> str:
                 "or choose another port in 'listeners'."
             )
         case errno.EACCES:
-            return f"Cannot listen on {where}: ports below 1024 need a privilege; choose another."
+            return (
+                f"Cannot listen on {where}: ports below 1024 require a privilege; choose "
+                "another port in 'listeners'."
+            )
         case errno.EADDRNOTAVAIL:
             return f"Cannot listen on {where}: this machine has no such address."
         case _:

@@ -125,7 +125,8 @@ class LogReader:
         if not self._log.log_start_offset <= offset <= end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self._log.partition} holds offsets {self._log.log_start_offset} to {end_offset}",
+                f"{self._log.partition} contains offsets {self._log.log_start_offset} to "
+                f"{end_offset}",
             )
         max_offset = min(max_offset, end_offset)
         if offset >= max_offset:

@@ -272,7 +272,7 @@ async def test_a_request_that_does_not_come_is_dropped_while_others_wait_for_its
         assert server.connections_open == 2
         server.sweep(clock.now + STALLED_FRAME_S)
         assert (await honest.receive())[0] == 1
-        assert "others wait for memory" in caplog.records[0].message
+        assert "other requests wait for memory" in caplog.records[0].message
         assert await stalling.rest() == b""
         assert service.records == [bytes(300_000)]
 
