@@ -104,8 +104,8 @@ class DiskWatch:
         self._announced.add(path)
         count = failure.failed_writes
         logger.error(
-            "%s refuses writes: %s%s. Clients get KAFKA_STORAGE_ERROR, reads continue, and other "
-            "in-sync replicas take over where there are some. %s",
+            "%s rejects writes: %s%s. Clients receive KAFKA_STORAGE_ERROR, reads continue, and "
+            "other in-sync replicas take over leadership if there are any. %s",
             path,
             describe_write_error(self._fs, path, failure.error, failure.needed_bytes),
             f" ({count} writes failed so far)" if count > 1 else "",

@@ -134,7 +134,7 @@ def _sentence(host: str, port: int, error: OSError) -> str:
     match error.errno:
         case errno.EADDRINUSE:
             return (
-                f"Cannot listen on {where}: the port is in use; stop the program that has it, "
+                f"Cannot listen on {where}: the port is in use; stop the program that uses it, "
                 "or choose another port in 'listeners'."
             )
         case errno.EACCES:

@@ -228,7 +228,7 @@ class Server:
             peer, self.config.max_connections_per_ip
         )
         if count >= limit:
-            return self._turn_away(connection, f"{count} connections of that address are open")
+            return self._turn_away(connection, f"{count} connections from that address are open")
         self._connections_of[peer] = count + 1
         self.connections[connection] = None
         self.connections_accepted += 1

@@ -400,5 +400,5 @@ def _read_ahead(segment: Segment, position: int, length: int, wait: bool) -> Rea
 def _first_batch_size(segment: Segment, position: int, data: ReadableBuffer) -> int:
     size = read_header(data).size
     if not HEADER_SIZE <= size <= segment.size - position:
-        raise CorruptBatch(f"{segment.file.path} has an impossible length at byte {position}")
+        raise CorruptBatch(f"{segment.file.path} has an invalid length at byte {position}")
     return size

@@ -80,7 +80,7 @@ def test_a_broker_that_does_not_know_our_api_versions_is_asked_in_version_0() ->
 
 def test_what_no_common_version_can_say_is_refused_before_it_is_sent() -> None:
     async def use(connection: Connection) -> None:
-        with pytest.raises(UnsupportedVersion, match=r"LIST_GROUPS.*has 0 to 3"):
+        with pytest.raises(UnsupportedVersion, match=r"LIST_GROUPS.*supports 0 to 3"):
             await connection.request(Api.LIST_GROUPS, {}, 5, min_version=4)
         with pytest.raises(UnsupportedVersion, match="does not support it"):
             await connection.request(Api.DESCRIBE_CLUSTER, {}, 5)

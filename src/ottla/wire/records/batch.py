@@ -311,7 +311,7 @@ def _wrong_size(buffer: Buffer, position: int) -> BatchError:
     length = _unpack_length(buffer, position + LENGTH_AT)[0]
     if 0 <= buffer[position + MAGIC_AT] < MAGIC and length > 0:
         return UnsupportedMagic(f"message format {buffer[position + MAGIC_AT]} is not supported")
-    return CorruptBatch(f"the batch at byte {position} has the impossible length {length}")
+    return CorruptBatch(f"the batch at byte {position} has the invalid length {length}")
 
 
 def _malformed(buffer: Buffer, position: int, header: BatchHeader) -> BatchError:

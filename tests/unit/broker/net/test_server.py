@@ -126,7 +126,7 @@ async def test_one_address_has_its_own_limit_with_exceptions(
         first = await Client.connect(port)
         await settled(first)
         assert await (await Client.connect(port)).rest() == b""
-        assert "1 connections of that address are open" in caplog.records[0].message
+        assert "1 connections from that address are open" in caplog.records[0].message
         server.config = config(
             max_connections_per_ip=1, max_connections_per_ip_overrides={"127.0.0.1": 2}
         )
