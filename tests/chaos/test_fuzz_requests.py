@@ -33,7 +33,7 @@ from ottla.wire.records.crc import crc32c
 from ottla.wire.schema import Field, Struct
 
 TOPICS = ("orders", "payments")
-CLOSED_BY_HANDLERS = {"an unacknowledged write failed"}
+CLOSED_BY_HANDLERS = {"a produce request with acks=0 failed"}
 """The reasons for which a handler may close a connection instead of answering."""
 GROWTH_BYTES = 300 * 1024 * 1024
 LOOK_EVERY = 250

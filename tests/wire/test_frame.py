@@ -212,5 +212,6 @@ def test_strangers_are_recognised_by_their_first_bytes() -> None:
     assert recognise(b"\x16\x03\x01\x02") == "a TLS client"
     assert recognise(b"GET /") == "an HTTP client"
     assert recognise(b"\x00\x00\x00\x20") is None
-    with pytest.raises(FrameRefused, match="a TLS client on a port that speaks the Kafka protocol"):
+    expected = "a TLS client connected to a port that expects the plaintext Kafka protocol"
+    with pytest.raises(FrameRefused, match=expected):
         feed(FrameReader(memory_of()), b"\x16\x03\x01\x02\x00\x01")

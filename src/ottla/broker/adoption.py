@@ -92,8 +92,7 @@ def adopt(fs: FileSystem, found: Sequence[FoundLog], config: BrokerConfig) -> Ad
     adoption = decide_adoption(found, epochs, read_kraft_metadata(fs, paths), config)
     for topic in adoption.topics:
         logger.info(
-            "topic %s was found in the data directory and is taken over, with %d partitions and "
-            "the configs %s",
+            "Imported topic %s from the data directories, with %d partitions and the configs %s",
             topic.name,
             topic.partition_count,
             dict(topic.configs),
@@ -152,8 +151,9 @@ def _without_metadata(
         known = [epochs[logs[index].path] if index in logs else -1 for index in range(count)]
         adoption.topics.append(_found_topic(name, topic_id, configs, known))
     adoption.notes.append(
-        "there is no Kafka metadata beside the logs, so nobody knows the topics' configs: their "
-        "records are kept for ever until retention.ms is set (kafka-configs --alter)"
+        "The data directories contain no Kafka metadata, so the configs of the topics are "
+        "unknown. Their records are retained without limit until you set retention.ms "
+        "(kafka-configs --alter)"
     )
     return adoption
 
@@ -183,8 +183,8 @@ def _with_metadata(
         if len(logs) < len(known):
             missing = sorted(topic.leader_epochs.keys() - logs.keys())
             adoption.notes.append(
-                f"partitions {missing} of topic {topic.name} are not in the data directories; "
-                "they begin empty"
+                f"Partitions {missing} of topic {topic.name} are not in the data directories; "
+                "they start empty"
             )
         adoption.topics.append(_found_topic(topic.name, topic_id, configs, known))
     adoption.ops += _broker_config_ops(image, config, adoption.notes)
@@ -219,7 +219,7 @@ def _taken_configs(
         if problem is None:
             configs[name] = value
             continue
-        notes.append(f"topic {topic}: {name}={value} is not taken over: {problem}")
+        notes.append(f"Topic {topic}: {name}={value} is not imported: {problem}")
         if name in DECIDES_DELETION:
             configs = {**configs, **KEEP_FOR_EVER}
     return configs
@@ -227,9 +227,9 @@ def _taken_configs(
 
 def _topic_config_problem(name: str, value: str, config: BrokerConfig) -> str | None:
     if name not in TOPIC:
-        return "this broker does not have it"
+        return "Ottla does not support it"
     if name == MIN_INSYNC_REPLICAS and value.strip() != "1":
-        return "one broker alone has one replica, and nothing could be written"
+        return "a single broker has one replica, so every write would fail"
     try:
         topic_config(config, {name: value})
     except KafkaError as error:
@@ -246,7 +246,7 @@ def _broker_config_ops(image: KraftImage, config: BrokerConfig, notes: list[str]
             if problem is None:
                 taken[name] = value
             else:
-                notes.append(f"the broker's {name}={value} is not taken over: {problem}")
+                notes.append(f"The broker property {name}={value} is not imported: {problem}")
         if taken:
             ops.append(Create(tree.broker_config_path(resource), tree.encode(taken)))
     return ops
@@ -254,9 +254,9 @@ def _broker_config_ops(image: KraftImage, config: BrokerConfig, notes: list[str]
 
 def _broker_config_problem(name: str, value: str, config: BrokerConfig) -> str | None:
     if name not in BROKER:
-        return "this broker does not have it"
+        return "Ottla does not support it"
     if name == MIN_INSYNC_REPLICAS and value.strip() != "1":
-        return "one broker alone has one replica, and nothing could be written"
+        return "a single broker has one replica, so every write would fail"
     try:
         config.with_dynamic({}, {name: value})
     except KafkaError as error:
@@ -266,13 +266,13 @@ def _broker_config_problem(name: str, value: str, config: BrokerConfig) -> str |
 
 def _left_behind(kraft: KraftMetadata) -> list[str]:
     notes = [
-        f"Kafka's {what} are not taken over: this broker has no such thing yet"
+        f"Kafka's {what} are not imported: Ottla does not support them yet"
         for key, what in NOT_TAKEN_OVER.items()
         if kraft.image.other_records[key]
     ]
     if not kraft.is_certain:
         notes.append(
-            "a part of Kafka's metadata log cannot be read; where a topic's retention is not "
-            "known, its records are kept for ever until retention.ms is set"
+            "Part of Kafka's metadata log cannot be read. Records of topics whose retention is "
+            "unknown are retained without limit until you set retention.ms"
         )
     return notes

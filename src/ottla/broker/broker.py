@@ -335,8 +335,8 @@ class Broker:
         if self.cluster is not None and not self.cluster.has_lease:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{partition.key}: the only in-sync replica has no lease, and cannot know whether "
-                "another leads",
+                f"{partition.key}: this broker is the only in-sync replica and its lease has "
+                "expired, so it cannot verify that it is still the leader",
             )
 
     def peer_endpoint(self, broker_id: int) -> tuple[str, int]:
@@ -344,11 +344,11 @@ class Broker:
         unknown."""
         registration = self.image.brokers.get(broker_id)
         if registration is None:
-            raise ConnectionLost(f"broker {broker_id} is not registered")
+            raise ConnectionLost(f"Broker {broker_id} is not registered")
         name = self.config.inter_broker_listener_name or next(iter(registration.endpoints), "")
         endpoint = registration.endpoints.get(name.upper())
         if endpoint is None:
-            raise ConnectionLost(f"broker {broker_id} has no listener {name}")
+            raise ConnectionLost(f"Broker {broker_id} has no listener {name}")
         return endpoint
 
     def leader_of(self, key: TopicPartition) -> int | None:
@@ -524,7 +524,9 @@ class Broker:
         try:
             self.housekeeping.remove_later(self.logs.delete(log))
         except OSError as error:
-            logger.error("%s could not be deleted: %s; it stays, unused", log.directory, error)
+            logger.error(
+                "Could not delete %s: %s; the broker no longer uses it", log.directory, error
+            )
 
     def _topic_config(self, topic: TopicImage) -> TopicConfig:
         return topic_config(self.config, topic.configs)

@@ -123,7 +123,9 @@ def _check_owners(config: BrokerConfig, directories: list[LogDirectory]) -> Iter
         yield Finding(logging.ERROR, str(error))
         return
     if owner is None or cluster_id is None:
-        yield Finding(logging.INFO, f"node.id {node_id}: no data directory has a cluster yet")
+        yield Finding(
+            logging.INFO, f"node.id {node_id}: no data directory belongs to a cluster yet"
+        )
         return
     mismatches = 0
     for directory in directories:

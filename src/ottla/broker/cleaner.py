@@ -152,9 +152,9 @@ class Cleaner:
                 self._in_progress.add(dirty.log.partition)
                 running.add(asyncio.ensure_future(self.clean(dirty)))
         except OSError as error:
-            logger.warning("compaction is tried again later: %s", error)
+            logger.warning("Compaction failed, retrying later: %s", error)
         except Exception:
-            logger.exception("looking for logs to compact failed; it is tried again later")
+            logger.exception("Could not select logs for compaction; retrying later")
 
     async def find_filthiest(self) -> DirtyLog | None:
         """Return the due log with the highest dirty ratio, or None."""
@@ -208,14 +208,14 @@ class Cleaner:
             await self._clean(dirty)
             is_done = True
         except CompactionUnwanted:
-            logger.info("%s changed while it was compacted; it is looked at again", log.partition)
+            logger.info("%s changed during compaction; retrying", log.partition)
             self._excuse(log, self._broker.config.log_cleaner_backoff_ms)
         except CompactionFailed as error:
             self._failed(log, str(error), is_transient=error.is_transient)
         except (KafkaError, OSError) as error:
             self._failed(log, str(error), is_transient=not isinstance(error, BatchError))
         except Exception as error:
-            logger.exception("unexpected failure when compacting %s", log.partition)
+            logger.exception("Unexpected error while compacting %s", log.partition)
             self._failed(log, repr(error), is_transient=False)
         finally:
             try:
@@ -232,7 +232,7 @@ class Cleaner:
         log, clock = dirty.log, self._broker.clock
         if dirty.is_checkpoint_wrong:
             logger.warning(
-                "%s: compacted from offset %d on, because its checkpoint lies outside of it",
+                "%s: compacting from offset %d, because the cleaner checkpoint is outside the log",
                 log.partition,
                 dirty.first_dirty_offset,
             )
@@ -304,13 +304,11 @@ class Cleaner:
 
     def _failed(self, log: Log, message: str, *, is_transient: bool) -> None:
         if is_transient:
-            logger.warning(
-                "%s could not be compacted, it is tried again: %s", log.partition, message
-            )
+            logger.warning("Could not compact %s, retrying: %s", log.partition, message)
             self._excuse(log, RETRY_MS)
         else:
             logger.error(
-                "%s cannot be compacted and is left alone from now on: %s", log.partition, message
+                "Could not compact %s; marking it as uncleanable: %s", log.partition, message
             )
             self._excused[log.partition] = _Excuse(log, None)
 
@@ -322,7 +320,7 @@ class Cleaner:
 def _report(log: Log, dirty: DirtyLog, result: CompactionResult, seconds: float) -> None:
     stats = result.stats
     logger.info(
-        "%s: offsets %d to %d compacted in %.1f s; %d of %d records, %.1f of %.1f MB are kept",
+        "%s: compacted offsets %d to %d in %.1f s; retained %d of %d records, %.1f of %.1f MB",
         log.partition,
         dirty.first_dirty_offset,
         result.next_dirty_offset,
@@ -333,6 +331,4 @@ def _report(log: Log, dirty: DirtyLog, result: CompactionResult, seconds: float)
         stats.read_bytes / MIB,
     )
     if stats.keyless_records:
-        logger.warning(
-            "%s: %d records without a key were removed", log.partition, stats.keyless_records
-        )
+        logger.warning("%s: removed %d records without a key", log.partition, stats.keyless_records)

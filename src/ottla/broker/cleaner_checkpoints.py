@@ -54,7 +54,7 @@ class CleanerCheckpoints:
         try:
             return checkpoint.read_offsets(self._fs, _path(data_directory))
         except (checkpoint.MalformedCheckpoint, OSError) as error:
-            logger.warning("%s; the logs there are compacted from their start", error)
+            logger.warning("%s; compacting the logs in this directory from their start", error)
             return {}
 
     def get(self, log: Log) -> int | None:

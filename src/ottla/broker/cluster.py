@@ -119,7 +119,7 @@ class Cluster:
             try:
                 await self._register()
             except SessionLostAgain:
-                logger.warning("the session with ZooKeeper was lost while joining")
+                logger.warning("The ZooKeeper session was lost while the broker joined the cluster")
             else:
                 self._is_joining = False
         await self._lease.start()
@@ -135,7 +135,7 @@ class Cluster:
             try:
                 await logs.write_high_watermarks()
             except OSError as error:
-                logger.warning("high watermarks could not be kept: %s", error)
+                logger.warning("Could not write the high watermark checkpoints: %s", error)
 
     def _high_watermark(self, key: TopicPartition) -> int | None:
         partition = self._broker.partitions.get(key)
@@ -203,8 +203,8 @@ class Cluster:
                     await asyncio.sleep(lease_s / 20)
         except TimeoutError:
             raise UserError(
-                f"Another broker with node.id {node_id} is alive in this cluster; "
-                "give this one another node.id."
+                f"Another broker with node.id {node_id} is running in this cluster. Set a "
+                "different node.id for this broker."
             ) from None
 
     async def _had_the_same_lock(self) -> bool:
@@ -214,7 +214,10 @@ class Cluster:
         return bool(owner) and former is not None and tree.decode(former).get("owner") == owner
 
     def _session_lost(self) -> None:
-        logger.warning("the session with ZooKeeper is lost: leading nothing until it is back")
+        logger.warning(
+            "Lost the ZooKeeper session; this broker leads no partitions until it has "
+            "registered again"
+        )
         self.replication.session_lost()
         if not self._is_joining and (self._rejoining is None or self._rejoining.done()):
             self._rejoining = asyncio.create_task(self._rejoin(), name="rejoin")
@@ -224,7 +227,7 @@ class Cluster:
             try:
                 await self._register()
             except (SessionLostAgain, TxnConflict, KafkaError, UserError) as error:
-                logger.warning("registering anew failed, and is tried again: %s", error)
+                logger.warning("Could not register the broker again, retrying: %s", error)
                 await asyncio.sleep(RETRY_S)
             else:
                 return
@@ -236,15 +239,18 @@ class Cluster:
         try:
             await self._broker.logs.write_high_watermarks()
         except OSError as error:
-            logger.warning("high watermarks could not be kept: %s", error)
+            logger.warning("Could not write the high watermark checkpoints: %s", error)
         try:
             async with asyncio.timeout(GOODBYE_S):
                 await self.controller.hand_over()
                 await self._lease.release()
         except TimeoutError:
-            logger.warning("ZooKeeper does not answer; the others notice when the lease is over")
+            logger.warning(
+                "ZooKeeper does not respond; the controller detects the shutdown when the "
+                "lease expires"
+            )
         except KafkaError as error:
-            logger.info("the lease was not given back: %s", error.message)
+            logger.info("Could not release the lease: %s", error.message)
         await self._close()
 
     async def abandon(self) -> None:
@@ -278,12 +284,13 @@ class Cluster:
                 await self._drained()
         except TimeoutError:
             logger.warning(
-                "shutting down as the leader of %d partitions: nobody has taken them over in %d ms",
+                "Shutting down as the leader of %d partitions: no other replica took over "
+                "within %d ms",
                 sum(1 for _ in self._led()),
                 timeout_ms,
             )
         except (TxnConflict, KafkaError) as error:
-            logger.warning("shutting down without handing over what this broker leads: %s", error)
+            logger.warning("Shutting down without transferring leadership: %s", error)
 
     async def _announce_drain(self, timeout_ms: int) -> None:
         """Announce the shutdown to the controller. Raises KafkaError if ZooKeeper does not respond,
@@ -294,7 +301,7 @@ class Cluster:
                 await self._broker.store.txn([], [Create(path, b"{}", ephemeral=True)])
         except TimeoutError:
             raise KafkaError(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"ZooKeeper did not answer in {timeout_ms} ms"
+                ErrorCode.BROKER_NOT_AVAILABLE, f"ZooKeeper did not respond within {timeout_ms} ms"
             ) from None
 
     async def _drained(self) -> None:

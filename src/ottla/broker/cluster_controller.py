@@ -135,7 +135,7 @@ class ClusterController:
             try:
                 await self._broker.store.txn([], [Delete(tree.CONTROLLER_LEADER)])
             except (TxnConflict, KafkaError) as error:
-                logger.info("the controller's place was not given up: %s", error)
+                logger.info("Could not resign as controller: %s", error)
 
     @property
     def is_controller(self) -> bool:
@@ -153,11 +153,13 @@ class ClusterController:
             try:
                 await self._once()
             except KafkaError as error:
-                logger.warning("the controller will try again: %s", error.message)
+                logger.warning(
+                    "The controller could not update the cluster, retrying: %s", error.message
+                )
                 await asyncio.sleep(RETRY_S)
                 continue
             except Exception:
-                logger.exception("the controller failed, and tries again")
+                logger.exception("The controller failed, retrying")
                 await asyncio.sleep(RETRY_S)
                 continue
             try:
@@ -221,9 +223,9 @@ class ClusterController:
         try:
             await self._broker.store.txn(checks, ops)
         except TxnConflict:
-            logger.debug("another broker is the controller")
+            logger.debug("Another broker is the controller")
         else:
-            logger.info("broker %d is the controller now", node_id)
+            logger.info("Broker %d is now the controller", node_id)
 
     def _take_office(self, epoch: int) -> None:
         self._epoch = epoch
@@ -231,7 +233,7 @@ class ClusterController:
 
     def _resign(self) -> None:
         if self._epoch is not None:
-            logger.info("broker %d is not the controller any more", self._broker.node_id)
+            logger.info("Broker %d is no longer the controller", self._broker.node_id)
         self._epoch = None
 
     def _on_leases(self, revision: int, changes: Sequence[Change]) -> None:
@@ -263,7 +265,7 @@ class ClusterController:
         topics = list(self._broker.image.topics.values())
         changes = decide_leaders(topics, brokers, self._allows_unclean)
         if changes:
-            logger.info("electing leaders of %d partitions", len(changes))
+            logger.info("Electing leaders for %d partitions", len(changes))
             await self._commit(changes, expired)
             self._balance_soon()
 
@@ -277,7 +279,7 @@ class ClusterController:
         topics = self._broker.image.topics.values()
         changes = decide_completions(topics, self._brokers(expired))
         if changes:
-            logger.info("%d partitions have been moved", len(changes))
+            logger.info("Completing the reassignment of %d partitions", len(changes))
             await self._commit(changes, expired)
 
     def _allows_unclean(self, topic: TopicImage) -> bool:
@@ -305,7 +307,9 @@ class ClusterController:
             if (better := prefer_leader(state, brokers)) is not None
         ]
         if changes:
-            logger.info("giving %d partitions back to their preferred leaders", len(changes))
+            logger.info(
+                "Moving leadership of %d partitions back to their preferred replicas", len(changes)
+            )
             await self._commit(changes, expired)
 
     def _is_unbalanced(self) -> bool:
@@ -324,7 +328,7 @@ class ClusterController:
                 await self._broker.store.txn(self._checks(batch, expired), list(_ops(batch)))
             except TxnConflict as conflict:
                 # The image will show what has changed; meanwhile the other batches may succeed.
-                logger.info("an election has to be decided again: %s", conflict)
+                logger.info("The cluster changed during a leader election, retrying: %s", conflict)
                 self._something.set()
                 await asyncio.sleep(RETRY_S)
 

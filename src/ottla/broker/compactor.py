@@ -99,7 +99,7 @@ class WorkerCompactor:
             process = await _start_worker()
         except OSError as error:
             raise CompactionFailed(
-                f"no worker could be started: {error}", is_transient=True
+                f"could not start a compaction worker: {error}", is_transient=True
             ) from error
         try:
             await _give(process, job)
@@ -163,7 +163,7 @@ async def _died(process: Process) -> CompactionFailed:
     code = await process.wait()
     said = (await process.stderr.read(MAX_LINE_BYTES))[-MAX_ERROR_BYTES:]
     lines = said.decode("utf-8", "replace").strip().splitlines()
-    message = f"the worker ended with code {code}" + (f": {lines[-1]}" if lines else "")
+    message = f"the compaction worker exited with code {code}" + (f": {lines[-1]}" if lines else "")
     return CompactionFailed(message, is_transient=code < 0)
 
 

@@ -223,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def evict(self) -> None:
         self.server.report_abuse(
-            self, f"it does not read its answers: {self.unsent_bytes()} bytes are unsent"
+            self, f"the client does not read its responses: {self.unsent_bytes()} bytes are unsent"
         )
         self.abort()
 

@@ -307,7 +307,8 @@ class Controller:
                 else:
                     return range(first, first + count)
             raise KafkaError(
-                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Other brokers take producer ids, too."
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                "Another broker allocated producer IDs at the same time.",
             )
 
         return await self._serialised(change, by_anyone=True)
@@ -332,7 +333,7 @@ class Controller:
             return await self._broker.store.txn([*office, *checks], ops)
         except TxnConflict as conflict:
             raise KafkaError(
-                ErrorCode.NOT_CONTROLLER, f"The cluster changed meanwhile: {conflict}."
+                ErrorCode.NOT_CONTROLLER, f"The cluster changed during the request: {conflict}."
             ) from None
 
     async def close(self, grace_s: float | None = None) -> None:
@@ -347,7 +348,7 @@ class Controller:
         for task in late:
             task.cancel()
         if late:
-            logger.warning("stopped %d changes whose outcome is not known", len(late))
+            logger.warning("Cancelled %d changes whose outcome is unknown", len(late))
             await asyncio.wait(late)
 
     async def _commit_all(
@@ -414,7 +415,7 @@ class Controller:
             await self._begun.wait()
             async with self._lock:
                 if not by_anyone and self._cluster is not None and not self._cluster.is_controller:
-                    raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the controller.")
+                    raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
                 return await change()
 
         task = asyncio.create_task(locked(), name="controller-change")
@@ -425,7 +426,8 @@ class Controller:
         if not task.done():
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"The change is not complete after {timeout_ms} ms; it goes on.",
+                f"The change did not complete within {timeout_ms} ms; it continues in the "
+                "background.",
             )
         if task.cancelled():
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "The broker is stopping.")
@@ -434,7 +436,7 @@ class Controller:
     def _finished(self, task: asyncio.Task[object]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("a change by the controller failed: %s", error)
+            logger.warning("A change by the controller failed: %s", error)
 
 
 def _create_topic_ops(decision: TopicDecision) -> tuple[list[Op], list[Check]]:
@@ -461,5 +463,5 @@ def _as_kafka_error(error: BaseException) -> KafkaError:
         return error
     if not isinstance(error, Exception):
         raise error
-    logger.error("a change by the controller failed", exc_info=error)
+    logger.error("A change by the controller failed", exc_info=error)
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The change failed: {error}")

@@ -87,7 +87,7 @@ async def load(
             await asyncio.sleep(0)
         offset = chunk.next_offset
     if unknown:
-        logger.warning("%s: %d records of unknown kinds are left alone", partition.key, unknown)
+        logger.warning("%s: ignored %d records of unknown types", partition.key, unknown)
     return count
 
 
@@ -122,7 +122,9 @@ def read_chunk(
             try:
                 decoded = None if record.key is None else decode(record.key, record.value)
             except ValueError as error:
-                logger.error("%s: offset %d is skipped: %s", log.partition, record.offset, error)
+                logger.error(
+                    "%s: skipped the record at offset %d: %s", log.partition, record.offset, error
+                )
                 continue
             if decoded is None:
                 unknown += 1

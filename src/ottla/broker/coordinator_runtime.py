@@ -202,7 +202,9 @@ class ShardRunner:
                 lambda: self.state is ShardState.LOADING,
             )
         except Exception as error:
-            logger.error("%s: the coordinator cannot load it: %s", self._partition.key, error)
+            logger.error(
+                "%s: the coordinator could not load the partition: %s", self._partition.key, error
+            )
             self.close()
             return
         if self.state is ShardState.LOADING:
@@ -327,7 +329,7 @@ class ShardRunner:
         try:
             self._apply(append, offset)
         except Exception:
-            logger.exception("%s: records cannot be applied", self._partition.key)
+            logger.exception("%s: the coordinator could not apply records", self._partition.key)
             for decision in append.completes:
                 self._fail(decision.responses, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             self.close()
@@ -395,7 +397,7 @@ class ShardRunner:
         self._is_waiting = False
         error = None if future.cancelled() else future.exception()
         if isinstance(error, KafkaError):
-            logger.error("%s: the coordinator stops: %s", self._partition.key, error.message)
+            logger.error("%s: stopping the coordinator: %s", self._partition.key, error.message)
             self._fail(self._take_uncommitted(), error)
             self.close()
             return

@@ -104,12 +104,12 @@ class DiskWatch:
         self._announced.add(path)
         count = failure.failed_writes
         logger.error(
-            "%s refuses writes: %s%s. Clients get KAFKA_STORAGE_ERROR, reads continue, and other "
-            "in-sync replicas take over where there are some. %s",
+            "%s rejects writes: %s%s. Clients receive KAFKA_STORAGE_ERROR, reads continue, and "
+            "other in-sync replicas take over leadership if there are any. %s",
             path,
             describe_write_error(self._fs, path, failure.error, failure.needed_bytes),
             f" ({count} writes failed so far)" if count > 1 else "",
-            "Restart the broker when the disk is repaired."
+            "Restart the broker after repairing the disk."
             if failure.needs_restart
             else "The broker accepts writes again, without a restart, as soon as they succeed.",
         )

@@ -174,7 +174,7 @@ class FileSender:
 def _read_verified(piece: FileRange) -> bytes:
     data = piece.read()
     if not holds_intact_batches(data):
-        raise OSError("what it was being sent is damaged on disk")
+        raise OSError("the data to be sent is damaged on disk")
     return data
 
 

@@ -117,9 +117,9 @@ class Flusher:
 
     def _failed(self, partition: Partition, error: OSError) -> None:
         reason = describe_write_error(partition.log.fs, partition.log.data_directory, error, 0)
-        what = f"{partition.key} cannot be synced ({reason})"
+        what = f"Could not flush {partition.key} to disk ({reason})"
         if isinstance(error, SyncFailed):
-            what += "; restart the broker when the disk is well"
+            what += "; restart the broker after repairing the disk"
             partition.go_offline(what)
             with contextlib.suppress(OSError):
                 doubt_log(partition.log)

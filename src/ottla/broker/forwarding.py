@@ -59,7 +59,7 @@ class Forwarding:
                 max_version=version,
             )
         except ClientError as error:
-            logger.info("the controller could not be asked: %s", error)
+            logger.info("Could not forward the request to the controller: %s", error)
             raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from None
         body: Body = as_dict(answer)
         return body

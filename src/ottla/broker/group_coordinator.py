@@ -157,7 +157,7 @@ class GroupCoordinator:
             try:
                 await self.check_retention()
             except Exception:
-                logger.exception("expired offsets were not all removed; it is tried again later")
+                logger.exception("Could not remove all expired offsets; retrying later")
 
     async def check_retention(self) -> None:
         """Remove expired offsets, and groups that have nothing left."""

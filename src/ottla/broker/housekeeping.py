@@ -69,7 +69,7 @@ class Housekeeping:
                 except OSError as error:
                     logger.warning("%s failed, retrying later: %s", work.__qualname__, error)
                 except Exception:
-                    logger.exception("%s failed; it is tried again later", work.__qualname__)
+                    logger.exception("%s failed; retrying later", work.__qualname__)
 
         self._tasks.append(asyncio.ensure_future(loop()))
 
@@ -96,7 +96,7 @@ class Housekeeping:
             await broker.run_blocking(lambda: oldest.max_timestamp)
         removed, reason = apply_retention(log, partition.high_watermark, broker.clock.time_ms())
         if removed:
-            logger.info("%s: %d segments are removed (%s)", partition.key, len(removed), reason)
+            logger.info("%s: removing %d segments (%s)", partition.key, len(removed), reason)
             self.remove_segments_later(removed, log.config.file_delete_delay_ms)
         if log.wants_flush:
             broker.flusher.request(partition)  # rolled: the old segment must be flushed
@@ -122,7 +122,7 @@ class Housekeeping:
             try:
                 await work()
             except OSError as error:
-                logger.warning("a deleted file could not be removed: %s", error)
+                logger.warning("Could not remove a deleted file: %s", error)
 
         def begin() -> None:
             self._removals.discard(handle)

@@ -51,7 +51,7 @@ class InternalTopic:
         if decision.error is not None and self.image is None:
             reason = decision.error.message
             if reason != self._told_reason:  # clients retry often; log each reason once
-                logger.error("%s cannot be created: %s", self.name, reason)
+                logger.error("Could not create %s: %s", self.name, reason)
                 self._told_reason = reason
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
 

@@ -95,7 +95,7 @@ class LeaseKeeper:
             try:
                 await self._renew()
             except KafkaError as error:
-                logger.warning("the lease could not be renewed: %s", error.message)
+                logger.warning("Could not renew the lease: %s", error.message)
 
     async def _renew(self) -> None:
         sent_at = self._clock.monotonic()

@@ -134,11 +134,14 @@ def _sentence(host: str, port: int, error: OSError) -> str:
     match error.errno:
         case errno.EADDRINUSE:
             return (
-                f"Cannot listen on {where}: the port is in use; stop the program that has it, "
+                f"Cannot listen on {where}: the port is in use; stop the program that uses it, "
                 "or choose another port in 'listeners'."
             )
         case errno.EACCES:
-            return f"Cannot listen on {where}: ports below 1024 need a privilege; choose another."
+            return (
+                f"Cannot listen on {where}: ports below 1024 require a privilege; choose "
+                "another port in 'listeners'."
+            )
         case errno.EADDRNOTAVAIL:
             return f"Cannot listen on {where}: this machine has no such address."
         case _:

@@ -40,6 +40,6 @@ class LogLimiter:
             return
         self._tokens -= 1
         if self._held_back:
-            message = f"{message} ({self._held_back} lines like this were left out)"
+            message = f"{message} ({self._held_back} similar messages were suppressed)"
             self._held_back = 0
         self._logger.log(level, "%s", message, exc_info=exc_info)

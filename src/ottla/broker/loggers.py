@@ -50,10 +50,10 @@ def _check(name: str, op: int, value: str | None, known: dict[str, str]) -> None
             ErrorCode.INVALID_REQUEST, f"The level of a logger can be set or deleted, not {op}."
         )
     if name not in known:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"There is no logger {name}.")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist.")
     if op == AlterOp.DELETE:
         if name == ROOT:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "The root logger must keep a level.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The root logger must have a level.")
     elif (value or "").upper() not in LEVELS:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,

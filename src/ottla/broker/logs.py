@@ -114,7 +114,7 @@ class Logs:
 
     def _set_stray_aside(self, directory: LogDirectory, found: FoundLog) -> None:
         target = directory.set_aside(found.path, STRAY_SUFFIX)
-        logger.warning("%s belongs to no topic; it is kept as %s", found.path, target)
+        logger.warning("%s does not belong to any topic; renamed it to %s", found.path, target)
 
     # ----------------------------------------------------------------------------------- opening
 
@@ -138,7 +138,7 @@ class Logs:
                 logs.append(self._open_one(log, directory, path, is_new))
             except OSError as error:
                 if log.partition not in self.unopened:
-                    logger.error("%s cannot be opened, retrying: %s", log.partition, error)
+                    logger.error("Could not open %s, retrying: %s", log.partition, error)
                 self.unopened[log.partition] = log
                 self._open_errors.append(error)
             else:
@@ -273,7 +273,7 @@ class Logs:
             try:
                 self._close(directory, self._logs_in(directory), offline)
             except OSError as error:
-                logger.error("%s could not be closed: %s", directory.path, error)
+                logger.error("Could not close %s: %s", directory.path, error)
 
     def _close(
         self, directory: LogDirectory, logs: list[Log], offline: Container[tuple[str, int]]
@@ -312,7 +312,7 @@ def _is_written_out(log: Log) -> bool:
     try:
         log.write_out()
     except OSError as error:
-        logger.error("%s could not be closed: %s", log.directory, error)
+        logger.error("Could not close %s: %s", log.directory, error)
         return False
     return True
 

@@ -79,8 +79,8 @@ class StopRequest:
             logger.info("stopping: received %s", number.name)
         elif now - self._received_at >= SAME_REQUEST_S:
             logger.warning(
-                "received %s again: ending at once. The logs are not closed; the next start "
-                "checks them.",
+                "received %s again: stopping immediately. The logs are not closed; the next "
+                "start recovers them.",
                 number.name,
             )
             logging.shutdown()

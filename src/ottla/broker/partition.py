@@ -402,9 +402,11 @@ class Partition:
         if epoch < self.leader_epoch:
             raise KafkaError(
                 ErrorCode.FENCED_LEADER_EPOCH,
-                f"{self.key} is at leader epoch {self.leader_epoch}, not {epoch}",
+                f"{self.key} has leader epoch {self.leader_epoch}, but the request has the older "
+                f"epoch {epoch}",
             )
         raise KafkaError(
             ErrorCode.UNKNOWN_LEADER_EPOCH,
-            f"{self.key} is at leader epoch {self.leader_epoch}; {epoch} is not known here yet",
+            f"{self.key} has leader epoch {self.leader_epoch}, but the request has the newer "
+            f"epoch {epoch}",
         )

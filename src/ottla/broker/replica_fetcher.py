@@ -122,11 +122,11 @@ class ReplicaFetcher:
             try:
                 await self._once()
             except ClientError as error:
-                logger.info("replica fetch from broker %d: %s", self._leader, error)
+                logger.info("Replica fetch from broker %d failed: %s", self._leader, error)
                 self._disconnect()
                 await self._back_off()
             except Exception:
-                logger.exception("replica fetch from broker %d failed", self._leader)
+                logger.exception("Replica fetch from broker %d failed", self._leader)
                 self._disconnect()
                 await self._back_off()
 
@@ -163,7 +163,7 @@ class ReplicaFetcher:
             self._session.lost()
             return
         if answer.error_code:
-            raise ClientError(f"the fetch was refused: {answer.error_code}")
+            raise ClientError(f"the leader rejected the fetch: {answer.error_code}")
         self._session.answered(answer.session_id)
         if not answer.responses:
             return
@@ -259,7 +259,7 @@ class ReplicaFetcher:
             else:
                 self._append(partition, told)
         except KafkaError as error:
-            logger.warning("%s: cannot follow: %s", partition.key, error.message)
+            logger.warning("%s: could not follow the leader: %s", partition.key, error.message)
             self._session.lost()
             self._leave_alone(followed)
 
@@ -297,7 +297,7 @@ class ReplicaFetcher:
             return
         if code not in QUIET_ERRORS:
             logger.warning(
-                "%s: broker %d answers %s to its follower", partition.key, self._leader, code
+                "%s: broker %d returned %s to its follower", partition.key, self._leader, code
             )
         self._leave_alone(followed)
 

@@ -239,9 +239,9 @@ class Replication:
         async def commit() -> None:
             try:
                 await self._broker.store.txn(checks, [Replace(path, tree.encode_partition(new))])
-                logger.warning("%s: left the ISR, because the disk here refuses writes", key)
+                logger.warning("%s: left the ISR, because this broker's disk rejects writes", key)
             except (TxnConflict, KafkaError) as error:
-                logger.info("%s: retrying to leave the ISR: %s", key, error)
+                logger.info("%s: could not leave the ISR, retrying: %s", key, error)
             finally:
                 self._resigning.discard(key)
 
@@ -344,16 +344,20 @@ class Replication:
         try:
             await self._broker.store.txn(checks, [Replace(path, tree.encode_partition(new))])
         except TxnConflict as conflict:
-            logger.info("%s: the ISR has to be decided again: %s", partition.key, conflict)
+            logger.info(
+                "%s: the partition changed during an ISR update, retrying: %s",
+                partition.key,
+                conflict,
+            )
             await asyncio.sleep(RETRY_S)  # until the image shows what has changed
             leadership.refused(proposal)
             partition.advance()
         except KafkaError as error:
-            logger.warning("%s: the ISR could not be changed: %s", partition.key, error.message)
+            logger.warning("%s: could not update the ISR: %s", partition.key, error.message)
             await asyncio.sleep(RETRY_S)
             leadership.refused(proposal)
         else:
-            logger.info("%s: in sync are now %s", partition.key, order)
+            logger.info("%s: the ISR is now %s", partition.key, order)
 
     # -------------------------------------------------------------------- fetch from followers
 

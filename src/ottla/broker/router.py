@@ -198,8 +198,8 @@ def _advertised(api_key: int) -> tuple[int, int, int]:
 
 def _unserved(api_key: int, version: int, route: Route | None) -> str:
     if route is None:
-        return f"a request for API {api_key}, which this broker does not serve"
+        return f"API {api_key} is not supported by this broker"
     return (
-        f"{schema.api_name(api_key)} version {version} was asked for, "
-        f"and versions {route.versions[0]} to {route.versions[-1]} are served"
+        f"{schema.api_name(api_key)} version {version} was requested, but this broker supports "
+        f"versions {route.versions[0]} to {route.versions[-1]}"
     )

@@ -228,7 +228,7 @@ class Server:
             peer, self.config.max_connections_per_ip
         )
         if count >= limit:
-            return self._turn_away(connection, f"{count} connections of that address are open")
+            return self._turn_away(connection, f"{count} connections from that address are open")
         self._connections_of[peer] = count + 1
         self.connections[connection] = None
         self.connections_accepted += 1
@@ -264,8 +264,8 @@ class Server:
         self.connections_refused += 1
         self._abuse_log.log(
             logging.WARNING,
-            f"a connection from {connection.peer} on {connection.listener} is refused: {reason}, "
-            "and more are not allowed",
+            f"Rejected a connection from {connection.peer} on {connection.listener}: {reason}, "
+            "which is the limit",
         )
         return False
 
@@ -287,21 +287,21 @@ class Server:
         self.connections_closed_abusive += 1
         self._abuse_log.log(
             logging.WARNING,
-            f"connection from {connection.name()} on {connection.listener} is closed: {reason}",
+            f"Closing the connection from {connection.name()} on {connection.listener}: {reason}",
         )
 
     def report_closing(self, connection: Connection, reason: str) -> None:
         self._abuse_log.log(
             logging.INFO,
-            f"connection from {connection.name()} on {connection.listener} is closed: {reason}",
+            f"Closing the connection from {connection.name()} on {connection.listener}: {reason}",
         )
 
     def report_failure(self, connection: Connection, error: Exception) -> None:
         self.requests_failed += 1
         self._failure_log.log(
             logging.ERROR,
-            f"a request from {connection.name()} on {connection.listener} failed in a way that was "
-            "not foreseen; its connection is closed",
+            f"Unexpected error while handling a request from {connection.name()} on "
+            f"{connection.listener}; closing the connection",
             exc_info=error,
         )
 
@@ -360,11 +360,13 @@ class Server:
             if silent_s >= CLOSING_S:
                 connection.abort()
         elif self._is_stalling_others(connection, now):
-            self.report_abuse(connection, "others wait for memory that its unsent request holds")
+            self.report_abuse(
+                connection, "other requests wait for memory that its incomplete request holds"
+            )
             connection.abort()
         elif 0 <= idle_s <= silent_s:
             self.connections_closed_idle += 1
-            _logger.debug("connection from %s is closed: idle", connection.name())
+            _logger.debug("Closing the connection from %s: idle", connection.name())
             connection.abort()
 
     def _is_stalling_others(self, connection: Connection, now: float) -> bool:

@@ -96,7 +96,7 @@ class Timers:
             try:
                 timer.action()
             except Exception:
-                logger.exception("what was due for %s failed", key)
+                logger.exception("The timer for %s failed", key)
         self._arm()
 
     def _queue(self, key: Hashable, timer: _Timer) -> None:

@@ -264,7 +264,8 @@ class Admission:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not self._is_guarded(key):
             raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE, "The transaction ended before it could be written to."
+                ErrorCode.INVALID_TXN_STATE,
+                "The transaction ended before the records could be appended.",
             )
 
     def _check_unguarded(self, key: TopicPartition) -> None:

@@ -308,8 +308,9 @@ class TransactionCoordinator:
         if verdict is not Verdict.AGAIN or error.code not in EXPECTED:
             self._broker.client_log.log(
                 logging.WARNING,
-                f"{wanted.transactional_id}: {key} answers {error.code.name} to a marker of "
-                f"producer {wanted.producer.id}, epoch {wanted.producer.epoch}: {verdict.value}",
+                f"{wanted.transactional_id}: {key} returned {error.code.name} for a transaction "
+                f"marker of producer {wanted.producer.id} with epoch {wanted.producer.epoch}: "
+                f"{verdict.value}",
             )
         return verdict
 
@@ -331,7 +332,7 @@ class TransactionCoordinator:
             try:
                 await work()
             except Exception:
-                logger.exception("Cleaning up transactions failed; it is tried again later.")
+                logger.exception("Could not clean up transactions; retrying later.")
 
     async def abort_timed_out(self) -> None:
         """Abort transactions that have been open for longer than their timeout."""
@@ -382,7 +383,10 @@ class TransactionCoordinator:
             try:
                 event.new_producer_id = await self._broker.producer_ids.next()
             except KafkaError as error:
-                message = f"{event.transactional_id!r} stays open: no producer ID: {error.message}"
+                message = (
+                    f"The transaction of transactional id {event.transactional_id!r} remains "
+                    f"open, because no producer ID could be allocated: {error.message}"
+                )
                 self._log.log(logging.WARNING, message)
                 return
         runner.submit(event)

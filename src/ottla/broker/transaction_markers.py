@@ -91,7 +91,7 @@ class LocalMarkers:
         if marker.transaction_version >= 2 and producers.is_open(producer.id, producer.epoch):
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"a marker of epoch {producer.epoch} cannot end what has the same epoch",
+                f"a marker with epoch {producer.epoch} cannot end a transaction of the same epoch",
             )
 
     def _append(self, partition: Partition, marker: Marker, on_written: OnWritten) -> None:

@@ -57,7 +57,9 @@ class Truncations:
             KafkaError: The disk refused the checkpoint or the truncation.
         """
         log, now_ms = partition.log, self._broker.clock.time_ms()
-        logger.info("%s: cut from %d to %d", partition.key, log.log_end_offset, offset)
+        logger.info(
+            "%s: truncating from offset %d to %d", partition.key, log.log_end_offset, offset
+        )
         await self._run(
             partition,
             lambda: log.kept_below(offset),
@@ -70,7 +72,9 @@ class Truncations:
     ) -> None:
         """Remove all records, like `cut`. The next record gets `offset`."""
         log, now_ms = partition.log, self._broker.clock.time_ms()
-        logger.info("%s: begins anew at %d, with its leader's log", partition.key, offset)
+        logger.info(
+            "%s: restarting the log at offset %d, to copy the leader's log", partition.key, offset
+        )
         await self._run(partition, lambda: 0, lambda: log.truncate_fully(offset, now_ms), is_wanted)
         if log.log_start_offset == offset:
             partition.high_watermark = offset
@@ -108,7 +112,7 @@ class Truncations:
             except OSError as error:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"its recovery point cannot be written ({error.strerror})",
+                    f"its recovery point could not be written ({error.strerror})",
                 ) from error
             if is_wanted():
                 await self._carry_out(partition, cut)
@@ -121,8 +125,8 @@ class Truncations:
             await self._broker.run_blocking(cut)
         except OSError as error:
             log = partition.log
-            what = f"{partition.key} cannot be cut back in {log.directory} ({error.strerror})"
-            partition.go_offline(f"{what}; restart the broker when the disk is well")
+            what = f"Could not truncate {partition.key} in {log.directory} ({error.strerror})"
+            partition.go_offline(f"{what}; restart the broker after repairing the disk")
             with contextlib.suppress(OSError):
                 doubt_log(log)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what) from error

@@ -105,11 +105,13 @@ def _too_few(partition: Partition) -> KafkaError | None:
         return None
     return KafkaError(
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        f"{partition.key} was written to fewer in-sync replicas than required",
+        f"{partition.key}: the records were appended, but to fewer in-sync replicas than required",
     )
 
 
 def _too_late(body: Body) -> KafkaError:
     if body.get("error_code"):
-        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker may lead by now")
-    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the in-sync replicas did not have it yet")
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker may be the leader now")
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT, "the in-sync replicas have not replicated the records yet"
+    )

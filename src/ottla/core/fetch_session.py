@@ -172,17 +172,19 @@ class FetchSessionCache:
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(
-                ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}"
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"Fetch session {session_id} does not exist"
             )
         if epoch != session.epoch:
             raise KafkaError(
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-                f"fetch session {session_id} is at epoch {session.epoch}, not {epoch}",
+                f"Fetch session {session_id} is at epoch {session.epoch}, but the request has "
+                f"epoch {epoch}",
             )
         if by_id != session.by_id:
             raise KafkaError(
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-                f"fetch session {session_id} names topics by {'id' if session.by_id else 'name'}",
+                f"Fetch session {session_id} identifies topics by "
+                f"{'id' if session.by_id else 'name'}",
             )
         for partition in partitions:
             session.add(partition)

@@ -53,7 +53,7 @@ def prepare(records: ReadableBuffer | None, config: TopicConfig, now_ms: int) ->
         KafkaError: The batch is malformed, too large, or has an invalid timestamp.
     """
     if records is None or len(records) < HEADER_SIZE:
-        raise InvalidBatch("a produce request must hold a record batch for each partition")
+        raise InvalidBatch("a produce request must contain a record batch for each partition")
     header = read_header(records)
     if header.size > config.max_message_bytes and header.size <= len(records):
         raise KafkaError(
@@ -62,7 +62,9 @@ def prepare(records: ReadableBuffer | None, config: TopicConfig, now_ms: int) ->
         )
     validate(records, 0, header, from_client=True)
     if header.size != len(records):
-        raise InvalidBatch("a produce request must hold exactly one batch for each partition")
+        raise InvalidBatch(
+            "a produce request must contain exactly one record batch for each partition"
+        )
     if header.size > config.segment_bytes:
         raise _larger_than_a_segment(header, config)
     if config.log_append_time:

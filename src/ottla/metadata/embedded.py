@@ -202,13 +202,13 @@ class EmbeddedStore:
             await self._compact()
 
     def _fail(self, accepted: list[_Accepted], error: Exception) -> None:
-        logger.error("Metadata could not be written: %s", error)
+        logger.error("Could not write metadata: %s", error)
         if isinstance(error, OSError):
             self.on_write_error(error)
         for entry in accepted:
             if not entry.waiting.done.done():
                 failure = KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"Metadata could not be written: {error}"
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"Could not write metadata: {error}"
                 )
                 entry.waiting.done.set_exception(failure)
 
@@ -228,7 +228,7 @@ class EmbeddedStore:
             try:
                 callback(self._revision, seen)
             except Exception:
-                logger.exception("a metadata watcher of %s failed", prefix)
+                logger.exception("A metadata watcher of %s failed", prefix)
 
     async def _compact(self) -> None:
         ephemeral = self._ephemeral
@@ -236,7 +236,7 @@ class EmbeddedStore:
         try:
             await self._run_blocking(lambda: self._journal.compact(durable))
         except OSError as error:
-            logger.warning("the metadata log could not be compacted: %s", error)
+            logger.warning("Could not compact the metadata log: %s", error)
 
 
 def _durable_ops(ops: Sequence[Op], ephemeral: set[str]) -> list[Op]:

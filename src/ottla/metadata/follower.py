@@ -114,7 +114,7 @@ class ImageFollower:
                 if reaction is not None:
                     await reaction
         except Exception:
-            logger.exception("the broker failed to take in metadata revision %d", revision)
+            logger.exception("The broker could not apply metadata revision %d", revision)
         self._applied = max(self._applied, revision)
         waiting, self._waiters = self._waiters, []
         for awaited, waiter in waiting:

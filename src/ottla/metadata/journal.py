@@ -135,7 +135,7 @@ class Journal:
 
     def _open_log(self) -> File:
         if self._log is None:
-            raise ValueError("the metadata journal is closed")
+            raise ValueError("The metadata journal is closed")
         return self._log
 
     def _cut_tail(self) -> None:
@@ -143,7 +143,7 @@ class Journal:
             self._open_log().truncate(self._end)
             self._tail_is_dirty = False
         except OSError as error:
-            logger.warning("%s: cutting off an unfinished write: %s", self._log_path, error)
+            logger.warning("%s: truncating an unfinished write: %s", self._log_path, error)
 
     # -------------------------------------------------------------------------------------- reading
 
@@ -168,7 +168,7 @@ class Journal:
         self._end = _torn_from(self._log_path, data)
         if self._end < len(data):
             logger.warning(
-                "%s: cut off %d bytes at position %d, a write that was interrupted and never "
+                "%s: truncated %d bytes at position %d, an interrupted write that was never "
                 "acknowledged",
                 self._log_path,
                 len(data) - self._end,
@@ -185,9 +185,9 @@ class Journal:
             return
         if last - len(txns) != self.revision:
             raise UserError(
-                f"{self._log_path} continues at revision {last - len(txns)} but "
-                f"{self._snapshot_path} ends at {self.revision}: a part of the metadata is "
-                f"missing; restore {self._directory} from a copy"
+                f"{self._log_path} starts after revision {last - len(txns)}, but "
+                f"{self._snapshot_path} ends at revision {self.revision}: part of the metadata "
+                f"is missing. Restore {self._directory} from a backup"
             )
         for ops in txns:
             for op in ops:
@@ -209,8 +209,8 @@ def encode_snapshot(nodes: Mapping[str, Node], revision: int) -> bytes:
 
 def damaged(path: str, position: int) -> UserError:
     return UserError(
-        f"{path} is damaged at byte {position}: the line there does not match its checksum, and "
-        f"going on could lose topics; restore the file from a copy"
+        f"{path} is damaged at byte {position}: the line does not match its checksum. Restore "
+        "the file from a backup, because continuing could lose topics"
     )
 
 
@@ -244,14 +244,14 @@ def _replay_op(nodes: dict[str, Node], op: list[str]) -> None:
         case ["delete", path]:
             del nodes[path]
         case _:
-            raise UserError(f"the metadata log has an operation {op[0]!r} that is not known here")
+            raise UserError(f"The metadata log contains the unknown operation {op[0]!r}")
 
 
 def _checked_format(path: str, header: Any) -> dict[str, Any]:
     if header.get("format") != FORMAT:
         raise UserError(
-            f"{path} has format {header.get('format')}, this version reads {FORMAT}: start the "
-            f"version of Ottla that wrote it"
+            f"{path} has format {header.get('format')}, but this version reads format {FORMAT}. "
+            "Start the version of Ottla that wrote it"
         )
     checked: dict[str, Any] = header
     return checked

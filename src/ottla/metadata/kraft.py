@@ -186,7 +186,7 @@ class _Fields:
     def required_string(self) -> str:
         text = self.string()
         if text is None:
-            raise ValueError("a string is null that must not be")
+            raise ValueError("a non-nullable string is null")
         return text
 
     def skip_int32_array(self) -> None:

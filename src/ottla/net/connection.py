@@ -164,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             answer = await self.send(Api.API_VERSIONS, 0, body, timeout_s)
         if answer.error_code:
-            raise ConnectionLost(f"{self.name} refuses to tell its versions: {answer.error_code}")
+            raise ConnectionLost(f"{self.name} rejected ApiVersions: {answer.error_code}")
         self.api_versions = {
             entry.api_key: VersionRange(entry.min_version, entry.max_version)
             for entry in answer.api_keys
@@ -189,10 +189,14 @@ class Connection(asyncio.BufferedProtocol):
                 version = min(version, maximum)
             if version >= max(ours[0], theirs.minimum, minimum):
                 return version
-        has = "does not have it" if theirs is None else f"has {theirs.minimum} to {theirs.maximum}"
+        has = (
+            "does not support it"
+            if theirs is None
+            else f"supports {theirs.minimum} to {theirs.maximum}"
+        )
         raise UnsupportedVersion(
-            f"{Api(api).name} is needed in version {max(ours[0], minimum)} or newer, "
-            f"and {self.name} {has}"
+            f"{Api(api).name} version {max(ours[0], minimum)} or newer is required, but "
+            f"{self.name} {has}"
         )
 
     async def request(
@@ -376,7 +380,7 @@ class Connection(asyncio.BufferedProtocol):
             if not 4 <= size <= self._max_frame_bytes:
                 if self._small[start : start + 2] == TLS_ALERT:
                     raise DecodeError("it uses TLS, set security.protocol to SSL or SASL_SSL")
-                raise DecodeError(f"a frame of {size} bytes")
+                raise DecodeError(f"invalid frame size of {size} bytes")
             end = start + 4 + size
             if end > filled:
                 if size + 4 > RECEIVE_BYTES:
@@ -395,14 +399,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_frame(self, frame: memoryview) -> None:
         if not self._waiting:
-            raise DecodeError("an answer to no request")
+            raise DecodeError("a response without a request")
         waiting = self._waiting[0]
         if waiting.api == Api.API_VERSIONS and not self.api_versions:
             correlation_id, answer = _decode_versions(waiting.version, frame)
         else:
             correlation_id, answer = codec.decode_response(waiting.api, waiting.version, frame)
         if correlation_id != waiting.correlation_id:
-            raise DecodeError("an answer to another request")
+            raise DecodeError("a response to another request")
         self._waiting.popleft()
         if not waiting.answer.done():
             waiting.answer.set_result(answer)

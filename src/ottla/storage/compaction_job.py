@@ -130,7 +130,7 @@ def decode_answer(line: str | bytes) -> Answer:
         ((name, fields),) = json.loads(line).items()
         return _decode(name, fields)
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"not an answer of a compaction worker: {line[:200]!r}") from error
+        raise ValueError(f"invalid response from a compaction worker: {line[:200]!r}") from error
 
 
 def _decode(name: str, fields: dict[str, Any]) -> Answer:

@@ -97,7 +97,8 @@ class LogDump:
         if snapshot := _SNAPSHOT_NAME.fullmatch(name):
             return f"Snapshot end offset: {int(snapshot[1])}, epoch: {int(snapshot[2])}"
         raise UserError(
-            f"{self.path} is not named as a segment is: 20 digits of its first offset, and `.log`."
+            f"{self.path} is not a segment: its name must be the base offset in 20 digits, "
+            "followed by `.log`."
         )
 
     def batches(self, parser: Parser | None = None, *, deep: bool = False) -> Iterator[DumpedBatch]:

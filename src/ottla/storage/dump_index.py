@@ -253,7 +253,10 @@ def _read(path: str) -> bytes:
 def _base_offset(path: str) -> int:
     name = _NAME.fullmatch(os.path.basename(path))
     if name is None:
-        raise UserError(f"{path} is not named after its segment's first offset, in 20 digits.")
+        raise UserError(
+            f"{path} is not named after its segment: the name must start with the base "
+            "offset in 20 digits."
+        )
     return int(name[1])
 
 

@@ -228,7 +228,8 @@ class Log:
         if header.base_offset < self.log_end_offset:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"{self.partition}: batch {header.base_offset} is behind {self.log_end_offset}",
+                f"{self.partition}: the batch at offset {header.base_offset} is below the log "
+                f"end offset {self.log_end_offset}",
             )
         if header.leader_epoch < self.epochs.latest_epoch:
             raise self._fenced(header.leader_epoch)
@@ -242,8 +243,8 @@ class Log:
     def _fenced(self, leader_epoch: int) -> KafkaError:
         return KafkaError(
             ErrorCode.FENCED_LEADER_EPOCH,
-            f"{self.partition} has records of leader epoch {self.epochs.latest_epoch}; "
-            f"none of epoch {leader_epoch} may follow",
+            f"{self.partition} has records of leader epoch {self.epochs.latest_epoch}; it cannot "
+            f"append records of the older leader epoch {leader_epoch}",
         )
 
     def _write(

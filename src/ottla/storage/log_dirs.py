@@ -99,8 +99,8 @@ class LogDirectory:
         node_id = properties.get("node.id", properties.get("broker.id", ""))
         if "cluster.id" not in properties or not node_id.lstrip("-").isdigit():
             raise UserError(
-                f"{self.path}/{META_PROPERTIES} names no cluster.id and node.id; restore it, or "
-                "start with another data directory."
+                f"{self.path}/{META_PROPERTIES} does not contain cluster.id and node.id. Restore "
+                "the file, or use another data directory."
             )
         return DirectoryOwner(
             properties["cluster.id"], int(node_id), properties.get("directory.id", "")
@@ -169,7 +169,7 @@ class LogDirectory:
             try:
                 offsets = checkpoint.read_offsets(self.fs, f"{self.path}/{name}")
             except MalformedCheckpoint as error:
-                problems.append(f"{error}; every log of {self.path} is checked from its start")
+                problems.append(f"{error}; recovering every log in {self.path} from its start")
                 self.was_clean, offsets = False, {}
                 self.lost_nothing = False
             if name == RECOVERY_POINTS:
@@ -180,7 +180,7 @@ class LogDirectory:
             path = f"{self.path}/{HIGH_WATERMARKS}"
             self.high_watermarks = checkpoint.read_offsets(self.fs, path)
         except MalformedCheckpoint as error:
-            problems.append(f"{error}; high watermarks are learned again")
+            problems.append(f"{error}; the replicas determine their high watermarks again")
         return problems
 
     def _is_same_boot(self) -> bool:

@@ -125,7 +125,8 @@ class LogReader:
         if not self._log.log_start_offset <= offset <= end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self._log.partition} holds offsets {self._log.log_start_offset} to {end_offset}",
+                f"{self._log.partition} contains offsets {self._log.log_start_offset} to "
+                f"{end_offset}",
             )
         max_offset = min(max_offset, end_offset)
         if offset >= max_offset:
@@ -399,5 +400,5 @@ def _read_ahead(segment: Segment, position: int, length: int, wait: bool) -> Rea
 def _first_batch_size(segment: Segment, position: int, data: ReadableBuffer) -> int:
     size = read_header(data).size
     if not HEADER_SIZE <= size <= segment.size - position:
-        raise CorruptBatch(f"{segment.file.path} has an impossible length at byte {position}")
+        raise CorruptBatch(f"{segment.file.path} has an invalid length at byte {position}")
     return size

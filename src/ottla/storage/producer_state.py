@@ -106,8 +106,8 @@ class ProducerState:
         if entry.txn_first_offset != NO_TXN and not header.is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"producer {header.producer_id} has a transaction open; what it writes must be "
-                "part of it",
+                f"producer {header.producer_id} has an open transaction; its records must be "
+                "transactional",
             )
         first = header.base_sequence
         if first == NO_SEQUENCE:
@@ -126,7 +126,8 @@ class ProducerState:
         if last != NO_SEQUENCE and _is_behind(last_sequence, last):
             raise KafkaError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} repeats sequence {first}, long since written",
+                f"producer {header.producer_id} sent the duplicate sequence number {first}, "
+                "which is no longer cached",
             )
         raise _out_of_order(header, last)
 
@@ -146,8 +147,8 @@ class ProducerState:
         if coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {coordinator_epoch} of a marker for producer "
-                f"{header.producer_id} is before {entry.coordinator_epoch}",
+                f"the marker for producer {header.producer_id} has coordinator epoch "
+                f"{coordinator_epoch}, which is older than {entry.coordinator_epoch}",
             )
 
     def is_open(self, producer_id: int, producer_epoch: int) -> bool:
@@ -302,14 +303,14 @@ def _is_behind(sequence: int, last: int) -> bool:
 def _fenced(header: BatchHeader, entry: ProducerEntry) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"producer {header.producer_id} has epoch {header.producer_epoch}, "
-        f"but epoch {entry.epoch} is known",
+        f"producer {header.producer_id} has epoch {header.producer_epoch}, which is older than "
+        f"the current epoch {entry.epoch}",
     )
 
 
 def _out_of_order(header: BatchHeader, last: int) -> KafkaError:
     return KafkaError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence "
-        f"{header.base_sequence} after {last}",
+        f"out of order sequence number for producer {header.producer_id} with epoch "
+        f"{header.producer_epoch}: {header.base_sequence} (incoming), {last} (last appended)",
     )

@@ -83,8 +83,8 @@ def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
         snapshots = recovery.snapshots
     if known.log_start_offset > end_offset:
         report(
-            f"{known.partition}: begins again at offset {known.log_start_offset}; the log ended at "
-            f"{end_offset}, and everything before its start offset was deleted"
+            f"{known.partition}: restarting the log at offset {known.log_start_offset}; it ended "
+            f"at {end_offset}, before its log start offset"
         )
         segments = [_begin_again(fs, known, segments, producers)]
         is_on_disk, end_offset, snapshots = False, known.log_start_offset, {}
@@ -163,7 +163,7 @@ def _load_epochs(fs: FileSystem, known: OpenLog, report: Report) -> tuple[Leader
     try:
         return epochs, epochs.load()
     except (MalformedCheckpoint, ValueError) as error:
-        report(f"{known.partition}: the leader epochs are read from the log again: {error}")
+        report(f"{known.partition}: rebuilding the leader epoch cache from the log: {error}")
         return epochs, False
 
 
@@ -241,11 +241,13 @@ class _Recovery:
         while number < len(self.segments):
             segment = self.segments[number]
             if recovered.cut_bytes:
-                self._drop_from(number, "it lies behind an unfinished write")
+                self._drop_from(number, "it follows an unfinished write")
             elif segment.base_offset < self.end_offset:
-                self._drop(number, "the segment before it holds these offsets")
+                self._drop(number, "the previous segment contains its offsets")
             elif recovered.is_whole and self._is_cut_off(segment):
-                self._drop_from(number, f"records {self.end_offset} on before it were lost")
+                self._drop_from(
+                    number, f"the records from offset {self.end_offset} up to it were lost"
+                )
             else:
                 recovered = self._recover(segment)
                 number += 1
@@ -298,13 +300,13 @@ class _Recovery:
         path = segment.file.path
         if recovered.cut_bytes:
             self.report(
-                f"{path}: cut {recovered.cut_bytes} bytes of an unfinished write "
-                f"at offset {recovered.next_offset}"
+                f"{path}: truncated {recovered.cut_bytes} bytes of an unfinished write at offset "
+                f"{recovered.next_offset}"
             )
         if recovered.damaged:
             self.report(
-                f"{path}: {recovered.damaged} damaged places before offset "
-                f"{self.known.recovery_point}, which was on disk; reads of them will be refused"
+                f"{path}: found {recovered.damaged} damaged regions before the recovery point "
+                f"{self.known.recovery_point}; reads of them fail"
             )
         if not recovered.is_whole:
             # Offsets up to the recovery point have been assigned, so the log continues from there.
@@ -352,7 +354,7 @@ class _Recovery:
 
     def _drop(self, number: int, reason: str) -> None:
         segment = self.segments.pop(number)
-        self.report(f"{segment.file.path}: removed, {reason}")
+        self.report(f"{segment.file.path}: removed the segment, because {reason}")
         segment.remove()
         self.fs.remove(snapshot_path(self.known.directory, segment.base_offset))
 
@@ -366,11 +368,18 @@ class _Recovery:
             if segment.indexes_are_sane():
                 continue
             if not segment.sparse_indexes_are_sane():
-                self.report(f"{segment.offset_index.path}: rebuilt, it did not match its log")
+                self.report(
+                    f"{segment.offset_index.path}: rebuilt the index, because it did not "
+                    "match its log"
+                )
                 if not rebuild_indexes(segment, self.known.config.index_interval_bytes):
-                    self.report(f"{segment.file.path}: damaged; a part of it cannot be read")
+                    self.report(
+                        f"{segment.file.path}: the segment is damaged; part of it cannot be read"
+                    )
             if not segment.txn_index.is_sane(segment.base_offset):
-                self.report(f"{segment.txn_index.path}: rebuilt, it did not match its log")
+                self.report(
+                    f"{segment.txn_index.path}: rebuilt the index, because it did not match its log"
+                )
                 self._rebuild_txn_index(number)
             with suppress(OSError):
                 segment.sync_indexes()
@@ -391,4 +400,4 @@ class _Recovery:
                     batch = memoryview(segment.read_batch(header))
                     self._note_aborted(segment, self._update_producers(header, batch))
         except BatchError:
-            self.report(f"{segment.file.path}: damaged; a part of it cannot be read")
+            self.report(f"{segment.file.path}: the segment is damaged; part of it cannot be read")

@@ -252,7 +252,7 @@ class Segment:
             header = read_header(chunk, position - start)
             is_whole = HEADER_SIZE <= header.size <= left
             if not is_whole or header.magic != MAGIC or header.last_offset_delta < 0:
-                raise CorruptBatch(f"{self.file.path} holds no batch at byte {position}")
+                raise CorruptBatch(f"{self.file.path} has no batch at byte {position}")
             yield header._replace(position=position)
             position += header.size
 
@@ -314,7 +314,9 @@ class Segment:
                 break
             expected, passed, damaged = header.next_offset, header, None
         if damaged is not None:
-            raise CorruptBatch(f"{self.file.path} is out of order at byte {damaged.position}")
+            raise CorruptBatch(
+                f"{self.file.path}: the offsets are out of order at byte {damaged.position}"
+            )
         if passed is not None:
             # `offset` lies in a gap or after the last batch. Verify the batch before that, because
             # a damaged last offset would make existing records look missing.

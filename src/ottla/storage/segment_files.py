@@ -31,7 +31,7 @@ def finish_interrupted_work(fs: FileSystem, directory: str, report: Report) -> N
     swaps = sorted(name for name in names if name.endswith(".log.swap"))
     for name in swaps:
         _finish_swap(fs, directory, int(name.split(".")[0]))
-        report(f"{directory}: finished an interrupted compaction ({name})")
+        report(f"{directory}: completed an interrupted compaction ({name})")
     for name in fs.list(directory):
         if name.endswith(".swap"):
             fs.remove(f"{directory}/{name}")

@@ -76,7 +76,7 @@ def decode_request_header(buffer: memoryview) -> RequestHeader:
         if client_id_size >= 0:
             position += client_id_size
             if position > len(buffer):
-                raise DecodeError("the client id ends behind the request")
+                raise DecodeError("the client ID extends beyond the request")
             client_id = str(buffer[10:position], "utf-8")
         if _has_tagged_header(api_key, version):
             if buffer[position] == 0:
@@ -141,7 +141,7 @@ def _decode(read: Reader, buffer: memoryview, position: int, max_elements: int) 
     except MALFORMED as error:
         raise DecodeError(str(error)) from None
     if end > len(buffer):
-        raise DecodeError("the message ends behind its frame")
+        raise DecodeError("the message extends beyond its frame")
     return message
 
 

@@ -78,7 +78,7 @@ def skip_tagged_fields(buffer: memoryview, position: int, end: int) -> int:
         size, position = decode_uvarint(buffer, position)
         position += size
         if position > end:
-            raise DecodeError("a tagged field ends behind the message")
+            raise DecodeError("a tagged field extends beyond the message")
     return position
 
 
@@ -219,7 +219,7 @@ def _read_variable(
         _read_elements(source, indent + 1, field, flexible, reader_of)
     else:
         source.add(indent + 1, "q = p + n", "if q > end:")
-        source.add(indent + 2, f"raise DecodeError('{field.name} ends behind the message')")
+        source.add(indent + 2, f"raise DecodeError('{field.name} extends beyond the message')")
         source.add(indent + 1, f"{target} = {_slice(field.type, 'p', 'q')}", "p = q")
 
 
@@ -259,7 +259,7 @@ def _read_elements(
     element = Field("element", field.type, None, False, False, None, None)
     _read_length(source, indent + 1, element, flexible)
     source.add(indent + 1, "q = p + n", "if n < 0 or q > end:")
-    source.add(indent + 2, f"raise DecodeError('{field.name} holds a bad element')")
+    source.add(indent + 2, f"raise DecodeError('{field.name} contains an invalid element')")
     source.add(indent + 1, f"add({_slice(field.type, 'p', 'q')})", "p = q")
 
 
@@ -270,7 +270,7 @@ def _read_tagged(source: _Source, schema: Struct, reader_of: Callable[[Struct], 
     source.add(1, "tags, p = decode_uvarint(b, p)", "for _ in range(tags):")
     source.add(2, "tag, p = decode_uvarint(b, p)", "size, p = decode_uvarint(b, p)")
     source.add(2, "field_end = p + size", "if field_end > end:")
-    source.add(3, "raise DecodeError('a tagged field ends behind the message')")
+    source.add(3, "raise DecodeError('a tagged field extends beyond the message')")
     for field in schema.tagged:
         source.add(2, f"if tag == {field.tag}:")
         if field.type in _FIXED and not field.array:

@@ -80,16 +80,18 @@ def check_frame_size(size: int, head: bytes, max_frame_bytes: int) -> None:
         if api_key == _PRODUCE:
             return
         raise FrameRefused(
-            f"a request of API {api_key} claims {size} bytes, "
-            f"and {MAX_ORDINARY_FRAME_BYTES} are the limit for all but Produce"
+            f"a request of API {api_key} claims {size} bytes; the limit for every API except "
+            f"Produce is {MAX_ORDINARY_FRAME_BYTES} bytes"
         )
     stranger = recognise(head)
     if stranger is not None:
-        raise FrameRefused(f"{stranger} on a port that speaks the Kafka protocol without it")
+        raise FrameRefused(
+            f"{stranger} connected to a port that expects the plaintext Kafka protocol"
+        )
     if size < MIN_FRAME_BYTES:
-        raise FrameRefused(f"a frame claims {size} bytes; no request is that short")
+        raise FrameRefused(f"a frame claims {size} bytes; a valid request is longer")
     raise FrameRefused(
-        f"a frame claims {size} bytes, and socket.request.max.bytes is {max_frame_bytes}"
+        f"a frame claims {size} bytes; socket.request.max.bytes is {max_frame_bytes}"
     )
 
 

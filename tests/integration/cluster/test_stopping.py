@@ -76,7 +76,7 @@ def test_a_second_signal_ends_a_broker_at_once(
     finally:
         zookeeper.signal(signal.SIGCONT)
     assert broker.wait() == 128 + signal.SIGINT
-    assert "received SIGINT again: ending at once" in broker.log()
+    assert "received SIGINT again: stopping immediately" in broker.log()
     assert not (broker.data_dir / ".kafka_cleanshutdown").exists()
 
 

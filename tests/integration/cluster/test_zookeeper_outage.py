@@ -47,7 +47,7 @@ def test_a_second_broker_with_the_same_id_is_refused(
     try:
         second.start(wait=False)
         assert second.wait(60) == 1
-        assert "Another broker with node.id 1 is alive in this cluster" in second.log()
+        assert "Another broker with node.id 1 is running in this cluster" in second.log()
         assert "Traceback" not in second.log()
     finally:
         second.close()

@@ -74,4 +74,4 @@ def test_a_topic_that_cannot_be_made_is_told_once_in_the_log() -> None:
         for _ in range(5):
             answer = client.call(Api.FIND_COORDINATOR, 3, key="g", key_type=0)
             assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert broker.log().count("__consumer_offsets cannot be created") == 1
+        assert broker.log().count("Could not create __consumer_offsets") == 1

@@ -83,7 +83,7 @@ def test_the_last_in_sync_replica_keeps_leading_and_serving_reads_with_a_full_di
         assert world.produce(last) is E.KAFKA_STORAGE_ERROR
         assert world.end(last) == (E.NONE, 1)
         errors = [each for each in caplog.records if each.levelno == logging.ERROR]
-        assert {each.message.split(":")[0] for each in errors} == {"/data refuses writes"}
+        assert {each.message.split(":")[0] for each in errors} == {"/data rejects writes"}
         assert len(errors) == 3, "one of each broker"
 
         other = next(number for number in world.cluster.machines if number != last)

@@ -324,7 +324,11 @@ def test_an_abort_that_cannot_be_written_is_logged_a_few_times_only(
         world.cluster.scheduler.run_for(60.0)
         assert state(world, "id") is TransactionState.ONGOING
         aborting = [each for each in caplog.messages if each.startswith("Aborting the transaction")]
-        failed = [each for each in caplog.messages if each.startswith("Could not write")]
+        failed = [
+            each
+            for each in caplog.messages
+            if each.startswith("Could not write coordinator records")
+        ]
         assert len(aborting) == 1
         assert 1 <= len(failed) <= FAILURE_BURST + 60.0 / FAILURE_INTERVAL_S + 1
         for number in others:

@@ -194,7 +194,7 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone_and_the_others_go_on(
     assert sorted(failing.calls) == ["bad-0", "good-0"]
     assert cleaner.is_uncleanable(TopicPartition("bad", 0))
     assert not cleaner.is_uncleanable(TopicPartition("good", 0))
-    assert "bad-0 cannot be compacted and is left alone from now on: it is damaged" in caplog.text
+    assert "Could not compact bad-0; marking it as uncleanable: it is damaged" in caplog.text
     broker.clock.now_ms += 1_000 * RETRY_MS
     assert run(cleaner.find_filthiest()) is None
 
@@ -446,7 +446,7 @@ def test_a_worker_that_dies_says_why(
         assert cleaner.is_uncleanable(log.partition)
 
     run(scenario())
-    assert "the worker ended with code 1: " in caplog.text
+    assert "the compaction worker exited with code 1: " in caplog.text
     assert "No module named 'no'" in caplog.text
 
 

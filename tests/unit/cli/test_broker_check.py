@@ -133,7 +133,7 @@ def test_directories_of_other_brokers_are_errors(check: Check, tmp_path: Path) -
     assert f"ERROR {first} belongs to node.id 1, not 7" in said
     (first / "meta.properties").write_text("version=1\n")
     code, said = check(data_dir=first)
-    assert (code, "names no cluster.id" in said) == (1, True)
+    assert (code, "does not contain cluster.id" in said) == (1, True)
 
 
 def test_a_partition_in_two_directories_is_an_error(check: Check, tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def test_records_of_groups_are_decoded(tmp_path: Path) -> None:
         '"generation":0,"protocol":null,"leader":null,"currentStateTimestamp":9,"members":[]}}',
         'key: {"type":"2","data":{"group":"g"}} payload: <DELETE>',
         "key: Unknown record type 99 at offset 2, skipping.",
-        "key: Error at offset 3, skipping. 9 bytes are announced and 0 are left",
+        "key: Error at offset 3, skipping. a field claims 9 bytes, but only 0 bytes remain",
     ]
 
 

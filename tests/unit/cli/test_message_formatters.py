@@ -121,5 +121,5 @@ def test_offsets_and_groups_are_told_apart() -> None:
     groups = f"{PACKAGE}.GroupMetadataMessageFormatter"
     assert show(group, groups) == b'{"key":{"type":2,"data":{"group":"g"}},"value":null}\n'
     assert show(offset, groups) == b""
-    with pytest.raises(ValueError, match="are left"):
+    with pytest.raises(ValueError, match="bytes remain"):
         show(group._replace(value=b"\x00\x03\x00\x20"), groups)

@@ -103,7 +103,7 @@ def test_a_wrong_value_is_one_sentence() -> None:
 
 def test_further_wrong_values_are_named_with_the_first() -> None:
     sentence = refused(num__partitions="0", log__segment__bytes="x", node__id="-3")
-    assert sentence.endswith(" Wrong too: log.segment.bytes, node.id.")
+    assert sentence.endswith(" Also invalid: log.segment.bytes, node.id.")
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_further_wrong_values_are_named_with_the_first() -> None:
         ({"log.retention.minutes": "0"}, "log.retention.ms"),
         ({"queued.max.request.bytes": "10"}, "socket.request.max.bytes"),
         ({"replica.fetch.wait.max.ms": "60000"}, "replica.lag.time.max.ms"),
-        ({"group.consumer.session.timeout.ms": "1"}, "between its min (45000) and its max"),
+        ({"group.consumer.session.timeout.ms": "1"}, "between its minimum (45000) and its maximum"),
         (
             {
                 "group.consumer.heartbeat.interval.ms": "50000",
                 "group.consumer.max.heartbeat.interval.ms": "50000",
             },
-            "below group.consumer.session.timeout.ms",
+            "less than group.consumer.session.timeout.ms",
         ),
         (
             {

@@ -41,7 +41,7 @@ def test_a_listener_is_written_as_it_is_read() -> None:
         ("PLAINTEXT://localhost:65536", "up to 65535"),
         ("PLAINTEXT://a b:1", "NAME://host:port"),
         ("", "must not be empty"),
-        ("PLAINTEXT://a:1,PLAINTEXT://b:2", "a name of its own"),
+        ("PLAINTEXT://a:1,PLAINTEXT://b:2", "a unique name"),
         ("SSL://a:1", "must not use SSL: only PLAINTEXT listeners are in this release"),
         ("INTERNAL://a:1", "must name a security protocol for the listener INTERNAL"),
     ],
@@ -66,7 +66,7 @@ def test_two_listeners_share_a_port_only_as_ipv4_and_ipv6() -> None:
     listeners("A://127.0.0.1:1,B://[::1]:1", listener__security__protocol__map=MAP)
     listeners("A://x:0,B://x:0", listener__security__protocol__map=MAP)
     for text in ("A://x:1,B://y:1", "A://127.0.0.1:1,B://127.0.0.2:1", "A://:1,B://[::1]:1"):
-        with pytest.raises(UserError, match="port of two listeners"):
+        with pytest.raises(UserError, match="same port for two listeners"):
             listeners(text, listener__security__protocol__map=MAP)
 
 

@@ -223,7 +223,7 @@ def test_every_torn_tail_is_cut_off_and_reported(
         fs.names[LOG].data = bytearray(whole[:end])
         caplog.clear()
         assert set(run(reopened(fs))) == {"/topics/0", "/topics/1"}
-        assert f"{LOG}: cut off {end - last} bytes at position {last}" in caplog.text
+        assert f"{LOG}: truncated {end - last} bytes at position {last}" in caplog.text
         assert fs.read_bytes(LOG) == whole[:last]
 
 
@@ -401,7 +401,7 @@ def test_a_full_disk_during_compaction_is_a_warning(
 
     with caplog.at_level(logging.WARNING):
         run(scenario())
-    assert "could not be compacted" in caplog.text
+    assert "Could not compact the metadata log" in caplog.text
 
 
 def test_close_commits_what_waits_and_refuses_what_comes_after(fs: MemoryFileSystem) -> None:

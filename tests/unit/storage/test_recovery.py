@@ -98,7 +98,7 @@ def test_a_torn_tail_is_cut_and_told() -> None:
     log = open_at(disk.kill(), said=said)
     assert values(log) == numbered(0, 4)
     assert len(said) == 1
-    assert "cut" in said[0]
+    assert "truncated" in said[0]
     assert "offset 4" in said[0]
     append(log, b"next")
     assert values(open_at(disk.kill())) == [*numbered(0, 4), b"next"]

@@ -165,7 +165,7 @@ def test_a_full_batch_takes_no_more_and_stays_as_it_is() -> None:
 
 def test_a_batch_takes_its_first_record_whatever_its_size() -> None:
     builder = BatchBuilder(200)
-    with pytest.raises(ValueError, match="needs a record"):
+    with pytest.raises(ValueError, match="must contain at least one record"):
         builder.build()
     assert builder.append(b"k", bytes(1_000), 0)
     assert not builder.append(b"k", b"", 0)

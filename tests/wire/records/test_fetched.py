@@ -153,5 +153,5 @@ def test_offsets_that_cannot_be_are_refused(base_offset: int) -> None:
     if base_offset == 2**63 - 1:
         assert list(iter_fetched(batch)) == []  # it begins at the end of all offsets
         return
-    with pytest.raises(CorruptBatch, match="impossible offsets"):
+    with pytest.raises(CorruptBatch, match="invalid offsets"):
         list(iter_fetched(seal(batch), -(2**63)))

@@ -87,7 +87,7 @@ class BrokerConfig(BrokerAttributes):
         errors = BROKER.parse(properties).errors
         if errors:
             others = ", ".join(error.name for error in errors[1:])
-            raise UserError(f"{errors[0]}{f' Wrong too: {others}.' if others else ''}")
+            raise UserError(f"{errors[0]}{f' Also invalid: {others}.' if others else ''}")
         try:
             return cls(properties)
         except ConfigError as error:
@@ -224,4 +224,4 @@ def _unknown_property(name: str) -> str:
 
 
 def _refuse_change(name: str) -> NoReturn:
-    raise AttributeError(f"a BrokerConfig does not change; use with_dynamic to set {name}")
+    raise AttributeError(f"BrokerConfig is immutable; use with_dynamic to set {name}")

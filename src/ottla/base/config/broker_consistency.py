@@ -33,22 +33,22 @@ def check_together(config: BrokerAttributes) -> None:
         maximum = _number(config, f"{prefix}.max.{name}")
         value = _number(config, f"{prefix}.{name}")
         if not minimum <= value <= maximum:
-            allowed = f"must lie between its min ({minimum}) and its max ({maximum})"
+            allowed = f"must be between its minimum ({minimum}) and its maximum ({maximum})"
             raise ConfigError(f"{prefix}.{name}", value, allowed)
     for prefix in ("group.consumer", "group.share"):
         heartbeat = _number(config, f"{prefix}.heartbeat.interval.ms")
         if heartbeat >= _number(config, f"{prefix}.session.timeout.ms"):
-            allowed = f"must be below {prefix}.session.timeout.ms"
+            allowed = f"must be less than {prefix}.session.timeout.ms"
             raise ConfigError(f"{prefix}.heartbeat.interval.ms", heartbeat, allowed)
 
 
 def _check_retention(config: BrokerAttributes) -> None:
     if config.log_retention_ms < -1 or config.log_retention_ms == 0:
-        allowed = "must be at least 1, or -1 for ever"
+        allowed = "must be at least 1, or -1 for no limit"
         raise ConfigError("log.retention.ms", config.log_retention_ms, allowed)
     minimum = config.log_cleaner_min_compaction_lag_ms
     if minimum > config.log_cleaner_max_compaction_lag_ms:
-        allowed = "must not be above log.cleaner.max.compaction.lag.ms"
+        allowed = "must not exceed log.cleaner.max.compaction.lag.ms"
         raise ConfigError("log.cleaner.min.compaction.lag.ms", minimum, allowed)
 
 
@@ -58,7 +58,7 @@ def _check_limits(config: BrokerAttributes) -> None:
         allowed = "must be -1, or at least socket.request.max.bytes"
         raise ConfigError("queued.max.request.bytes", queued, allowed)
     if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
-        allowed = "must not be above replica.lag.time.max.ms"
+        allowed = "must not exceed replica.lag.time.max.ms"
         raise ConfigError("replica.fetch.wait.max.ms", config.replica_fetch_wait_max_ms, allowed)
 
 

@@ -20,27 +20,27 @@ DEFAULT_LISTENER = "PLAINTEXT://127.0.0.1:9092"
 """Default listener. Only clients on the same machine can connect to it."""
 
 NODE_KEYS = [
-    ConfigKey("node.id", INT, 1, "The broker's id; no other may have it.", AtLeast(0), HIGH),
-    ConfigKey("broker.id", INT, -1, "The old name of node.id.", None, HIGH),
-    ConfigKey("broker.rack", STRING, None, "The rack or zone where this broker stands."),
+    ConfigKey("node.id", INT, 1, "Broker ID, unique within the cluster.", AtLeast(0), HIGH),
+    ConfigKey("broker.id", INT, -1, "Former name of node.id.", None, HIGH),
+    ConfigKey("broker.rack", STRING, None, "Rack or availability zone of this broker."),
     ConfigKey(
         "num.partitions",
         INT,
         1,
-        "How many partitions a topic gets when its creator does not say.",
+        "Default number of partitions of a new topic.",
         AtLeast(1),
     ),
     ConfigKey(
         "default.replication.factor",
         INT,
         1,
-        "How many replicas a topic gets when its creator does not say.",
+        "Default replication factor of a new topic.",
     ),
     ConfigKey(
         "auto.create.topics.enable",
         BOOLEAN,
         True,
-        "Whether a topic is created when a client first asks for it.",
+        "Whether a topic is created when a client first requests its metadata.",
         None,
         HIGH,
     ),
@@ -49,7 +49,7 @@ NODE_KEYS = [
         "background.threads",
         INT,
         10,
-        "How many threads do work that would stall the event loop.",
+        "Number of threads for blocking work outside the event loop, such as disk access.",
         AtLeast(1),
         HIGH,
         CLUSTER_WIDE,
@@ -58,7 +58,7 @@ NODE_KEYS = [
         "num.io.threads",
         INT,
         8,
-        "Without effect: one event loop serves all requests of a broker.",
+        "No effect: one event loop serves all requests of a broker.",
         AtLeast(1),
         HIGH,
         CLUSTER_WIDE,
@@ -67,7 +67,7 @@ NODE_KEYS = [
         "num.network.threads",
         INT,
         3,
-        "Without effect: one event loop serves all connections of a broker.",
+        "No effect: one event loop serves all connections of a broker.",
         AtLeast(1),
         HIGH,
         CLUSTER_WIDE,
@@ -76,22 +76,22 @@ NODE_KEYS = [
         "controlled.shutdown.enable",
         BOOLEAN,
         True,
-        "Whether a stopping broker first hands its leaderships to others.",
+        "Whether the broker transfers leadership to other replicas before it stops.",
     ),
     ConfigKey(
         "controlled.shutdown.timeout.ms",
         INT,
         15 * SECOND_MS,
-        "Longest time that a stopping broker waits for others to take over its leaderships. While "
-        "ZooKeeper does not answer, it waits no longer than zookeeper.session.timeout.ms. It then "
-        "ends within 10 seconds, plus the time the disks need to sync the logs.",
+        "Maximum time that a stopping broker waits for other replicas to take over leadership, "
+        "in milliseconds; at most zookeeper.session.timeout.ms if ZooKeeper does not respond. "
+        "The broker then stops within 10 seconds plus the time to flush its logs.",
         AtLeast(0),
     ),
     ConfigKey(
         "request.timeout.ms",
         INT,
         30 * SECOND_MS,
-        "How long this broker waits for the answer to a request of its own.",
+        "Upper limit for add.partitions.to.txn.retry.backoff.max.ms, in milliseconds.",
         None,
         HIGH,
     ),
@@ -102,8 +102,8 @@ LISTENER_KEYS = [
         "listeners",
         LIST,
         [DEFAULT_LISTENER],
-        "Where the broker listens: NAME://host:port, separated by commas. An empty host is every "
-        "interface, port 0 any free port.",
+        "Addresses on which the broker listens, as a comma-separated list of NAME://host:port. "
+        "An empty host binds to all interfaces; port 0 binds to any free port.",
         NonEmpty(),
         HIGH,
     ),
@@ -111,7 +111,8 @@ LISTENER_KEYS = [
         "advertised.listeners",
         LIST,
         None,
-        "The addresses that clients are told to connect to; the listeners themselves if not set.",
+        "Addresses that clients connect to, as published in the cluster's metadata. If not set, "
+        "the value of listeners applies.",
         NonEmpty(),
         HIGH,
     ),
@@ -119,7 +120,7 @@ LISTENER_KEYS = [
         "listener.security.protocol.map",
         STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "The security protocol of each listener name. Only PLAINTEXT listeners are in this "
+        "Map from listener names to security protocols. Only PLAINTEXT listeners are in this "
         "release.",
         None,
         LOW,
@@ -128,13 +129,13 @@ LISTENER_KEYS = [
         "inter.broker.listener.name",
         STRING,
         None,
-        "The listener over which brokers talk to each other.",
+        "Name of the listener for communication between brokers.",
     ),
     ConfigKey(
         "security.inter.broker.protocol",
         STRING,
         "PLAINTEXT",
-        "The security protocol between brokers.",
+        "Security protocol for communication between brokers. Only PLAINTEXT is in this release.",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
 ]
@@ -144,7 +145,8 @@ SOCKET_KEYS = [
         "socket.send.buffer.bytes",
         INT,
         100 * KIB,
-        "The SO_SNDBUF of sockets; -1 leaves it to the operating system.",
+        "Size of a socket's send buffer (SO_SNDBUF), in bytes; -1 for the operating system's "
+        "default.",
         None,
         HIGH,
     ),
@@ -152,7 +154,8 @@ SOCKET_KEYS = [
         "socket.receive.buffer.bytes",
         INT,
         100 * KIB,
-        "The SO_RCVBUF of sockets; -1 leaves it to the operating system.",
+        "Size of a socket's receive buffer (SO_RCVBUF), in bytes; -1 for the operating system's "
+        "default.",
         None,
         HIGH,
     ),
@@ -160,7 +163,8 @@ SOCKET_KEYS = [
         "socket.request.max.bytes",
         INT,
         100 * MIB,
-        "The largest request taken; a longer one closes its connection.",
+        "Maximum size of a request, in bytes. The broker closes a connection that sends a larger "
+        "one.",
         AtLeast(1),
         HIGH,
     ),
@@ -168,14 +172,14 @@ SOCKET_KEYS = [
         "socket.listen.backlog.size",
         INT,
         50,
-        "How many connections may wait to be accepted.",
+        "Maximum number of pending connections on a listening socket.",
         AtLeast(1),
     ),
     ConfigKey(
         "max.connections",
         INT,
         INT_MAX,
-        "How many connections the broker holds at most.",
+        "Maximum number of connections to the broker.",
         AtLeast(0),
         MEDIUM,
         CLUSTER_WIDE,
@@ -184,7 +188,7 @@ SOCKET_KEYS = [
         "max.connections.per.ip",
         INT,
         INT_MAX,
-        "How many connections one address may hold.",
+        "Maximum number of connections from one IP address.",
         AtLeast(0),
         MEDIUM,
         CLUSTER_WIDE,
@@ -193,7 +197,7 @@ SOCKET_KEYS = [
         "max.connections.per.ip.overrides",
         STRING,
         "",
-        "Exceptions to max.connections.per.ip, as host:number pairs.",
+        "Exceptions to max.connections.per.ip, as a comma-separated list of host:number.",
         HostLimits(),
         MEDIUM,
         CLUSTER_WIDE,
@@ -202,7 +206,7 @@ SOCKET_KEYS = [
         "max.connection.creation.rate",
         INT,
         INT_MAX,
-        "How many connections are accepted per second.",
+        "Maximum number of new connections that the broker accepts per second.",
         AtLeast(0),
         MEDIUM,
         CLUSTER_WIDE,
@@ -211,7 +215,8 @@ SOCKET_KEYS = [
         "connections.max.idle.ms",
         LONG,
         10 * MINUTE_MS,
-        "After how long without a request a connection is closed; negative is never.",
+        "Time after which an idle connection is closed, in milliseconds; a negative value for no "
+        "limit.",
     ),
 ]
 
@@ -220,7 +225,8 @@ REQUEST_KEYS = [
         "queued.max.requests",
         INT,
         500,
-        "How many requests may wait before the broker stops reading.",
+        "No effect: requests wait in their connections, and queued.max.request.bytes limits "
+        "their size.",
         AtLeast(1),
         HIGH,
     ),
@@ -228,27 +234,29 @@ REQUEST_KEYS = [
         "queued.max.request.bytes",
         LONG,
         -1,
-        "How many bytes of requests may wait before the broker stops reading; -1 is without limit.",
+        "Maximum number of bytes of queued requests before the broker stops reading; -1 for no "
+        "limit.",
     ),
     ConfigKey(
         "fetch.max.bytes",
         INT,
         55 * MIB,
-        "The most that one fetch answer carries, its first batch apart.",
+        "Maximum size of a fetch response, in bytes. The first batch is returned even if it is "
+        "larger.",
         AtLeast(1024),
     ),
     ConfigKey(
         "max.incremental.fetch.session.cache.slots",
         INT,
         1000,
-        "How many incremental fetch sessions are remembered.",
+        "Maximum number of incremental fetch sessions in the cache.",
         AtLeast(0),
     ),
     ConfigKey(
         "max.request.partition.size.limit",
         INT,
         2000,
-        "The most partitions in one answer to DescribeTopicPartitions.",
+        "Maximum number of partitions in a DescribeTopicPartitions response.",
         AtLeast(1),
     ),
 ]

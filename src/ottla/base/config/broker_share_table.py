@@ -12,49 +12,56 @@ SHARE_GROUP_KEYS = [
         "group.share.session.timeout.ms",
         INT,
         45 * SECOND_MS,
-        "After how long without a heartbeat a member of a share group is removed.",
+        "Time after which a member of a share group that sends no heartbeat is removed from the "
+        "group, in milliseconds. No effect: share groups are not in this release.",
         AtLeast(1),
     ),
     ConfigKey(
         "group.share.min.session.timeout.ms",
         INT,
         45 * SECOND_MS,
-        "The shortest session timeout that a share group may be given.",
+        "Minimum session timeout that a share group may set, in milliseconds. No effect: share "
+        "groups are not in this release.",
         AtLeast(1),
     ),
     ConfigKey(
         "group.share.max.session.timeout.ms",
         INT,
         60 * SECOND_MS,
-        "The longest session timeout that a share group may be given.",
+        "Maximum session timeout that a share group may set, in milliseconds. No effect: share "
+        "groups are not in this release.",
         AtLeast(1),
     ),
     ConfigKey(
         "group.share.heartbeat.interval.ms",
         INT,
         5 * SECOND_MS,
-        "How often members of a share group send a heartbeat.",
+        "Interval between heartbeats of a share group member, in milliseconds. No effect: share "
+        "groups are not in this release.",
         AtLeast(1),
     ),
     ConfigKey(
         "group.share.min.heartbeat.interval.ms",
         INT,
         5 * SECOND_MS,
-        "The shortest heartbeat interval that a share group may be given.",
+        "Minimum heartbeat interval that a share group may set, in milliseconds. No effect: "
+        "share groups are not in this release.",
         AtLeast(1),
     ),
     ConfigKey(
         "group.share.max.heartbeat.interval.ms",
         INT,
         15 * SECOND_MS,
-        "The longest heartbeat interval that a share group may be given.",
+        "Maximum heartbeat interval that a share group may set, in milliseconds. No effect: "
+        "share groups are not in this release.",
         AtLeast(1),
     ),
     ConfigKey(
         "group.share.assignment.interval.ms",
         INT,
         SECOND_MS,
-        "How long a new assignment of a share group waits for further changes.",
+        "Minimum interval between two target assignments of a share group, in milliseconds. No "
+        "effect: share groups are not in this release.",
         AtLeast(0),
         MEDIUM,
         CLUSTER_WIDE,
@@ -63,105 +70,119 @@ SHARE_GROUP_KEYS = [
         "group.share.min.assignment.interval.ms",
         INT,
         0,
-        "The shortest assignment interval that a share group may be given.",
+        "Minimum assignment interval that a share group may set, in milliseconds. No effect: "
+        "share groups are not in this release.",
         AtLeast(0),
     ),
     ConfigKey(
         "group.share.max.assignment.interval.ms",
         INT,
         15 * SECOND_MS,
-        "The longest assignment interval that a share group may be given.",
+        "Maximum assignment interval that a share group may set, in milliseconds. No effect: "
+        "share groups are not in this release.",
         AtLeast(0),
     ),
     ConfigKey(
         "group.share.max.size",
         INT,
         200,
-        "How many members a share group may have.",
+        "Maximum number of members in a share group. No effect: share groups are not in this "
+        "release.",
         Between(1, 1000),
     ),
     ConfigKey(
         "group.share.assignors",
         LIST,
         ["simple"],
-        "The assignors of share groups.",
+        "Server-side assignors for share groups. No effect: share groups are not in this release.",
         NonEmpty(),
     ),
     ConfigKey(
         "group.share.delivery.count.limit",
         INT,
         5,
-        "How often a record is delivered before it counts as failed.",
+        "Maximum number of delivery attempts for a record of a share group. No effect: share "
+        "groups are not in this release.",
         Between(2, 10),
     ),
     ConfigKey(
         "group.share.min.delivery.count.limit",
         INT,
         2,
-        "The smallest delivery limit that a share group may be given.",
+        "Minimum delivery count limit that a share group may set. No effect: share groups are "
+        "not in this release.",
         Between(2, 5),
     ),
     ConfigKey(
         "group.share.max.delivery.count.limit",
         INT,
         10,
-        "The largest delivery limit that a share group may be given.",
+        "Maximum delivery count limit that a share group may set. No effect: share groups are "
+        "not in this release.",
         Between(5, 25),
     ),
     ConfigKey(
         "group.share.record.lock.duration.ms",
         INT,
         30 * SECOND_MS,
-        "How long a delivered record belongs to its consumer.",
+        "Duration of the acquisition lock on a delivered record, in milliseconds. No effect: "
+        "share groups are not in this release.",
         Between(1 * SECOND_MS, 60 * MINUTE_MS),
     ),
     ConfigKey(
         "group.share.min.record.lock.duration.ms",
         INT,
         15 * SECOND_MS,
-        "The shortest lock that a share group may be given.",
+        "Minimum record lock duration that a share group may set, in milliseconds. No effect: "
+        "share groups are not in this release.",
         Between(1 * SECOND_MS, 30 * SECOND_MS),
     ),
     ConfigKey(
         "group.share.max.record.lock.duration.ms",
         INT,
         60 * SECOND_MS,
-        "The longest lock that a share group may be given.",
+        "Maximum record lock duration that a share group may set, in milliseconds. No effect: "
+        "share groups are not in this release.",
         Between(30 * SECOND_MS, 60 * MINUTE_MS),
     ),
     ConfigKey(
         "group.share.partition.max.record.locks",
         INT,
         2000,
-        "How many records of a partition may be locked at a time.",
+        "Maximum number of records of a share partition that are locked at the same time. No "
+        "effect: share groups are not in this release.",
         Between(100, 10_000),
     ),
     ConfigKey(
         "group.share.min.partition.max.record.locks",
         INT,
         100,
-        "The smallest number of locks that a share group may be given.",
+        "Minimum number of record locks per partition that a share group may set. No effect: "
+        "share groups are not in this release.",
         Between(100, 2000),
     ),
     ConfigKey(
         "group.share.max.partition.max.record.locks",
         INT,
         4000,
-        "The largest number of locks that a share group may be given.",
+        "Maximum number of record locks per partition that a share group may set. No effect: "
+        "share groups are not in this release.",
         Between(2000, 10_000),
     ),
     ConfigKey(
         "group.share.max.share.sessions",
         INT,
         2000,
-        "How many share sessions the broker remembers.",
+        "Maximum number of share sessions per broker. No effect: share groups are not in this "
+        "release.",
         AtLeast(1),
     ),
     ConfigKey(
         "group.share.initialize.retry.interval.ms",
         INT,
         30 * SECOND_MS,
-        "How long the first setting of a share group's state waits before its next try.",
+        "Interval between attempts to initialize the state of a share group, in milliseconds. No "
+        "effect: share groups are not in this release.",
         AtLeast(1),
         LOW,
         internal=True,
@@ -173,15 +194,16 @@ SHARE_COORDINATOR_KEYS = [
         "share.coordinator.append.linger.ms",
         INT,
         -1,
-        "How long the share coordinator gathers records before it appends them; -1 decides by "
-        "itself.",
+        "Time that the share coordinator accumulates records before it appends them, in "
+        "milliseconds; -1 for an adaptive time. No effect: share groups are not in this release.",
         AtLeast(-1),
     ),
     ConfigKey(
         "share.coordinator.cached.buffer.max.bytes",
         INT,
         MAX_MESSAGE_BYTES,
-        "How large a buffer the share coordinator keeps for the next append.",
+        "Maximum size of the append buffer that the share coordinator caches, in bytes. No "
+        "effect: share groups are not in this release.",
         AtLeast(512 * KIB),
         MEDIUM,
         CLUSTER_WIDE,
@@ -190,7 +212,8 @@ SHARE_COORDINATOR_KEYS = [
         "share.coordinator.cold.partition.snapshot.interval.ms",
         INT,
         5 * MINUTE_MS,
-        "How often a share partition without changes is written down anew.",
+        "Interval between snapshots of a share partition that does not change, in milliseconds. "
+        "No effect: share groups are not in this release.",
         AtLeast(1),
         LOW,
         internal=True,
@@ -199,7 +222,8 @@ SHARE_COORDINATOR_KEYS = [
         "share.coordinator.load.buffer.size",
         INT,
         5 * MIB,
-        "How much is read at a time when the state of share groups is loaded.",
+        "Read size when the share coordinator loads its state into memory, in bytes. No effect: "
+        "share groups are not in this release.",
         AtLeast(1),
         HIGH,
     ),
@@ -207,14 +231,16 @@ SHARE_COORDINATOR_KEYS = [
         "share.coordinator.snapshot.update.records.per.snapshot",
         INT,
         500,
-        "How many changes follow a whole state before the next whole one.",
+        "Number of update records that the share coordinator writes between two snapshots. No "
+        "effect: share groups are not in this release.",
         Between(0, 500),
     ),
     ConfigKey(
         "share.coordinator.state.topic.compression.codec",
         INT,
         0,
-        "The number of the compression codec of the share state topic.",
+        "ID of the compression codec for the share group state topic. No effect: share groups "
+        "are not in this release.",
         None,
         HIGH,
     ),
@@ -222,7 +248,7 @@ SHARE_COORDINATOR_KEYS = [
         "share.coordinator.state.topic.min.isr",
         SHORT,
         2,
-        "The min.insync.replicas of the share state topic.",
+        "min.insync.replicas of the share group state topic.",
         AtLeast(1),
         HIGH,
     ),
@@ -230,7 +256,8 @@ SHARE_COORDINATOR_KEYS = [
         "share.coordinator.state.topic.num.partitions",
         INT,
         50,
-        "How many partitions the share state topic has; never change it once it exists.",
+        "Number of partitions of the share group state topic. Do not change it after the topic "
+        "has been created.",
         AtLeast(1),
         HIGH,
     ),
@@ -238,7 +265,8 @@ SHARE_COORDINATOR_KEYS = [
         "share.coordinator.state.topic.prune.interval.ms",
         INT,
         5 * MINUTE_MS,
-        "How often the share state topic loses what is no longer needed.",
+        "Interval between deletions of records that the share group state topic no longer needs, "
+        "in milliseconds. No effect: share groups are not in this release.",
         AtLeast(1),
         LOW,
         internal=True,
@@ -247,7 +275,7 @@ SHARE_COORDINATOR_KEYS = [
         "share.coordinator.state.topic.replication.factor",
         SHORT,
         3,
-        "How many replicas the share state topic has.",
+        "Replication factor of the share group state topic.",
         AtLeast(1),
         HIGH,
     ),
@@ -255,7 +283,7 @@ SHARE_COORDINATOR_KEYS = [
         "share.coordinator.state.topic.segment.bytes",
         INT,
         100 * MIB,
-        "How large the segments of the share state topic grow.",
+        "Maximum size of a segment of the share group state topic, in bytes.",
         AtLeast(1),
         HIGH,
     ),
@@ -263,7 +291,8 @@ SHARE_COORDINATOR_KEYS = [
         "share.coordinator.write.timeout.ms",
         INT,
         5 * SECOND_MS,
-        "How long a write of share state waits for the replicas.",
+        "Time that the share coordinator waits for a write to be replicated, in milliseconds. No "
+        "effect: share groups are not in this release.",
         AtLeast(1),
         HIGH,
     ),

@@ -18,7 +18,8 @@ TRANSACTION_KEYS = [
         "producer.id.expiration.ms",
         INT,
         DAY_MS,
-        "How long a partition remembers a producer that has stopped writing to it.",
+        "Time after which a partition removes the state of a producer that has stopped writing "
+        "to it, in milliseconds.",
         AtLeast(1),
         LOW,
         CLUSTER_WIDE,
@@ -27,7 +28,7 @@ TRANSACTION_KEYS = [
         "producer.id.expiration.check.interval.ms",
         INT,
         10 * MINUTE_MS,
-        "How often remembered producers are looked at for their expiry.",
+        "Interval between checks for expired producer IDs, in milliseconds.",
         AtLeast(1),
         LOW,
         internal=True,
@@ -36,7 +37,8 @@ TRANSACTION_KEYS = [
         "transactional.id.expiration.ms",
         INT,
         7 * DAY_MS,
-        "How long a transactional id without a transaction is remembered.",
+        "Time after which the coordinator removes a transactional ID that is not in use, in "
+        "milliseconds.",
         AtLeast(1),
         HIGH,
     ),
@@ -44,7 +46,7 @@ TRANSACTION_KEYS = [
         "transaction.max.timeout.ms",
         INT,
         15 * MINUTE_MS,
-        "The longest timeout that a transaction may ask for.",
+        "Maximum transaction timeout that a producer may request, in milliseconds.",
         AtLeast(1),
         HIGH,
     ),
@@ -52,7 +54,7 @@ TRANSACTION_KEYS = [
         "transaction.state.log.min.isr",
         INT,
         2,
-        "The min.insync.replicas of the transaction topic.",
+        "min.insync.replicas of the transaction topic.",
         AtLeast(1),
         HIGH,
     ),
@@ -60,7 +62,7 @@ TRANSACTION_KEYS = [
         "transaction.state.log.load.buffer.size",
         INT,
         5 * MIB,
-        "How much is read at a time when transactions are loaded.",
+        "Read size when the coordinator loads transactions into memory, in bytes.",
         AtLeast(1),
         HIGH,
     ),
@@ -68,7 +70,8 @@ TRANSACTION_KEYS = [
         "transaction.state.log.num.partitions",
         INT,
         50,
-        "How many partitions the transaction topic has; never change it once it exists.",
+        "Number of partitions of the transaction topic. Do not change it after the topic has "
+        "been created.",
         AtLeast(1),
         HIGH,
     ),
@@ -76,7 +79,7 @@ TRANSACTION_KEYS = [
         "transaction.state.log.replication.factor",
         SHORT,
         3,
-        "How many replicas the transaction topic has.",
+        "Replication factor of the transaction topic.",
         AtLeast(1),
         HIGH,
     ),
@@ -84,7 +87,7 @@ TRANSACTION_KEYS = [
         "transaction.state.log.segment.bytes",
         INT,
         100 * MIB,
-        "How large the segments of the transaction topic grow.",
+        "Maximum size of a segment of the transaction topic, in bytes.",
         AtLeast(1),
         HIGH,
     ),
@@ -92,7 +95,8 @@ TRANSACTION_KEYS = [
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         INT,
         10 * SECOND_MS,
-        "How often transactions past their timeout are aborted.",
+        "Interval between checks for transactions to abort because they have timed out, in "
+        "milliseconds.",
         AtLeast(1),
         LOW,
     ),
@@ -100,7 +104,7 @@ TRANSACTION_KEYS = [
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         INT,
         HOUR_MS,
-        "How often expired transactional ids are forgotten.",
+        "Interval between checks for expired transactional IDs, in milliseconds.",
         AtLeast(1),
         LOW,
     ),
@@ -108,9 +112,9 @@ TRANSACTION_KEYS = [
         "add.partitions.to.txn.retry.backoff.ms",
         INT,
         20,
-        "Interval between a partition leader's attempts to add its partition to a transaction, "
-        "while the producer's previous one is being completed, in milliseconds. The coordinator "
-        "holds each attempt for up to this time, and grants it as soon as it can.",
+        "Interval between attempts of a partition leader to add its partition to a transaction "
+        "while the previous one is being completed, in milliseconds. The coordinator holds each "
+        "attempt for up to this time.",
         AtLeast(1),
         HIGH,
     ),
@@ -118,9 +122,9 @@ TRANSACTION_KEYS = [
         "add.partitions.to.txn.retry.backoff.max.ms",
         INT,
         100,
-        "Total time that a partition leader tries to add its partition to a transaction before it "
-        "answers CONCURRENT_TRANSACTIONS, in milliseconds. It does not apply to verification, and "
-        "request.timeout.ms limits it.",
+        "Maximum time that a partition leader tries to add its partition to a transaction before "
+        "it returns CONCURRENT_TRANSACTIONS, in milliseconds. It does not apply to verification, "
+        "and request.timeout.ms limits it.",
         AtLeast(0),
         HIGH,
     ),
@@ -128,7 +132,8 @@ TRANSACTION_KEYS = [
         "transaction.partition.verification.enable",
         BOOLEAN,
         True,
-        "Whether a partition asks the coordinator before it takes a transactional batch.",
+        "Whether a partition leader verifies with the coordinator that the partition is part of "
+        "the transaction before it appends a transactional batch.",
         None,
         LOW,
         CLUSTER_WIDE,
@@ -137,7 +142,8 @@ TRANSACTION_KEYS = [
         "transaction.two.phase.commit.enable",
         BOOLEAN,
         False,
-        "Whether producers may prepare a transaction for a coordinator outside Kafka.",
+        "Whether producers may take part in two-phase commits of an external transaction "
+        "coordinator.",
         None,
         LOW,
     ),

@@ -26,12 +26,21 @@ def _key(name: str, default: int, doc: str, least: int = 1) -> ConfigKey:
 GROUP = ConfigTable(
     "group",
     [
-        _key(SESSION_TIMEOUT, 45_000, "After how long without a heartbeat a member is removed."),
-        _key(HEARTBEAT_INTERVAL, 5_000, "How often members send a heartbeat."),
+        _key(
+            SESSION_TIMEOUT,
+            45_000,
+            "Time after which a member that sends no heartbeat is removed from the group, in "
+            "milliseconds.",
+        ),
+        _key(
+            HEARTBEAT_INTERVAL,
+            5_000,
+            "Interval between heartbeats of a member, in milliseconds.",
+        ),
         _key(
             ASSIGNMENT_INTERVAL,
             1_000,
-            "How long a new assignment waits for further changes.",
+            "Minimum interval between two target assignments of the group, in milliseconds.",
             least=0,
         ),
     ],

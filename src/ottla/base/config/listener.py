@@ -48,7 +48,7 @@ def parse_listeners(name: str, items: Sequence[str]) -> list[Listener]:
     listeners = [_parse(name, item) for item in items]
     names = [listener.name for listener in listeners]
     if len(set(names)) < len(names):
-        raise ConfigError(name, ",".join(items), "must give each listener a name of its own")
+        raise ConfigError(name, ",".join(items), "must give each listener a unique name")
     return listeners
 
 
@@ -75,7 +75,7 @@ def check_ports(name: str, listeners: Iterable[Listener]) -> None:
             families.setdefault(listener.port, []).append(_ip_version(listener.host))
     for port, versions in families.items():
         if len(versions) > 1 and sorted(versions) != [4, 6]:
-            raise ConfigError(name, port, "must not be the port of two listeners")
+            raise ConfigError(name, port, "must not use the same port for two listeners")
 
 
 def check_advertised(listeners: Sequence[Listener], advertised: Iterable[Listener]) -> None:

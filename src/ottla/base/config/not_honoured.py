@@ -14,7 +14,7 @@ Names that end in a dot stand for all properties with that prefix.
 
 from __future__ import annotations
 
-_ZOOKEEPER = "this setting of ZooKeeper's client is not in this release"
+_ZOOKEEPER = "this ZooKeeper client setting is not in this release"
 _POLICY = "policy classes are Java code, which this broker cannot load"
 
 REFUSED = {
@@ -29,7 +29,7 @@ REFUSED = {
 HARMLESS_VALUES = {"authorizer.class.name": "", "remote.log.storage.system.enable": "false"}
 """Values with which a refused property is accepted, because they disable its feature."""
 
-_NO_QUORUM = "one broker alone needs no controller quorum"
+_NO_QUORUM = "Ottla does not use a KRaft controller quorum"
 
 NOT_NEEDED = {
     "process.roles": _NO_QUORUM,
@@ -50,10 +50,10 @@ NOT_NEEDED = {
 
 _PLAINTEXT = "only PLAINTEXT listeners are in this release"
 _REMOTE = "remote storage is not in this release"
-_METRICS = "Java metrics reporters are not loaded"
-_WAITING = "waiting requests are woken and dropped one by one"
+_METRICS = "metrics reporters are Java code, which this broker cannot load"
+_WAITING = "the purgatory removes each delayed request as soon as it completes"
 _LOOP = "one event loop serves all requests of a broker"
-_GONE = "Kafka 4 no longer has it"
+_GONE = "Kafka 4 removed it"
 
 NO_EFFECT = {
     "ssl.": _PLAINTEXT,
@@ -82,13 +82,13 @@ NO_EFFECT = {
     "share.fetch.purgatory.purge.interval.requests": _WAITING,
     "group.coordinator.background.threads": _LOOP,
     "share.coordinator.threads": _LOOP,
-    "group.share.persister.class.name": "share state is kept in its topic",
+    "group.share.persister.class.name": "share groups are not in this release",
     "group.streams.": "Kafka Streams groups are not in this release",
-    "alter.log.dirs.replication.quota.": "partitions do not move between directories",
-    "num.replica.alter.log.dirs.threads": "partitions do not move between directories",
-    "cordoned.log.dirs": "directories cannot be set aside in this release",
-    "socket.connection.setup.timeout.": "this broker opens no connections",
-    "unstable.": "there are no unstable versions",
+    "alter.log.dirs.replication.quota.": "partitions do not move between log directories",
+    "num.replica.alter.log.dirs.threads": "partitions do not move between log directories",
+    "cordoned.log.dirs": "log directories cannot be cordoned in this release",
+    "socket.connection.setup.timeout.": "brokers use a fixed connection setup timeout",
+    "unstable.": "Ottla has no unstable API or feature versions",
     "zookeeper.": _ZOOKEEPER,
     "broker.id.generation.enable": _GONE,
     "reserved.broker.max.id": _GONE,
@@ -108,7 +108,7 @@ SHOWN = {
     "num.network.threads": _LOOP,
     "group.coordinator.threads": _LOOP,
     "queued.max.requests": "requests wait in their connections, and queued.max.request.bytes "
-    "bounds what they hold",
+    "limits their size",
 }
 
 

@@ -50,7 +50,7 @@ def load_properties(path: str) -> dict[str, str]:
         with open(path, "rb") as file:
             data = file.read()
     except OSError as error:
-        reason = (error.strerror or "it cannot be read").lower()
+        reason = (error.strerror or "unknown error").lower()
         raise UserError(f"Cannot read the configuration file {path}: {reason}.") from error
     try:
         text = data.decode("utf-8-sig")

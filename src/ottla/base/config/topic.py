@@ -146,7 +146,7 @@ def _broker_default(broker: BrokerConfig, key: ConfigKey) -> Value:
 
 def _check_together(values: Mapping[str, Any]) -> None:
     if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
-        allowed = f"must not be above max.compaction.lag.ms ({values['max.compaction.lag.ms']})"
+        allowed = f"must not exceed max.compaction.lag.ms ({values['max.compaction.lag.ms']})"
         raise _invalid(
             str(ConfigError("min.compaction.lag.ms", values["min.compaction.lag.ms"], allowed))
         )

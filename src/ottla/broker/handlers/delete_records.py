@@ -39,11 +39,17 @@ def _delete(broker: Broker, topic: str, asked: Any) -> Body:
     index = asked.partition_index
     try:
         if topic in INTERNAL_TOPICS:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the cluster's own")
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"{topic} is an internal topic; clients cannot modify it",
+            )
         partition = broker.find_partition(TopicPartition(topic, index))
         log = partition.log
         if not log.config.delete:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} is compacted, not deleted")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{topic} is compacted; add delete to its cleanup.policy to delete records",
+            )
         offset = partition.high_watermark if asked.offset == ALL else asked.offset
         if not 0 <= offset <= partition.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -74,10 +74,10 @@ def _fenced(broker: TopicsBroker, listener: str) -> list[Body]:
 def _refused(endpoint_type: int) -> Body:
     if endpoint_type == _CONTROLLERS:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        message = "This is the endpoint of a broker, and the request is for controllers."
+        message = "This is a broker endpoint, but the request requires a controller endpoint."
     else:
         code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        message = f"Endpoint type {endpoint_type} is not known."
+        message = f"Unknown endpoint type {endpoint_type}."
     return {
         "error_code": code,
         "error_message": message,

@@ -87,7 +87,7 @@ def _check_is_here(broker: TopicsBroker, name: str) -> None:
     if canonical_broker_name(name) != str(broker.node_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"This is broker {broker.node_id}, and the request is for broker '{name}'.",
+            f"This is broker {broker.node_id}, but the request is for broker '{name}'.",
         )
 
 

@@ -54,5 +54,5 @@ def _election_type(context: RequestContext, request: Any) -> ElectionType:
         return ElectionType(request.election_type)
     except ValueError:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"{request.election_type} is no type of election."
+            ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}."
         ) from None

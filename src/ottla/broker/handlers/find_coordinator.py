@@ -64,7 +64,7 @@ def _coordinator(broker: Broker, listener: str, key_type: int, key: str) -> Body
     try:
         topic = _topic_of(broker, key_type)
         if topic is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Key type {key_type} is not known.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown coordinator key type {key_type}.")
         return _node(broker, topic, listener, key)
     except KafkaError as error:
         return {

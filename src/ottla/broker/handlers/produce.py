@@ -158,7 +158,8 @@ def _refuse_out_of_order(
         if sequence > 0:
             refused[id(data)] = KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer.id} is new to {key} and sent sequence {sequence} first",
+                f"producer {producer.id} has no state on {key}, but its first sequence number is "
+                f"{sequence}",
             )
     return refused
 
@@ -188,7 +189,9 @@ def _refuse_all(request: Any, error: KafkaError) -> dict[int, KafkaError]:
 
 def _refuse_zstd(request: Any) -> Mapping[int, KafkaError]:
     """Refuse zstd before version 7: clients of these versions do not support it (KIP-110)."""
-    error = KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
+    error = KafkaError(
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd requires Produce version 7 or newer"
+    )
     return {
         id(data): error
         for topic in request.topic_data
@@ -309,7 +312,7 @@ def _answer(
         topics.append({"name": name, "topic_id": topic.topic_id, "partition_responses": partitions})
     if acks == 0:
         if failed:
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "an unacknowledged write failed")
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "a produce request with acks=0 failed")
         return None
     answer = {"responses": topics}
     return unsettled.settled(answer, request.timeout_ms) if unsettled else answer
@@ -320,7 +323,10 @@ def _checked(broker: Broker, topic: str | None, index: int, acks: int) -> Partit
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     partition = broker.find_partition((topic, index))
     if topic in INTERNAL_TOPICS:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the cluster's own")
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{topic} is an internal topic; clients cannot modify it",
+        )
     if acks not in _ALLOWED_ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
     min_insync = partition.log.config.min_insync_replicas
@@ -354,7 +360,7 @@ def _append(
         if admission is None:
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "a transactional batch came without a transactional id",
+                "a transactional batch requires a transactional ID",
             )
         admission.check_guard(partition.key)
     return partition.append(batch.batch, batch.header, now_ms)

@@ -170,7 +170,7 @@ def canonical_broker_name(name: str) -> str:
     if not name:
         return ""
     if not (name.isascii() and name.isdigit() and len(name) <= 10):
-        raise _invalid(f"A broker is named by its id, a number, but the request says '{name}'.")
+        raise _invalid(f"The broker ID must be a number, but the request names broker '{name}'.")
     return str(int(name))
 
 

@@ -122,8 +122,8 @@ def _assigned(
     if len(assignments) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{added} partition(s) are to be added, but {len(assignments)} assignment(s) were "
-            f"given.",
+            f"The request adds {added} partition(s), but {len(assignments)} assignment(s) were "
+            "specified.",
         )
     known = list(view.brokers.values())
     for replicas in assignments:

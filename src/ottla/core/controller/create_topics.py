@@ -109,7 +109,7 @@ def decide_create_topics(
 def too_many_partitions() -> KafkaError:
     return KafkaError(
         ErrorCode.POLICY_VIOLATION,
-        f"One request may ask for at most {MAX_PARTITIONS_PER_REQUEST} partitions.",
+        f"A request may create at most {MAX_PARTITIONS_PER_REQUEST} partitions.",
     )
 
 
@@ -139,15 +139,18 @@ def _decide_topic(
 
 def _check_name(view: ClusterView, name: str, taken: dict[str, str]) -> None:
     if name == METADATA_TOPIC:
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{name} is not a topic to create.")
+        raise KafkaError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"{name} is an internal topic; clients cannot create it.",
+        )
     validate_topic_name(name)
     if has_collision_characters(name):
         other = view.colliding_topic(name) or taken.get(metric_name(name))
         if other is not None:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Topic '{name}' collides with topic '{other}': metrics cannot tell '.' and '_' "
-                f"apart.",
+                f"Topic '{name}' collides with topic '{other}': metric names do not distinguish "
+                "'.' from '_'.",
             )
     if name in view.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")

@@ -73,11 +73,11 @@ def _check_reference(reference: TopicReference, count: int, named: set[bytes]) -
     if name is None and topic_id == ZERO_UUID:
         raise _invalid("Neither topic name nor id were specified.")
     if name is not None and topic_id != ZERO_UUID:
-        raise _invalid("A topic is named by its name or by its id, not by both.")
+        raise _invalid("You may not specify both topic name and topic id.")
     if count > 1:
         raise _invalid("Duplicate topic name." if name is not None else "Duplicate topic id.")
     if topic_id in named:
-        raise _invalid("The topic of this id was given by its name too.")
+        raise _invalid("The topic with this ID was also specified by name.")
 
 
 def _find(view: ClusterView, reference: TopicReference) -> TopicImage:
@@ -88,7 +88,9 @@ def _find(view: ClusterView, reference: TopicReference) -> TopicImage:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
     if topic_id in view.topics_by_id:
         return view.topics_by_id[topic_id]
-    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"No topic has the id {format_uuid(topic_id)}.")
+    raise KafkaError(
+        ErrorCode.UNKNOWN_TOPIC_ID, f"Topic ID {format_uuid(topic_id)} does not exist."
+    )
 
 
 def _invalid(message: str) -> KafkaError:

@@ -71,7 +71,7 @@ def _decide(
 ) -> ElectionDecision:
     topic = view.topics.get(key.topic)
     if topic is None or not 0 <= key.partition < len(topic.partitions):
-        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}.")
+        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {key} does not exist.")
         return ElectionDecision(key, error=error)
     state = topic.partitions[key.partition]
     try:
@@ -83,20 +83,22 @@ def _decide(
 
 def _preferred(state: PartitionState, brokers: Brokers) -> PartitionState:
     if state.leader == state.replicas[0]:
-        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads.")
+        raise KafkaError(
+            ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica is already the leader."
+        )
     new = prefer_leader(state, brokers)
     if new is None:
         raise KafkaError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-            f"The preferred replica {state.replicas[0]} is not in sync, or cannot lead now.",
+            f"The preferred replica {state.replicas[0]} is not in the ISR or is not available.",
         )
     return new
 
 
 def _any(state: PartitionState, brokers: Brokers) -> PartitionState:
     if state.leader != NO_LEADER:
-        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The partition has a leader.")
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The partition already has a leader.")
     new = elect(state, brokers, lambda: True)
     if new is None or new.leader == NO_LEADER:
-        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica is alive.")
+        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica is available.")
     return new

@@ -145,7 +145,7 @@ def _without(state: PartitionState, leaving: Sequence[int], brokers: Brokers) ->
     if state.isr and not isr:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "None of the replicas that would be left is in sync.",
+            "None of the remaining replicas is in the ISR.",
         )
     kept = state._replace(
         replicas=tuple(each for each in state.replicas if each not in leaving),
@@ -162,7 +162,7 @@ def _without(state: PartitionState, leaving: Sequence[int], brokers: Brokers) ->
     if not eligible:
         raise KafkaError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            "None of the replicas that would be left can lead now.",
+            "None of the remaining replicas can become the leader.",
         )
     leader = next((each for each in eligible if each not in brokers.draining), eligible[0])
     return kept._replace(
@@ -176,7 +176,7 @@ def _without(state: PartitionState, leaving: Sequence[int], brokers: Brokers) ->
 def _find(view: ClusterView, key: TopicPartition) -> tuple[TopicImage, PartitionState]:
     topic = view.topics.get(key.topic)
     if topic is None or not 0 <= key.partition < len(topic.partitions):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}.")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {key} does not exist.")
     return topic, topic.partitions[key.partition]
 
 
@@ -188,5 +188,6 @@ def _check_target(
     if not may_change_factor and len(target) != present:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor is {present} and would become {len(target)}.",
+            f"The reassignment would change the replication factor from {present} to "
+            f"{len(target)}.",
         )

@@ -31,15 +31,15 @@ def illegal_because(name: str) -> str | None:
     if not name:
         return "Topic name is illegal, it must not be empty."
     if name in (".", ".."):
-        return f"Topic name '{name}' is illegal, it would name a directory of its own."
+        return f"Topic name '{name}' is illegal, '.' and '..' are not allowed."
     if len(name) > MAX_NAME_LENGTH:
         return (
-            f"Topic name is illegal, it has {len(name)} characters and may have at most "
+            f"Topic name is illegal, it has {len(name)} characters, but the maximum is "
             f"{MAX_NAME_LENGTH}."
         )
     if _LEGAL.fullmatch(name) is None:
         return (
-            f"Topic name '{name}' is illegal, it may hold only ASCII letters, digits, '.', '_' "
-            f"and '-'."
+            f"Topic name '{name}' is illegal, it contains characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'."
         )
     return None

@@ -76,7 +76,7 @@ class Reader:
     def version(self, last: int, first_flexible: int) -> int:
         version = self.int16()
         if not 0 <= version <= last:
-            raise ValueError(f"version {version} of a record is not known")
+            raise ValueError(f"unknown record version {version}")
         self._flexible = version >= first_flexible
         return version
 
@@ -115,7 +115,7 @@ class Reader:
     def string(self) -> str:
         text = self.nullable_string()
         if text is None:
-            raise ValueError("a string that must be there is null")
+            raise ValueError("a non-nullable string is null")
         return text
 
     def nullable_string(self) -> str | None:

@@ -27,9 +27,9 @@ from ottla.base.errors import ErrorCode
 
 
 class Verdict(Enum):
-    WRITTEN = "written"
-    AGAIN = "again"
-    OVER = "over"
+    WRITTEN = "no marker is needed"
+    AGAIN = "retrying"
+    OVER = "this coordinator is fenced"
 
 
 _VERDICTS = {

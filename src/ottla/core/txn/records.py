@@ -166,7 +166,7 @@ def decode_value(data: bytes) -> Transaction:
     reader = _Reader(data)
     version = reader.number(_INT16)
     if not 0 <= version <= VALUE_VERSION:
-        raise ValueError(f"version {version} of a record is not known")
+        raise ValueError(f"unknown record version {version}")
     reader.is_flexible = version >= 1
     producer_id = reader.number(_INT64)
     producer_epoch = reader.number(_INT16)

@@ -130,7 +130,7 @@ class TransactionShard:
     def _write(self, transactional_id: str, value: Transaction, decision: Decision) -> None:
         known = self.transactions.get(transactional_id)
         assert known is None or value.state in machine.TRANSITIONS[known.state], (
-            f"{transactional_id} cannot go from {known.state.label} to {value.state.label}"
+            f"{transactional_id} cannot transition from {known.state.label} to {value.state.label}"
         )
         decision.records.append(TransactionRecord(transactional_id, value))
 

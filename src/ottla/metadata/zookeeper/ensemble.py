@@ -137,11 +137,11 @@ class Member:
         deadline = time.monotonic() + timeout_s
         while not self.is_serving():
             if not self.is_running:
-                raise UserError(f"ZooKeeper member {self.number} ended: {self._last_words()}")
+                raise UserError(f"ZooKeeper server {self.number} exited: {self._last_words()}")
             if time.monotonic() > deadline:
                 raise UserError(
-                    f"ZooKeeper member {self.number} did not serve in {timeout_s:g} s: "
-                    f"{self._last_words()}"
+                    f"ZooKeeper server {self.number} did not become ready within {timeout_s:g} "
+                    f"s: {self._last_words()}"
                 )
             time.sleep(POLL_S)
 
@@ -220,8 +220,8 @@ class Member:
         try:
             lines = (self.directory / "member.log").read_text("utf-8", "replace").splitlines()
         except OSError:
-            return "it left no log"
-        return " | ".join(lines[-3:]) or "it said nothing"
+            return "it wrote no log file"
+        return " | ".join(lines[-3:]) or "it wrote no output"
 
 
 def local_addresses(

@@ -183,7 +183,7 @@ class ZooKeeperSession:
     def _report(self, failure: str) -> None:
         """Log each distinct failure once per outage, so that long outages do not fill the log."""
         if failure not in self._reported:
-            logger.info("zookeeper %s", failure)
+            logger.info("ZooKeeper %s", failure)
         self._reported.add(failure)
 
     def _silent_s(self) -> float:
@@ -205,7 +205,7 @@ class ZooKeeperSession:
                     )
                 )
             if granted.timeout_ms <= 0 or granted.session_id == NO_SESSION:
-                self._lose_session("the ensemble says that it expired")
+                self._lose_session("the ensemble reports that it has expired")
                 return
             self.session_id, self._password = granted.session_id, granted.password
             self.timeout_ms = granted.timeout_ms
@@ -230,7 +230,7 @@ class ZooKeeperSession:
                 await connection.authenticate("digest", self._digest.encode())
             await self.on_connected()
         except ZkError as error:
-            logger.warning("a zookeeper connection is of no use: %s", error)
+            logger.warning("Closing an unusable ZooKeeper connection: %s", error)
             connection.close()
             return
         ready, self._ready = self._ready, None
@@ -248,7 +248,7 @@ class ZooKeeperSession:
         while not connection.is_closed:
             silent_s = self._silent_s()
             if silent_s > timeout_s * 2 / 3:
-                raise TimeoutError(f"silent for {silent_s:.1f} s")
+                raise TimeoutError(f"no response for {silent_s:.1f} s")
             connection.ping()
             await connection.closed_within(timeout_s / 3)
 
@@ -258,7 +258,7 @@ class ZooKeeperSession:
             connection.close()
 
     def _lose_session(self, reason: str) -> None:
-        logger.warning("the zookeeper session %#x is lost: %s", self.session_id, reason)
+        logger.warning("Lost the ZooKeeper session %#x: %s", self.session_id, reason)
         self.session_id, self._password = NO_SESSION, NO_PASSWORD
         self._last_heard = asyncio.get_running_loop().time()
         self.on_lost()
@@ -366,14 +366,14 @@ class _Connection(asyncio.Protocol):
             while len(self._received) - position >= 4:
                 (size,) = _unpack_int(self._received, position)
                 if not 0 <= size <= MAX_FRAME_BYTES:
-                    raise ValueError(f"a frame of {size} bytes")
+                    raise ValueError(f"invalid frame size of {size} bytes")
                 end = position + 4 + size
                 if end > len(self._received):
                     break
                 self._take(bytes(self._received[position + 4 : end]))
                 position = end
         except (ValueError, struct.error) as error:
-            logger.warning("zookeeper sent what is no reply: %s", error)
+            logger.warning("ZooKeeper sent an invalid reply: %s", error)
             self.close()
         del self._received[:position]
 
@@ -403,7 +403,7 @@ class _Connection(asyncio.Protocol):
 
     def _take_reply(self, header: ReplyHeader, payload: bytes, position: int) -> None:
         if not self._pending or self._pending[0].xid != header.xid:
-            raise ValueError(f"a reply to request {header.xid}, which is not the next one")
+            raise ValueError(f"the reply to request {header.xid} is out of order")
         pending = self._pending.popleft()
         self._session.saw_zxid(header.zxid)
         if pending.reply.done():

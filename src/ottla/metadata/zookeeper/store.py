@@ -102,8 +102,8 @@ class ZooKeeperStore:
         except TimeoutError:
             await session.close()
             raise UserError(
-                f"ZooKeeper at {connect} could not be reached in {connect_timeout_ms} ms; "
-                "is it running, and is zookeeper.connect right?"
+                f"Could not connect to ZooKeeper at {connect} within {connect_timeout_ms} ms. "
+                "Check that it is running and that zookeeper.connect is correct."
             ) from None
         return store
 
@@ -202,7 +202,9 @@ class ZooKeeperStore:
         except ZkError as error:
             if error.code in (ZkCode.SESSION_EXPIRED, ZkCode.SESSION_MOVED):
                 return await self._outcome(number)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"ZooKeeper refuses: {error}") from None
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"ZooKeeper rejected the request: {error}"
+            ) from None
         self._tree.committed(reply.zxid)
         return reply.zxid
 
@@ -253,7 +255,9 @@ class ZooKeeperStore:
 
     def _conflict(self, ops: list[ZkOp], failure: MultiFailed) -> Exception:
         if failure.index >= len(ops):
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._writer} is gone: {failure}")
+            return KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self._writer} no longer exists: {failure}"
+            )
         op = ops[failure.index]
         path = op.path.removeprefix(self._root).removeprefix(TREE)
         if failure.code == ZkCode.NODE_EXISTS:
@@ -264,7 +268,7 @@ class ZooKeeperStore:
             return TxnConflict(path, expected, found)
         if failure.code == ZkCode.NOT_EMPTY:
             return TxnConflict(path, None, ANY_VERSION)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"ZooKeeper refuses {path}: {failure}")
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"ZooKeeper rejected {path}: {failure}")
 
     # ---------------------------------------------------------------------------------- the session
 
@@ -326,7 +330,7 @@ class ZooKeeperStore:
             if self._leases is mirror:
                 await mirror.load()
         except ZkError as error:
-            logger.debug("leases will be read on the next connection: %s", error)
+            logger.debug("Could not read the leases; retrying on the next connection: %s", error)
 
     def _mirror_of(self, path: str) -> tuple[Mirror, str]:
         if path.startswith(LEASES) and self._leases is not None:
@@ -346,7 +350,7 @@ def _tell(
         try:
             callback(revision, seen)
         except Exception:
-            logger.exception("a metadata watcher of %s failed", prefix)
+            logger.exception("A metadata watcher of %s failed", prefix)
 
 
 def parse_connect(connect: str) -> tuple[list[tuple[str, int]], str]:
@@ -372,7 +376,9 @@ def parse_connect(connect: str) -> tuple[list[tuple[str, int]], str]:
 
 
 def _unavailable(error: ZkError) -> KafkaError:
-    return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"ZooKeeper did not commit it: {error}")
+    return KafkaError(
+        ErrorCode.BROKER_NOT_AVAILABLE, f"ZooKeeper did not commit the transaction: {error}"
+    )
 
 
 def _closed() -> KafkaError:

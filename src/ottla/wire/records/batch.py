@@ -233,7 +233,9 @@ def validate(
         if count != delta + 1 or count < 1 or header.base_offset or attributes & BROKER_BITS:
             raise _not_for_clients(header)
         if header.base_sequence < 0 <= header.producer_id:
-            raise InvalidBatch(f"producer {header.producer_id} sent no sequence number")
+            raise InvalidBatch(
+                f"producer {header.producer_id} sent a batch without a sequence number"
+            )
     elif not 0 <= count <= delta + 1 or delta < 0:
         raise InvalidBatch(f"{count} records cannot span {delta + 1} offsets")
 
@@ -309,7 +311,7 @@ def _wrong_size(buffer: Buffer, position: int) -> BatchError:
     length = _unpack_length(buffer, position + LENGTH_AT)[0]
     if 0 <= buffer[position + MAGIC_AT] < MAGIC and length > 0:
         return UnsupportedMagic(f"message format {buffer[position + MAGIC_AT]} is not supported")
-    return CorruptBatch(f"the batch at byte {position} has the impossible length {length}")
+    return CorruptBatch(f"the batch at byte {position} has the invalid length {length}")
 
 
 def _malformed(buffer: Buffer, position: int, header: BatchHeader) -> BatchError:
@@ -320,7 +322,10 @@ def _malformed(buffer: Buffer, position: int, header: BatchHeader) -> BatchError
     if header.size < HEADER_SIZE:
         return _wrong_size(buffer, position)
     available = len(buffer) - position
-    return CorruptBatch(f"the batch at byte {position} has {available} of {header.size} bytes")
+    return CorruptBatch(
+        f"the batch at byte {position} is incomplete: {available} of {header.size} bytes are "
+        "present"
+    )
 
 
 def _not_for_clients(header: BatchHeader) -> BatchError:

@@ -212,7 +212,7 @@ class BatchBuilder:
         """
         count = self.record_count
         if not count:
-            raise ValueError("a batch needs a record")
+            raise ValueError("a batch must contain at least one record")
         codec = codec_id(compression) if isinstance(compression, str) else compression
         attributes = codec | (TRANSACTIONAL_BIT if transactional else 0)
         batch = bytearray(HEADER_STRUCT.pack(
@@ -299,7 +299,7 @@ def _offsets(records: list[Record], base_offset: int, preserve: bool) -> list[in
         return list(range(base_offset, base_offset + len(records)))
     offsets = [record.offset for record in records]
     if any(later <= earlier for earlier, later in pairwise([base_offset - 1, *offsets])):
-        raise ValueError(f"offsets must rise from {base_offset}")
+        raise ValueError(f"offsets must increase from {base_offset}")
     return offsets
 
 

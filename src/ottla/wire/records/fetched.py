@@ -72,7 +72,7 @@ def check_offsets(header: BatchHeader) -> None:
     """Raise CorruptBatch for offsets that no batch in a log can have."""
     last_delta = header.last_offset_delta
     if last_delta < 0 or not 0 <= header.base_offset <= MAX_OFFSET - last_delta - 1:
-        raise CorruptBatch(f"the batch at byte {header.position} has impossible offsets")
+        raise CorruptBatch(f"the batch at byte {header.position} has invalid offsets")
 
 
 class AbortedProducers:

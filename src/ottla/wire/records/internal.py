@@ -185,7 +185,7 @@ class _Reader:
 
     def take(self, length: int) -> bytes:
         if length < 0 or length > self.left:
-            raise ValueError(f"{length} bytes are announced and {self.left} are left")
+            raise ValueError(f"a field claims {length} bytes, but only {self.left} bytes remain")
         start = self._position
         self._position += length
         return self._data[start : self._position]
@@ -246,7 +246,7 @@ def _read_value(reader: _Reader, field: Field, version: int, flexible: bool) -> 
     if count < 0:
         return None
     if count > reader.left:
-        raise ValueError(f"{count} elements are announced and {reader.left} bytes are left")
+        raise ValueError(f"an array claims {count} elements, but only {reader.left} bytes remain")
     if kind == "[]":
         return [_read_fields(reader, field.fields, version, flexible) for _ in range(count)]
     return [_read_scalar(reader, kind[2:], flexible) for _ in range(count)]

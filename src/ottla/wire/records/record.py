@@ -203,7 +203,7 @@ def decode_records(  # noqa: C901
             raise _malformed(f"{size - position} bytes follow the last record")
     except IndexError:
         raise _malformed("the records end too early") from None
-    raise _malformed(f"the record at byte {start} does not parse")
+    raise _malformed(f"the record at byte {start} is malformed")
 
 
 def iter_keys(
@@ -274,9 +274,10 @@ def check_records(
             keyless.append(index)
     if require_keys and keyless:
         raise InvalidBatch(
-            f"a compacted topic takes no record without a key; {len(keyless)} have none",
+            f"a compacted topic cannot accept records without a key; {len(keyless)} records have "
+            "none",
             record_errors=tuple(
-                (index, "a compacted topic takes no record without a key")
+                (index, "a compacted topic cannot accept records without a key")
                 for index in keyless[:MAX_RECORD_ERRORS]
             ),
         )
@@ -285,7 +286,7 @@ def check_records(
 def _timestamps(header: BatchHeader) -> tuple[int, int | None]:
     """Return the base to which deltas are added, and the append time if it replaces all of them."""
     if not -_TIME_LIMIT < header.base_timestamp < _TIME_LIMIT:
-        raise _malformed(f"the base timestamp {header.base_timestamp} is impossible")
+        raise _malformed(f"the base timestamp {header.base_timestamp} is invalid")
     return header.base_timestamp, header.max_timestamp if header.timestamp_type else None
 
 
@@ -365,7 +366,7 @@ def _walk(data: bytes, header: BatchHeader) -> Iterator[_Fields]:  # noqa: C901
             raise _malformed(f"{size - position} bytes follow the last record")
     except IndexError:
         raise _malformed("the records end too early") from None
-    raise _malformed(f"the record at byte {start} does not parse")
+    raise _malformed(f"the record at byte {start} is malformed")
 
 
 def read_headers(data: bytes, position: int, end: int) -> tuple[Header, ...]:
@@ -389,7 +390,7 @@ def read_headers(data: bytes, position: int, end: int) -> tuple[Header, ...]:
     except IndexError:
         raise _malformed("the records end too early") from None
     if position != end or len(headers) != count:
-        raise _malformed("the headers of a record do not parse")
+        raise _malformed("the headers of a record are malformed")
     return tuple(headers)
 
 

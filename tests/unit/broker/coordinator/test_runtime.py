@@ -75,7 +75,7 @@ def test_writes_that_keep_failing_are_logged_a_few_times_and_then_counted(
     first, *_, last = (record.getMessage() for record in caplog.records)
     assert first.startswith("Could not write coordinator records to __totals-0: ")
     assert first.endswith(" Requests that depend on them fail with NOT_ENOUGH_REPLICAS.")
-    assert last.endswith("(95 lines like this were left out)")
+    assert last.endswith("(95 similar messages were suppressed)")
 
 
 def test_an_event_without_records_is_answered_at_once() -> None:

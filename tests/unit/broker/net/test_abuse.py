@@ -56,12 +56,21 @@ TLS_CLIENT_HELLO = bytes.fromhex("16030102000100") + b"\x01\xfc\x03\x03" + bytes
         (b"POST /topics HTTP/1.1\r\n", "an HTTP client"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "an HTTP/2 client"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "an SSH client"),
-        (size_and(10, struct.pack(">hhih", 3, 9, 1, 500)), "client id ends behind"),
-        (size_and(10, struct.pack(">hhih", 999, 0, 1, -1)), "API 999, which this broker does not"),
-        (size_and(10, struct.pack(">hhih", -7, 0, 1, -1)), "API -7, which this broker does not"),
-        (size_and(10, struct.pack(">hhih", 0, 2, 1, -1)), "produce version 2 was asked for"),
-        (size_and(10, struct.pack(">hhih", 0, -1, 1, -1)), "produce version -1 was asked for"),
-        (size_and(12, struct.pack(">hhih", 12, 0, 1, -1) + b"\x7f\xff"), "ends behind the message"),
+        (size_and(10, struct.pack(">hhih", 3, 9, 1, 500)), "client ID extends beyond"),
+        (
+            size_and(10, struct.pack(">hhih", 999, 0, 1, -1)),
+            "API 999 is not supported by this broker",
+        ),
+        (
+            size_and(10, struct.pack(">hhih", -7, 0, 1, -1)),
+            "API -7 is not supported by this broker",
+        ),
+        (size_and(10, struct.pack(">hhih", 0, 2, 1, -1)), "produce version 2 was requested"),
+        (size_and(10, struct.pack(">hhih", 0, -1, 1, -1)), "produce version -1 was requested"),
+        (
+            size_and(12, struct.pack(">hhih", 12, 0, 1, -1) + b"\x7f\xff"),
+            "extends beyond the message",
+        ),
     ],
 )
 @on_a_loop
@@ -77,7 +86,7 @@ async def test_what_is_no_request_closes_its_connection_with_one_line_that_says_
         assert server.connections_closed_abusive == 1
         (record,) = caplog.records
         assert sentence in record.message
-        assert record.message.startswith("connection from 127.0.0.1:")
+        assert record.message.startswith("Closing the connection from 127.0.0.1:")
         assert record.levelno == logging.WARNING
 
 
@@ -166,7 +175,7 @@ async def test_an_attacker_cannot_fill_the_log(caplog: pytest.LogCaptureFixture)
         stranger = await Client.connect(port)
         await stranger.send(size_and(-1))
         await stranger.rest()
-        assert "180 lines like this were left out" in caplog.records[-1].message
+        assert "180 similar messages were suppressed" in caplog.records[-1].message
 
 
 @on_both_loops
@@ -204,7 +213,7 @@ async def test_connections_stuck_longest_are_closed_when_unsent_answers_exceed_t
         left = [await is_whole(client, service.fetch_bytes) for client in slow]
         assert left[0] is False
         assert left[-1] is True
-        assert "does not read its answers" in caplog.records[0].message
+        assert "does not read its responses" in caplog.records[0].message
 
 
 async def is_whole(client: Client, size: int) -> bool:

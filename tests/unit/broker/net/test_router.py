@@ -66,9 +66,9 @@ async def test_versions_outside_are_refused_with_a_sentence() -> None:
     router = Router(Service().handlers())
     for version in (-1, 2, schema.versions(PRODUCE)[-1] + 1):
         frame = struct.pack(">hhih", PRODUCE, version, 1, -1)
-        with pytest.raises(RequestRefused, match=f"produce version {version} was asked for"):
+        with pytest.raises(RequestRefused, match=f"produce version {version} was requested"):
             router.open(memoryview(frame), CONNECTION)
-    with pytest.raises(RequestRefused, match="API 17, which this broker does not serve"):
+    with pytest.raises(RequestRefused, match="API 17 is not supported by this broker"):
         router.open(memoryview(struct.pack(">hhih", 17, 0, 1, -1)), CONNECTION)
 
 

@@ -126,7 +126,7 @@ async def test_one_address_has_its_own_limit_with_exceptions(
         first = await Client.connect(port)
         await settled(first)
         assert await (await Client.connect(port)).rest() == b""
-        assert "1 connections of that address are open" in caplog.records[0].message
+        assert "1 connections from that address are open" in caplog.records[0].message
         server.config = config(
             max_connections_per_ip=1, max_connections_per_ip_overrides={"127.0.0.1": 2}
         )
@@ -272,7 +272,7 @@ async def test_a_request_that_does_not_come_is_dropped_while_others_wait_for_its
         assert server.connections_open == 2
         server.sweep(clock.now + STALLED_FRAME_S)
         assert (await honest.receive())[0] == 1
-        assert "others wait for memory" in caplog.records[0].message
+        assert "other requests wait for memory" in caplog.records[0].message
         assert await stalling.rest() == b""
         assert service.records == [bytes(300_000)]
 

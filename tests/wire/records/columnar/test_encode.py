@@ -224,7 +224,7 @@ def test_large_values_are_whole() -> None:
 
 def test_a_record_that_is_too_large_is_refused_before_any_batch() -> None:
     columns = RecordColumns(value=pa.array([b"a", bytes(1000)]))
-    with pytest.raises(InvalidBatch, match=r"row 1 takes up to 1\d+ bytes .* 1000") as caught:
+    with pytest.raises(InvalidBatch, match=r"row 1 needs up to 1\d+ bytes .* 1000") as caught:
         next(encode_batches(columns, max_record_size=1000))
     with pytest.raises(InvalidBatch, match="row 1 "):
         next(encode_batches(columns, np.array([0, 1, 0]), max_record_size=1000))

@@ -103,9 +103,7 @@ def _bytes_column(name: str, column: Any) -> ItemColumn:
     if any(is_kind(kind) for is_kind in _SCATTERED_BYTES):
         array = array.cast(pa.large_binary())
     elif not _is_run_of_bytes(kind):
-        raise TypeError(
-            f"the {name} column is {kind}; records hold binary or string: cast it first"
-        )
+        raise TypeError(f"the {name} column is {kind}; it must be binary or string: cast it first")
     valid, ends, data = array.buffers()
     is_large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     return _item_column(array, valid, ends, data, 8 if is_large else 4)
@@ -196,7 +194,7 @@ def _timestamps(column: Any, default_ms: int) -> Any:
 
 def _checked_time(timestamp_ms: int) -> int:
     if not -_TIME_LIMIT < timestamp_ms < _TIME_LIMIT:
-        raise ValueError(f"no record can have the timestamp {timestamp_ms}")
+        raise ValueError(f"{timestamp_ms} is not a valid record timestamp")
     return timestamp_ms
 
 

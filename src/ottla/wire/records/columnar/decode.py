@@ -121,10 +121,10 @@ def _mask(columns: Sequence[str]) -> int:
         if bit is None:
             raise ValueError(f"records have no column {name!r}; they have {', '.join(COLUMNS)}")
         if mask & bit:
-            raise ValueError(f"the column {name!r} is asked for twice")
+            raise ValueError(f"the column {name!r} is requested twice")
         mask |= bit
     if not mask:
-        raise ValueError(f"ask for at least one column of {', '.join(COLUMNS)}")
+        raise ValueError(f"request at least one column of {', '.join(COLUMNS)}")
     return mask
 
 

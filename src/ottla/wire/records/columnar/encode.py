@@ -113,11 +113,13 @@ def _selection(columns: RecordColumns, rows: Any) -> tuple[Any, int]:
         return _ALL_ROWS, columns.row_count
     selection = np.ascontiguousarray(rows)
     if selection.ndim != 1 or (len(selection) and selection.dtype.kind not in "iu"):
-        raise TypeError("rows are chosen by a one-dimensional array of integers")
+        raise TypeError("the selected rows must be a one-dimensional array of integers")
     selection = selection.astype(np.int64, copy=False).view()
     selection.setflags(write=False)
     if len(selection) and not 0 <= selection.min() <= selection.max() < columns.row_count:
-        raise IndexError(f"there are {columns.row_count} rows, and others were chosen")
+        raise IndexError(
+            f"the table has {columns.row_count} rows, and a selected row is out of range"
+        )
     return selection, len(selection)
 
 
@@ -136,7 +138,8 @@ def _measure(columns: RecordColumns, rows: Any, count: int, max_size: int) -> tu
     allowed = min(max_size, MAX_RECORD_SIZE)
     if largest > allowed:
         raise InvalidBatch(
-            f"row {largest_at} takes up to {largest} bytes as a record; {allowed} are allowed",
+            f"row {largest_at} needs up to {largest} bytes as a record; the limit is {allowed} "
+            "bytes",
             ErrorCode.MESSAGE_TOO_LARGE,
         )
     return bound, largest

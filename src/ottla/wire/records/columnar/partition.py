@@ -76,7 +76,8 @@ def group_rows(partitions: Any, partition_count: int) -> RowGroups:
     failed = k.sort_rows(chosen, starts, order)
     if failed >= 0:
         raise ValueError(
-            f"row {failed} has partition {chosen[failed]}; there are {partition_count} of them"
+            f"row {failed} has partition {chosen[failed]}, but the topic has {partition_count} "
+            "partitions"
         )
     return RowGroups(order, starts)
 

@@ -94,7 +94,7 @@ def failure_of(part: Part, index: int, position: int) -> CorruptBatch:
 
 def malformed(base_offset: int, position: int) -> CorruptBatch:
     return CorruptBatch(
-        f"the batch at offset {base_offset} does not parse from byte {position} of its records on",
+        f"the batch at offset {base_offset} is malformed from byte {position} of its records",
         ErrorCode.INVALID_RECORD,
     )
 
