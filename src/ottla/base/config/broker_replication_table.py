@@ -182,8 +182,7 @@ QUOTA_KEYS = [
         "leader.replication.throttled.rate",
         LONG,
         LONG_MAX,
-        "Maximum rate at which the leader sends to throttled replicas, in bytes per second. No "
-        "effect in this release.",
+        "Maximum rate at which the leader sends to throttled replicas, in bytes per second.",
         AtLeast(0),
         MEDIUM,
         CLUSTER_WIDE,
@@ -193,8 +192,7 @@ QUOTA_KEYS = [
         "follower.replication.throttled.rate",
         LONG,
         LONG_MAX,
-        "Maximum rate at which throttled replicas fetch, in bytes per second. No effect in this "
-        "release.",
+        "Maximum rate at which throttled replicas fetch, in bytes per second.",
         AtLeast(0),
         MEDIUM,
         CLUSTER_WIDE,

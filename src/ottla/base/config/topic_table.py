@@ -133,7 +133,7 @@ TOPIC = ConfigTable(
             "follower.replication.throttled.replicas",
             LIST,
             [],
-            "Replicas whose replication is throttled on the follower. No effect in this release.",
+            "Replicas whose replication is throttled on the follower.",
             validator=ThrottledReplicas(),
         ),
         _key(
@@ -148,7 +148,7 @@ TOPIC = ConfigTable(
             "leader.replication.throttled.replicas",
             LIST,
             [],
-            "Replicas whose replication is throttled on the leader. No effect in this release.",
+            "Replicas whose replication is throttled on the leader.",
             validator=ThrottledReplicas(),
         ),
         _key(
