@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -75,6 +75,40 @@ class LoopThread:
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(JOIN_TIMEOUT_S)
+
+
+class Deferred(Coroutine[Any, Any, T]):
+    """A coroutine that is created when the loop first runs it.
+
+    Ctrl-C may strike between the creation of a coroutine and its start on the loop. Python then
+    prints that the coroutine was never awaited; a `Deferred` leaves nothing behind.
+
+    Args:
+        make: Creates the coroutine.
+    """
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._make = make
+        self._made: Coroutine[Any, Any, T] | None = None
+
+    def send(self, value: Any) -> Any:
+        if self._made is None:
+            self._made = self._make()
+        return self._made.send(value)
+
+    def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any:
+        if self._made is None:
+            raise kind
+        return self._made.throw(kind)
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made.__await__()
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ottla.base.types import TopicPartition
-from ottla.client.blocking import LoopThread
+from ottla.client.blocking import Deferred, LoopThread
 from ottla.client.config import Bootstrap, Profile
 from ottla.client.consumer.async_consumer import (
     DEFAULT_POLL_S,
@@ -234,7 +234,7 @@ class Consumer:
         deadline = inner._deadline(timeout_s)
         while not taken:
             self._check_open()
-            outcome = self._thread.run(inner._ready(deadline))
+            outcome = self._thread.run(Deferred(lambda: inner._ready(deadline)))
             if isinstance(outcome, Change):
                 self._tell(outcome)
             elif outcome:
