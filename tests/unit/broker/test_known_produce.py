@@ -1,4 +1,4 @@
-"""That the short way is taken at all, and only where it may be."""
+"""Tests that the fast path for Produce is used, and only where it is valid."""
 
 from __future__ import annotations
 
