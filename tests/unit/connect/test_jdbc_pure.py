@@ -1,4 +1,5 @@
-"""URLs, statements, rows, and what comes next: what JDBC connectors decide without a database."""
+"""Tests of the JDBC connectors' decisions without a database: URLs, statements, rows, next
+steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's single message transforms: each row is a record before and after."""
+"""Tests of Kafka's single message transforms; each row is a record before and after."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ async def running(
 async def until(condition: Callable[[], bool]) -> None:
     """Run the event loop until the condition holds."""
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - it is about to be so, or the test fails
+        while not condition():  # noqa: ASYNC110 - the timeout bounds the loop
             await asyncio.sleep(0)
 
 

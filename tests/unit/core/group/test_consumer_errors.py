@@ -1,4 +1,4 @@
-"""Every error of the consumer protocol, and of the classic one within consumer groups."""
+"""Tests of every error of the consumer protocol, and of the classic protocol in consumer groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer groups: joining, sharing, giving up, leaving, static members, patterns, restarts."""
+"""Tests of consumer groups: join, assignment, revocation, leave, static members, regex, restart."""
 
 from __future__ import annotations
 
