@@ -16,8 +16,7 @@ from ottla.base.config.topic_table import TOPIC
 FACTS = (Path(__file__).parent / "kafka_4_3_properties.tsv").read_text().splitlines()
 
 OUR_OWN_DEFAULT = {"listeners", "log.dir", "node.id"}
-"""Properties with Ottla's own default, so that a broker starts unconfigured and on loopback
-only."""
+"""Properties with Ottla's own defaults; an unconfigured broker starts, on loopback only."""
 
 OUR_OWN_MODE = {"listeners", "listener.security.protocol.map"}
 """Properties that Kafka can change dynamically; in Ottla, listeners need a restart."""

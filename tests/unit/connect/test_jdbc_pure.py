@@ -1,5 +1,4 @@
-"""Tests of the JDBC connectors' decisions without a database: URLs, statements, rows, next
-steps."""
+"""Tests of JDBC connector logic without a database: URLs, statements, rows and next steps."""
 
 from __future__ import annotations
 

@@ -123,8 +123,7 @@ def test_waiters_of_a_closed_follower_are_told() -> None:
 def test_ten_thousand_partitions_are_created_and_loaded_quickly(
     tmp_path: Any, topics: int, partitions: int
 ) -> None:
-    """The budgets are 2 s and 1 s of CPU time, because other processes may keep the machine
-    busy."""
+    """The budgets are 2 s and 1 s of CPU time, because the machine may be busy otherwise."""
     new = [topic(f"t{number}", partitions) for number in range(topics)]
 
     async def open_store() -> EmbeddedStore:

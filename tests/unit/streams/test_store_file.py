@@ -1,4 +1,5 @@
-"""The file of a store: a table as it was at some positions."""
+"""Tests of the state store file, which keeps a table and the positions up to which it is
+current."""
 
 from __future__ import annotations
 

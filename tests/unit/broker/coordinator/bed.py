@@ -1,5 +1,4 @@
-"""Test bed for the coordinator runtime: a summing shard, an in-memory log, a manual clock and
-syncs."""
+"""Test bed for the coordinator runtime: summing shard, in-memory log, manual clock and syncs."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ class Answer:
 
 
 class Added:
-    """Event that adds an amount to a key's total and responds with the total before the
-    addition."""
+    """Event that adds to a key's total and responds with the total before the addition."""
 
     if_failed: Added | None = None
     delay_ms: int | None = None

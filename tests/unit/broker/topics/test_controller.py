@@ -1,5 +1,4 @@
-"""Tests of brokers joining the cluster and regaining leadership, and of the controller's
-fencing."""
+"""Tests of brokers that join the cluster and regain leadership, and of controller fencing."""
 
 from __future__ import annotations
 

@@ -98,8 +98,7 @@ class Scenario:
     # -------------------------------------------------------------------------- what drives it
 
     def submit(self, event: Any) -> Any:
-        """Decide on an event, write and apply its records, respond, and return the event's
-        token."""
+        """Decide on an event, write and apply its records, respond, and return its token."""
         self.carry_out(self.shard.decide(event, self.now_ms))
         return event.token
 
@@ -290,8 +289,7 @@ class Scenario:
         return self.shard.offsets.topics(group).get(topic, {}).get(partition)
 
     def stable_group(self, size: int = 1, **options: Any) -> list[Call]:
-        """Create a stable group of `size` members, leader first, each assigned its own member
-        ID."""
+        """Create a stable group, leader first; each member's assignment is its own member ID."""
         calls = [self.join_fully(**options) for _ in range(size)]
         self.pass_ms(self.settings.initial_rebalance_delay_ms * (size + 1))
         assert all(call.code is ErrorCode.NONE for call in calls)

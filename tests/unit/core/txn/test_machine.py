@@ -15,8 +15,7 @@ LAST_GIVEN = machine.LAST_EPOCH - 1
 
 
 def test_a_producer_with_a_new_id_that_begins_before_its_markers_are_written_asks_again() -> None:
-    """The producer's epochs are exhausted, so the end of its transaction assigns a new producer
-    ID."""
+    """The producer's epochs are exhausted, so ending its transaction assigns a new producer ID."""
     known = Transaction(101, LAST_GIVEN, 1_000, TransactionState.EMPTY, frozenset(), 0)
     end = EndRequested(None, "id", Producer(101, LAST_GIVEN), False, 2, new_producer_id=102)
     prepared = machine.end(known, end, 1)
@@ -36,8 +35,7 @@ PARTITION = TopicPartition("t", 0)
 
 
 def decided(epoch: int, new_producer_id: int = -1) -> Transaction:
-    """Return a transaction of producer 101 that is being committed, before its markers are
-    written."""
+    """Return a transaction of producer 101 that commits but has no markers written yet."""
     ongoing = Transaction(
         101, epoch, 1_000, TransactionState.ONGOING, frozenset({PARTITION}), 0, client_version=2
     )
