@@ -131,7 +131,7 @@ def test_a_role_that_comes_while_the_log_is_cut_is_taken_afterwards() -> None:
         assert followers.over == [False], "told once, when the log stands"
         replication: Any = Replication(followers.fetcher._broker)
         followers.log.is_truncating = True
-        # would fail if it touched the log during truncation
+        # The role is ignored during truncation; otherwise, None would raise.
         replication.take_role(followers.partition, None, None)
 
     asyncio.run(scenario())
@@ -147,7 +147,7 @@ def test_a_log_that_cannot_be_cut_is_offline_and_asks_for_nothing() -> None:
         assert followers.over == [False]
         followers.followed.not_before = 0.0
         async with asyncio.timeout(30):
-            # would try to connect if the partition were still followed
+            # This would try to connect if the partition were still followed.
             await followers.fetcher._once()
 
     asyncio.run(scenario())

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Seen:
-    """Transport that reports the given addresses of its two ends."""
+    """Transport that reports a socket and the given addresses of its ends."""
 
     def __init__(self, connected: socket.socket, **said: Any) -> None:
         self._said = {"socket": connected, **said}

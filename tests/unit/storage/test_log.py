@@ -118,7 +118,7 @@ def test_a_roll_that_fails_leaves_no_file_behind() -> None:
     log = filled(disk, 4)
     size = log.active.size
     next_log = segment_path(DIRECTORY, 8, "log")
-    # leftover that the roll must truncate
+    # The roll must truncate this leftover file.
     disk.open(next_log, create=True).write(0, [b"of a crash"])
     disk.inject(Fault("truncate", path=next_log))
     refused = refusal(append, log, b"x" * (400 - size))

@@ -107,7 +107,7 @@ def test_an_index_is_loaded_where_it_may_be_waited_for(tmp_path: Path) -> None:
     assert was_read(log, start)
     second.unload()
     assert not second.offset_index.is_loaded
-    # left by a consumer that has read the previous segment
+    # A consumer that has read the previous segment leaves this cursor.
     log._reader._cursors[start] = (second, 0)
     with pytest.raises(WouldBlock):
         fetch(log, start)

@@ -251,7 +251,7 @@ def test_epochs_that_are_gone_or_spoilt_are_read_from_the_log() -> None:
             assert stored(log) == expected
 
 
-# ----------------------------------------------------------------------- damage that was safe once
+# ---------------------------------------------------------------- damage before the recovery point
 
 
 @pytest.mark.parametrize("recovery_point", [40, 36])

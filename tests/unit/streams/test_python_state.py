@@ -23,8 +23,7 @@ COUNT = of_aggregates((("n", st.count()),))
 
 
 class Bucket:
-    """Runner that calls a program as Spark does, pickles its state between calls and fires
-    timers."""
+    """Runner that calls a program as Spark does: it pickles the state and fires due timers."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

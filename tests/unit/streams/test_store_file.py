@@ -1,5 +1,4 @@
-"""Tests of the state store file, which keeps a table and the positions up to which it is
-current."""
+"""Tests of the state store file, which holds a table and the positions it was built from."""
 
 from __future__ import annotations
 

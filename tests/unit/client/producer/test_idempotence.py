@@ -164,7 +164,7 @@ def test_after_a_batch_of_unknown_fate_nothing_new_goes_until_the_rest_is_answer
     first, second = send(idempotence, partition, 2)
     idempotence.failed(partition, first, NETWORK, surely_not_written=False)
     assert not idempotence.may_send(partition, Batch())
-    # its success proves that the first batch was written
+    # This success proves that the first batch was written.
     idempotence.acknowledged(partition, second, 5)
     assert idempotence.resolve(partition)
     idempotence.begin_epoch_if_asked()
@@ -212,7 +212,7 @@ def test_after_the_last_epoch_comes_a_new_producer_id() -> None:
     assert idempotence.may_send(partition, second)
 
 
-# ------------------------------------------------------------------------ against a broker
+# ------------------------------------------------------------------ against a broker model
 
 
 class BrokerModel:

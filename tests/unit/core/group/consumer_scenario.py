@@ -117,7 +117,7 @@ class ConsumerScenario(Scenario):
                 return
         raise AssertionError("it never settles")
 
-    # ----------------------------------------------------------------------------- looking at it
+    # -------------------------------------------------------------------------------- inspection
 
     @property
     def consumers(self) -> ConsumerGroup:

@@ -95,7 +95,7 @@ class Scenario:
         """Error that every append raises, or None."""
         self._count = 0
 
-    # -------------------------------------------------------------------------- what drives it
+    # ------------------------------------------------------------------------------- execution
 
     def submit(self, event: Any) -> Any:
         """Decide on an event, write and apply its records, respond, and return its token."""
@@ -272,7 +272,7 @@ class Scenario:
             for each in topic["partitions"]
         }
 
-    # ------------------------------------------------------------------------------ looking at it
+    # --------------------------------------------------------------------------------- inspection
 
     @property
     def group(self) -> ClassicGroup:

@@ -166,7 +166,7 @@ class Groups(RuleBasedStateMachine):
             if not code:
                 self.offsets["t", 0] = offset
 
-    # ------------------------------------------------------------------------------ surroundings
+    # ------------------------------------------------------------------------------- environment
 
     @rule(duration_ms=st.sampled_from([1, 500, 1_000, 5_000, SESSION_MS, 60_000]))
     def pass_time(self, duration_ms: int) -> None:
@@ -187,7 +187,7 @@ class Groups(RuleBasedStateMachine):
     def set_log(self, fails: bool) -> None:
         self.scenario.log_fails = ErrorCode.KAFKA_STORAGE_ERROR if fails else None
 
-    # ----------------------------------------------------------------------------------- answers
+    # --------------------------------------------------------------------------------- responses
 
     def look_at_answers(self) -> None:
         self.forget_generations_of_no_group()
@@ -328,7 +328,7 @@ class Groups(RuleBasedStateMachine):
             id: each.assignment for id, each in group.members.items()
         }
 
-    # ------------------------------------------------------------------------------------ the end
+    # ----------------------------------------------------------------------------------- teardown
 
     def teardown(self) -> None:
         if not hasattr(self, "scenario"):
