@@ -1,4 +1,4 @@
-"""The commands that error messages print, for every way in which Ottla may be installed."""
+"""Tests of the commands that error messages suggest, for every way of installing Ottla."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make bench-peers` says of what it measured."""
+"""Tests of the report that `make bench-peers` prints."""
 
 from __future__ import annotations
 

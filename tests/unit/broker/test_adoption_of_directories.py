@@ -1,4 +1,4 @@
-"""A broker on a data directory that has logs and none of our metadata."""
+"""Tests of starting a broker on a data directory that has logs but no Ottla metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A_ID = bytes(range(16))
 
 
 def kafka_directory(home: Path, *records: bytes, node_id: int = 7) -> Path:
-    """As Apache Kafka leaves one, with the log of topic `a` in it."""
+    """Create a data directory as Apache Kafka leaves it, with a log of topic `a`."""
     home.mkdir()
     meta = f"version=1\ncluster.id={CLUSTER_ID}\nnode.id={node_id}\n"
     (home / "meta.properties").write_text(meta)
@@ -78,7 +78,7 @@ def test_topics_that_were_adopted_and_deleted_stay_deleted(tmp_path: Path) -> No
             topic = embedded.broker.image.topics["a"]
             revision = await embedded.broker.controller.commit(tree.delete_topic_ops(topic))
             assert revision > 0
-        # Kafka's metadata has it still, and a copy of its log comes back by hand.
+        # Kafka's metadata still lists the topic, and an operator copies its log back.
         kafka_directory(tmp_path / "again")
         shutil.rmtree(home / "a-0", ignore_errors=True)
         shutil.copytree(tmp_path / "again" / "a-0", home / "a-0")

@@ -1,4 +1,4 @@
-"""The cleaner: which log it takes, the swap, what it does when things change or fail."""
+"""Tests of the log cleaner: choice of the log, segment swap, concurrent changes and failures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Partition:
 
 
 class Broker:
-    """As much of a broker as the cleaner sees; it is its own flusher and housekeeping."""
+    """The part of a broker that the cleaner uses, including its flusher and housekeeping."""
 
     def __init__(self, directory: Path, **properties: str) -> None:
         values = {name.replace("_", "."): value for name, value in properties.items()}
@@ -128,7 +128,7 @@ class FailingCompactor:
 
 
 async def clean_until_idle(broker: Broker, compactor: Compactor | None = None) -> Cleaner:
-    """What `run` does, without its sleeps."""
+    """Clean until no log is dirty, as `run` does but without its sleeps."""
     cleaner = Cleaner(broker, compactor or LocalCompactor(broker.fs))
     await cleaner._checkpoints.load(broker.config.log_dirs)
     while (dirty := await cleaner.find_filthiest()) is not None:
@@ -259,7 +259,7 @@ def test_a_log_that_lost_its_head_meanwhile_is_not_swapped(tmp_path: Path) -> No
 
 
 def slow_job(broker: Broker, log: Log) -> None:
-    """Make the log dirty, and let workers read it only very slowly."""
+    """Make the log dirty and throttle the cleaner, so that its worker reads very slowly."""
     broker.config = BrokerConfig(
         {"log.dirs": str(broker.directory), "log.cleaner.io.max.bytes.per.second": "100"}
     )
@@ -267,7 +267,7 @@ def slow_job(broker: Broker, log: Log) -> None:
 
 
 async def started_worker(monkeypatch: pytest.MonkeyPatch) -> asyncio.Future[Any]:
-    """Completes with the worker process once there is one."""
+    """Return a future that completes with the worker process once it has started."""
     started: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     start = compactor_module._start_worker
 
@@ -335,7 +335,7 @@ def test_the_worker_ends_with_its_broker(tmp_path: Path, monkeypatch: pytest.Mon
         assert dirty is not None
         cleaning = asyncio.ensure_future(cleaner.clean(dirty))
         process = await worker
-        process.stdin.close()  # as when the broker dies
+        process.stdin.close()  # as happens when the broker dies
         code: int = await process.wait()
         await cleaning
         return code

@@ -1,4 +1,4 @@
-"""How fast connections are let in."""
+"""Tests of the connection creation rate limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.broker.connection_rate import RECHECK_S, UNLIMITED, ConnectionRate
 
 
 def taken(rate: ConnectionRate, per_second: int, now: float) -> int:
-    """How many are let in at this moment."""
+    """Return the number of connections that the limit accepts at this moment."""
     count = 0
     while rate.take(per_second, now):
         count += 1

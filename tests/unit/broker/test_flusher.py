@@ -1,4 +1,4 @@
-"""Group commit, and what becomes of partitions and producers when it fails."""
+"""Tests of group commit, and of its effect on partitions and producers when a flush fails."""
 
 from __future__ import annotations
 

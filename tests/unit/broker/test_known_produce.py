@@ -1,4 +1,4 @@
-"""That the short way is taken at all, and only where it may be."""
+"""Tests that Produce requests of a known shape skip decoding, except with acks=0."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_request_of_a_known_shape_is_not_decoded_again(
                         number,
                     )
             partition = embedded.broker.partitions["t", 0]
-            while partition.log.log_end_offset < 3:  # noqa: ASYNC110  (acks=0 tells nothing)
+            while partition.log.log_end_offset < 3:  # noqa: ASYNC110  (acks=0 has no response)
                 await asyncio.sleep(0)
             writer.close()
             return calls

@@ -1,4 +1,4 @@
-"""Whether a directory can vouch for everything that the run before wrote to it."""
+"""Tests of whether a data directory still holds everything that its last incarnation wrote."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_run_that_nobody_knew_of_vouches_for_nothing(ends_in_order: bool) -> N
     disk = SimulatedDisk()
     begun(disk).settle()
     disk = disk.power_cut(random.Random(1))
-    unknown = begun(disk)  # it could not reach its cluster
+    unknown = begun(disk)  # it never reached its cluster
     if ends_in_order:
         unknown.close()
     logs = begun(disk.kill())

@@ -1,4 +1,4 @@
-"""What a broker was about to do when its role, or another's, changed."""
+"""Tests of pending broker work when a replica changes its role in the meantime."""
 
 from __future__ import annotations
 
@@ -59,15 +59,14 @@ class FakePartition:
         self.offline_reason: str | None = None
 
     def truncated(self) -> None:
-        """The log is shorter."""
+        """Ignore the notification that the log has been truncated."""
 
     def go_offline(self, reason: str) -> None:
         self.offline_reason = reason
 
 
 class Followers:
-    """A fetcher of one partition, which may become something else while its checkpoint is
-    written."""
+    """Fetcher of one partition whose role may change while a checkpoint is written."""
 
     def __init__(
         self, *, becomes_leader: bool = False, failure: OSError | None = None, full: bool = False
@@ -103,7 +102,7 @@ class Followers:
         self.fetcher._followed[self.partition.key] = self.followed
 
     async def diverge(self) -> None:
-        """The leader says that the logs part at 4."""
+        """Deliver a fetch response in which the leader reports divergence at offset 4."""
         self.log.epochs = SimpleNamespace(  # type: ignore[attr-defined]
             end_offset_for=lambda epoch, end: (epoch, 4)
         )
@@ -132,7 +131,8 @@ def test_a_role_that_comes_while_the_log_is_cut_is_taken_afterwards() -> None:
         assert followers.over == [False], "told once, when the log stands"
         replication: Any = Replication(followers.fetcher._broker)
         followers.log.is_truncating = True
-        replication.take_role(followers.partition, None, None)  # which would fail otherwise
+        # The role is ignored during truncation; otherwise, None would raise.
+        replication.take_role(followers.partition, None, None)
 
     asyncio.run(scenario())
 
@@ -147,7 +147,8 @@ def test_a_log_that_cannot_be_cut_is_offline_and_asks_for_nothing() -> None:
         assert followers.over == [False]
         followers.followed.not_before = 0.0
         async with asyncio.timeout(30):
-            await followers.fetcher._once()  # which would connect otherwise
+            # This would try to connect if the partition were still followed.
+            await followers.fetcher._once()
 
     asyncio.run(scenario())
 

@@ -1,4 +1,4 @@
-"""`ottla broker --check`: what a start would find, without starting."""
+"""Tests of `ottla broker --check`, which reports what a start would find without starting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Check = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def check(tmp_path: Path) -> Check:
-    """Checks a broker with a data directory in `tmp_path` on any free port."""
+    """Return a function that checks a broker with a data directory in `tmp_path` on a free port."""
 
     def run(*options: str, data_dir: Path = tmp_path / "data") -> tuple[int, str]:
         where = ("--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
@@ -60,7 +60,7 @@ def test_the_directory_of_a_broker_is_checked_and_not_changed(check: Check, tmp_
 
     cluster_id = asyncio.run(start_and_stop())
     log = tmp_path / "data/ottla-metadata/metadata.log"
-    log.write_bytes(log.read_bytes() + b"torn")  # a start would cut this off
+    log.write_bytes(log.read_bytes() + b"torn")  # a start would truncate this torn record
 
     def contents() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

@@ -1,4 +1,4 @@
-"""Colours on terminals only, unless the environment decides."""
+"""Tests that colours appear only on terminals, unless environment variables override this."""
 
 from __future__ import annotations
 

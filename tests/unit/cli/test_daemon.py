@@ -1,4 +1,4 @@
-"""`kafka-server-start -daemon`."""
+"""Tests of `kafka-server-start -daemon`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_command_returns_and_the_broker_runs_in_a_session_of_its_own(tmp_pat
     environment = {"REPORT": str(report), "LOG_DIR": str(tmp_path / "logs")}
 
     process = start(["-daemon", str(properties)], environment)
-    # Opening and reading the pipe waits for the broker, however long it takes to start.
+    # Reading the pipe blocks until the broker has started, however long that takes.
     broker_pid, session, partitions = report.read_text().split()
     out, err = process.communicate(timeout=60)
 

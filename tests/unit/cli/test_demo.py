@@ -1,4 +1,4 @@
-"""The demo's arithmetic: what is lost, there twice or miscounted is seen."""
+"""Tests that the demo detects lost, duplicated and miscounted records."""
 
 from __future__ import annotations
 

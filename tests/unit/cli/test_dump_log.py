@@ -1,6 +1,6 @@
-"""kafka-dump-log: what it prints is what Apache Kafka's tool prints, byte for byte.
+"""Tests that kafka-dump-log prints the same bytes as Apache Kafka's tool.
 
-`compat/checks/our_dump_log.py` holds the two against each other at length."""
+`compat/checks/our_dump_log.py` compares the two tools in more depth."""
 
 from __future__ import annotations
 

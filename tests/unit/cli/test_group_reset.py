@@ -1,4 +1,4 @@
-"""Dates, durations and plans of `kafka-consumer-groups --reset-offsets`."""
+"""Tests of the dates, durations and plans of `kafka-consumer-groups --reset-offsets`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines as records, by the rules of Kafka's console producer."""
+"""Tests of parsing lines into records by the rules of Kafka's console producer."""
 
 from __future__ import annotations
 

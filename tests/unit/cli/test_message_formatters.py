@@ -1,4 +1,4 @@
-"""How records are shown, by the rules of Kafka's console consumer."""
+"""Tests of printing records by the rules of Kafka's console consumer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values as text and as JSON, and failures as sentences."""
+"""Tests of output as text and as JSON, and of error messages."""
 
 from __future__ import annotations
 

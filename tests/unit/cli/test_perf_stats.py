@@ -1,4 +1,4 @@
-"""The lines of the perf tests, in the words of Kafka's tools."""
+"""Tests of the lines that the perf tools print, in the format of Kafka's tools."""
 
 from __future__ import annotations
 

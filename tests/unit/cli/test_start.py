@@ -1,4 +1,4 @@
-"""From a command line to a broker's configuration."""
+"""Tests of turning a command line into a broker configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Command = Callable[..., int]
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[BrokerConfig]:
-    """Stands in for the broker; collects the configurations it was started with."""
+    """Replace the broker and return the list of configurations it is started with."""
     configs: list[BrokerConfig] = []
 
     def run(config: BrokerConfig) -> int:
@@ -193,7 +193,7 @@ MACHINE = "192.0.2.7"
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Stands in for the network: the address of this machine."""
+    """Replace the network look-up and return the address of this machine."""
     monkeypatch.setattr(listening, "_machine_address", lambda host: MACHINE)
     return MACHINE
 

@@ -1,6 +1,6 @@
-"""`kafka-server-stop`, and how brokers are found.
+"""Tests of `kafka-server-stop` and of finding running brokers.
 
-No test here looks for brokers and stops what it finds: they may be somebody's."""
+No test here stops every broker it finds, because other brokers may run on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.cli.pid_file import PidFile
 
 FIRST_ID = 1_000_000 + 3 * os.getpid()
 SECOND_ID, NO_ID = FIRST_ID + 1, FIRST_ID + 2
-"""Node IDs that brokers of other test runs on this machine do not have."""
+"""Node IDs that brokers of other test runs on this machine do not use."""
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_another_process_is_not_taken_for_a_broker(command_line: str) -> None:
 
 @pytest.fixture
 def fake_broker(tmp_path: Path) -> subprocess.Popen[str]:
-    """A process that looks like a broker; it says how it ended."""
+    """Start a process that looks like a broker and reports how it ended."""
     script = tmp_path / "kafka-server-start"
     script.write_text(
         "import signal, sys\n"
@@ -135,7 +135,7 @@ def test_a_broker_that_ended_meanwhile_is_nothing_to_stop(
 
 
 class Stopping:
-    """Runs `kafka-server-stop` with options, in this process."""
+    """Runner of `kafka-server-stop` with options, in this process."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch = monkeypatch
@@ -157,7 +157,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 
 def start_broker(data_dir: Path, *options: str, **popen: object) -> subprocess.Popen[str]:
-    """Start a real broker as users do, and wait until it is ready."""
+    """Start a real broker from the command line and wait until it is ready."""
     command = [sys.executable, "-m", "ottla", "broker", "--listen", "127.0.0.1:0"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
@@ -186,7 +186,7 @@ def two_brokers(
     tmp_path: Path,
 ) -> Iterator[tuple[subprocess.Popen[str], subprocess.Popen[str]]]:
     (tmp_path / "work").mkdir()
-    # A relative path, from another directory than that of the test.
+    # A relative path that is resolved in a directory other than the test's own.
     first = start_broker(
         Path("../first"), "--override", f"node.id={FIRST_ID}", "--pid-file", "first.pid",
         cwd=tmp_path / "work",
@@ -251,7 +251,8 @@ def test_a_pid_file_left_behind_stops_no_other_process(
 ) -> None:
     stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     stale = tmp_path / "broker.pid"
-    for process in (stranger, fake_broker):  # the second is a broker, but not the one of the file
+    # The second process is a broker, but not the one that wrote the PID file.
+    for process in (stranger, fake_broker):
         stale.write_text(f"{process.pid}\n")
         code, out, err = stopping("--pid-file", str(stale))
         assert (code, out) == (1, "")

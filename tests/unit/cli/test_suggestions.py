@@ -1,4 +1,4 @@
-"""Mistyped options, commands and values get a suggestion, in every tool."""
+"""Tests that every tool suggests a correction for mistyped options, commands and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every tool: quick help with examples, under its own name and under `ottla`."""
+"""Tests that every tool prints help with examples quickly, under its own name and as `ottla`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_tool_has_the_name_of_kafkas_script_too() -> None:
 def all_below(
     words: list[str], command: click.Command
 ) -> Iterator[tuple[list[str], click.Command]]:
-    """Yield a command and all commands below it, each with the words that call it."""
+    """Yield a command and its subcommands, each with the words that invoke it."""
     yield words, command
     if isinstance(command, click.Group):
         context = click.Context(command)

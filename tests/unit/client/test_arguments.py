@@ -1,4 +1,4 @@
-"""Items given one by one or as a list."""
+"""Tests of arguments given one by one or as a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a client's properties are given."""
+"""Tests of the ways to pass a client's properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes as exceptions, and pauses between attempts."""
+"""Tests of mapping error codes to exceptions, and of retry backoff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers say of topics, taken in."""
+"""Tests of updating the client's metadata from Metadata responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What notebooks show: tables of records, topics, groups and queries, escaped and bounded."""
+"""Tests of notebook output: tables of records, topics, groups and queries, escaped and bounded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def record(value: Any, key: Any = b"k", offset: int = 0) -> Record:
 
 
 def parsed(html: str) -> ElementTree.Element:
-    """The HTML is also XML: what is not escaped or not closed fails here."""
+    """Parse the HTML as XML, which fails on unescaped text and unclosed tags."""
     return ElementTree.fromstring(f"<div>{html}</div>")
 
 

@@ -1,4 +1,4 @@
-"""SCRAM on the vectors of its RFCs, and Java's way to write a password."""
+"""Tests of SCRAM with the test vectors of its RFCs, and of passwords in Java's notation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_vector_of_rfc_7677() -> None:
 
 
 def test_the_vector_of_rfc_5802_with_sha_1() -> None:
-    """Not a mechanism of Kafka's; the RFC has it, and the algorithm is the same."""
+    """Kafka has no SCRAM-SHA-1, but the RFC's test vector exercises the same algorithm."""
     scram = Scram("SCRAM-SHA-1", "user", "pencil", nonce="fyko+d2lbbFgONRv9qkxdawL")
     final = scram.final(b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096")
     assert final == (

@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs, refused with the codes that Apache Kafka answers."""
+"""Tests that AlterConfigs and IncrementalAlterConfigs fail with Apache Kafka's error codes."""
 
 from __future__ import annotations
 

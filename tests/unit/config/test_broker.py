@@ -1,4 +1,4 @@
-"""The broker's configuration: what a person may write, and what is in force."""
+"""Tests of the broker configuration: accepted values, and the values in effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.base.errors import ErrorCode, KafkaError, UserError
 
 
 def config(**properties: str) -> BrokerConfig:
-    """`log__retention__ms="1"` is log.retention.ms."""
+    """Return a configuration; `log__retention__ms="1"` sets log.retention.ms."""
     return BrokerConfig.from_properties({k.replace("__", "."): v for k, v in properties.items()})
 
 

@@ -1,4 +1,4 @@
-"""How texts become values, as Kafka reads them."""
+"""Tests of parsing property values as Kafka does."""
 
 from __future__ import annotations
 

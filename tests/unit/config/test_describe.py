@@ -1,7 +1,7 @@
-"""DescribeConfigs: values, sources and synonyms as Apache Kafka 4.3 tells them.
+"""Tests that DescribeConfigs returns the values, sources and synonyms of Apache Kafka 4.3.
 
-The broker and topic here were set up on Apache Kafka in the same way; what is expected is what it
-answered."""
+The broker and topic here were configured identically on Apache Kafka; the expected values are its
+responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listeners as they are written in `listeners` and `advertised.listeners`."""
+"""Tests of parsing `listeners` and `advertised.listeners`."""
 
 from __future__ import annotations
 

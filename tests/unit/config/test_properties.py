@@ -1,4 +1,4 @@
-"""Java's .properties files."""
+"""Tests of reading Java's .properties files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our tables against Apache Kafka's own definitions, which kafka_4_3_properties.tsv holds."""
+"""Tests of Ottla's property tables against Apache Kafka's, stored in kafka_4_3_properties.tsv."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ottla.base.config.topic_table import TOPIC
 FACTS = (Path(__file__).parent / "kafka_4_3_properties.tsv").read_text().splitlines()
 
 OUR_OWN_DEFAULT = {"listeners", "log.dir", "node.id"}
-"""A first start needs no configuration, and opens no port to the network."""
+"""Properties with Ottla's own defaults; an unconfigured broker starts, on loopback only."""
 
 OUR_OWN_MODE = {"listeners", "listener.security.protocol.map"}
-"""Listeners do not change without a restart."""
+"""Properties that Kafka can change dynamically; in Ottla, listeners need a restart."""
 
 OUR_OWN_PROPERTIES = {
     "log.flush.acks.all",

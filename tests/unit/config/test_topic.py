@@ -1,4 +1,4 @@
-"""The values in force for one topic."""
+"""Tests of the configuration values in effect for a topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema registry that lies, or drags its feet, for tests: it answers with whatever bytes."""
+"""A schema registry for tests that responds with arbitrary bytes, slowly, or not at all."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ DRIP_S = 0.05
 
 
 class LyingRegistry:
-    """`answer`: the bytes of each answer; None: none, and the connection stays open. With `drips`
-    they come one by one, slowly, and without end."""
+    """Server that responds to every request with the bytes of `answer`.
+
+    If `answer` is None, it sends nothing and keeps the connection open. With `drips`, it sends the
+    bytes one at a time, slowly and forever."""
 
     def __init__(self, answer: bytes | None = None, *, drips: bool = False) -> None:
         self.answer, self.drips = answer, drips

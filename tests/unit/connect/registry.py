@@ -1,4 +1,4 @@
-"""A small schema registry that speaks Confluent's HTTP, for tests."""
+"""A small schema registry for tests, with Confluent's HTTP API."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 class FakeRegistry:
     def __init__(self) -> None:
         self.schemas: list[tuple[str, str]] = []
-        """(type, text); the id is the place, from 1."""
+        """Pairs of schema type and text. The ID of a schema is its position, counted from 1."""
         self.subjects: dict[str, list[int]] = {}
         self.requests: list[str] = []
         self.authorizations: set[str | None] = set()
         self.failures = 0
-        """So many requests are answered with 503."""
+        """Number of requests to answer with 503 before requests succeed."""
         registry = self
 
         class Handler(BaseHTTPRequestHandler):

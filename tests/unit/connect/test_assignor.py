@@ -1,4 +1,4 @@
-"""Who gets what: rounds of a group of workers, without a group."""
+"""Tests of assigning connectors and tasks to workers over rebalances, without a real group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Owned = dict[str, frozenset[TaskId]]
 
 
 def units(count: int) -> frozenset[TaskId]:
-    """Connectors with a task each."""
+    """Return `count` connectors with one task each."""
     return frozenset(TaskId(f"c{number}", task) for number in range(count) for task in (-1, 0))
 
 
@@ -26,7 +26,7 @@ def after(owned: Mapping[str, frozenset[TaskId]], shares: Shares) -> Owned:
 
 
 def settle(owned: Owned, wanted: frozenset[TaskId], memory: Memory, now_ms: int = 0) -> Owned:
-    """Rounds until nobody has to give anything back."""
+    """Rebalance until no member has anything revoked."""
     for _ in range(10):
         shares = share_out(owned, wanted, memory, now_ms, 0)
         owned, memory = after(owned, shares), shares.memory

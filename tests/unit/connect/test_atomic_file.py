@@ -1,4 +1,4 @@
-"""Ids and small files that are there whole or not at all."""
+"""Tests that IDs and small files are written atomically."""
 
 from __future__ import annotations
 

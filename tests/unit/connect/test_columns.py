@@ -1,4 +1,4 @@
-"""A batch in columns is what its records are one by one, or is not taken in columns."""
+"""Tests that a columnar batch equals its records one by one, or is not converted to columns."""
 
 from __future__ import annotations
 
@@ -403,7 +403,7 @@ def test_a_lake_has_the_same_rows_in_the_same_folders(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:  # fmt: skip
     converter = JsonConverter({"schemas.enable": has_schemas})
-    filled = {"f": 0.5, "l": [7]}  # a list of nulls alone is more than Arrow's reader can do
+    filled = {"f": 0.5, "l": [7]}  # Arrow's reader cannot handle a list of only nulls
     whole = [{**each, **filled, "t": each["t"] or NOON, "c": each["c"] or "c"} for each in values]
     rows = rows_of([converter.from_connect("t", OUTER, value) for value in whole])
     folder = tmp_path_factory.mktemp("lake")

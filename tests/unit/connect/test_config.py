@@ -1,4 +1,4 @@
-"""Properties of workers and connectors: names that are understood, and everything that is wrong."""
+"""Tests of worker and connector properties: known names, and errors that list every problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converters, against the bytes that Kafka's own write."""
+"""Tests of converters against the bytes that Kafka's own converters write."""
 
 from __future__ import annotations
 

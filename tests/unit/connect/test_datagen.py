@@ -1,4 +1,4 @@
-"""Made-up records: the same ones, however often they are made."""
+"""Tests that generated records are the same each time they are generated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers of a group write: Connect's protocol as bytes, Kafka's records of topics."""
+"""Tests of what distributed workers write: Connect's group protocol and internal topic records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Debezium's ExtractNewRecordState: envelopes as the rows in them."""
+"""Tests of Debezium's ExtractNewRecordState, which replaces an envelope with its row."""
 
 from __future__ import annotations
 

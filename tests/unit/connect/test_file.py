@@ -1,4 +1,4 @@
-"""The file source's lines and the file sink's batches, without Spark."""
+"""Tests of the file source's lines and the file sink's batches, without Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.connect.data import STRING, Record
 
 
 class Reading:
-    """A source's task, and the offsets it gave last."""
+    """A source task and the offsets it returned last."""
 
     def __init__(self, path: Path, batch_size: int = 100, offsets: Offsets | None = None) -> None:
         self.path = path
@@ -30,7 +30,7 @@ class Reading:
 
     def all_lines(self) -> list[str]:
         found: list[str] = []
-        # A switch to another file takes a turn without lines.
+        # Switching to another file takes one poll that returns no lines.
         for _ in range(4):
             found += self.lines()
         return found

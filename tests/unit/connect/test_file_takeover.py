@@ -1,4 +1,4 @@
-"""A file sink that is taken over by another worker while the first one is only asleep."""
+"""Tests of a file sink that another worker takes over while the first is merely suspended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and folders of lines, CSV and JSON, as source and as sink."""
+"""Tests of files and folders of lines, CSV and JSON, as source and as sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP sink against a real server."""
+"""Tests of the HTTP sink against a real server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.testing.connectors import SinkKit
 
 
 class Server:
-    """Keeps what it takes; `answer` says what it says."""
+    """HTTP server that keeps its requests and responds with the result of `answer`."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []

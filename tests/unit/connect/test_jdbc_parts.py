@@ -1,4 +1,4 @@
-"""Tables in ranges, and loads in their folder, without a database and without Spark."""
+"""Tests of reading tables in ranges and staging loads in a folder, without a database or Spark."""
 
 from __future__ import annotations
 

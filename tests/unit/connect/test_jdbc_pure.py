@@ -1,4 +1,4 @@
-"""URLs, statements, rows, and what comes next: what JDBC connectors decide without a database."""
+"""Tests of JDBC connector logic without a database: URLs, statements, rows and next steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels of loggers, by Kafka's names."""
+"""Tests of logger levels under Kafka's logger names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema registry that lies or hangs: one sentence, in time; never a hang, never a crash."""
+"""Tests that a hostile or hanging schema registry causes one error message, in bounded time."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_an_answer_has_a_size_that_it_must_not_exceed(
 
 
 def doubled_avro(inner: Any) -> dict[str, Any]:
-    """A few names, each two of the one before: more fields than there is memory for."""
+    """Return nested records, each with two of the previous: more fields than fit in memory."""
     before = inner["name"] if isinstance(inner, dict) else inner
     for n in range(40):
         fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"R{n - 1}" if n else before}]

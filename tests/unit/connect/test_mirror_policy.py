@@ -1,4 +1,4 @@
-"""What a mirror copies, how copies are called, and how offsets are translated."""
+"""Tests of which topics a mirror copies, how it names them, and how it translates offsets."""
 
 from __future__ import annotations
 
@@ -86,8 +86,9 @@ def test_records_are_in_mirror_makers_form() -> None:
 
 
 def test_translation_never_skips_a_record() -> None:
-    """A source with gaps, mirrored in batches behind markers: whatever offset a group has, the
-    record there and all after it are at the translated offset or behind."""
+    """A translated offset is never past the copy of the record at the group's offset.
+
+    The source has gaps in its offsets and is mirrored in batches with transaction markers."""
     chance = random.Random(11)
     syncs, upstream, downstream = Syncs(), 0, 0
     where: dict[int, int] = {}

@@ -1,5 +1,4 @@
-"""A worker without the packages of some connectors: it lists what can run, and says what is missing
-for the others."""
+"""Tests of a worker without optional packages: it lists runnable plugins, and what others need."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ DATABASES = {"PostgresSource", "JdbcSource", "JdbcSink"}
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installation without extras: importing their packages fails."""
+    """Simulate an installation without extras, where importing their packages fails."""
     for name in list(sys.modules):
         is_blocked = name.split(".")[0] in BLOCKED
         if is_blocked or name.startswith("ottla.connect.connectors"):
@@ -40,7 +39,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Rest:
-    """The REST paths of a worker, without a server and without a broker."""
+    """Caller of a worker's REST paths, without a server or a broker."""
 
     def __init__(self, folder: Path) -> None:
         config = WorkerConfig.of({

@@ -1,4 +1,4 @@
-"""The file of offsets."""
+"""Tests of the standalone worker's offset file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/connectors-own.md says, as it says it; and connectors of other packages."""
+"""Tests of the examples in docs/connectors-own.md, and of connectors from other packages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "connectors-own.md"
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The page's Python, as a module of an installed package."""
+    """Import the page's Python code as a module of an installed package."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "own_page.py").write_text("\n".join(blocks))
     info = tmp_path / "own_page-1.0.dist-info"
@@ -53,7 +53,7 @@ def test_connectors_of_other_packages_have_short_names(page: Any) -> None:
 
 
 class Forgetful(SourceConnector):
-    """Does not go back to its offsets."""
+    """Source connector that ignores its source offsets on restart."""
 
     count = 0
 

@@ -1,4 +1,4 @@
-"""A topic as a lake of Parquet files: layouts, rolling, and crashes at every step."""
+"""Tests of a topic as a Parquet data lake: layouts, file rolling, and crashes at every step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FOREVER = {"rotate.interval.ms": "-1"}
 
 
 def rows(lake: Path) -> list[dict[str, Any]]:
-    """What readers find: nothing hidden, folders' names as columns."""
+    """Return the rows that readers see: no hidden files, and folder names as columns."""
     found = ds.dataset(lake, format="parquet", partitioning="hive").to_table().to_pylist()
     return sorted(found, key=repr)
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's replication messages, and what is made of them, without a PostgreSQL."""
+"""Tests of decoding PostgreSQL's replication messages into change records, without PostgreSQL."""
 
 from __future__ import annotations
 

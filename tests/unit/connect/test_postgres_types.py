@@ -1,4 +1,4 @@
-"""PostgreSQL's texts as values, and which tables and columns are taken."""
+"""Tests of parsing PostgreSQL's text values, and of table and column filters."""
 
 from __future__ import annotations
 

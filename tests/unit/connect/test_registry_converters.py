@@ -1,4 +1,4 @@
-"""Avro and JSON Schema with a schema registry, over real HTTP."""
+"""Tests of Avro and JSON Schema converters with a schema registry, over real HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark says of packages that it has not, or that are made for another Spark, as sentences."""
+"""Tests of error messages about Spark packages that are missing or built for another version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_INTERFACE = (
 
 
 class SparkError(Exception):
-    """As PySpark's: Java's words are beside what it says."""
+    """Exception like PySpark's, which keeps the Java stack trace in a separate attribute."""
 
     def __init__(self, text: str, stack: str = "", cause: Exception | None = None) -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""`topic.creation.*`: which settings a source's new topics get, and everything that is wrong."""
+"""Tests of `topic.creation.*`: the settings of a source's new topics, and every kind of error."""
 
 from __future__ import annotations
 

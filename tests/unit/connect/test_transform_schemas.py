@@ -1,4 +1,4 @@
-"""What transforms make of schemas is made once for each, and is what it would be anew each time."""
+"""Tests that transforms derive each schema once and that the cached schema is correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's single message transforms: each row is a record before and after."""
+"""Tests of Kafka's single message transforms; each row is a record before and after."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_a_letter_that_no_date_has_is_refused() -> None:
         JavaDatePattern("qq")
 
 
-# ------------------------------------------------------------- fields of fields, nulls, functions
+# ---------------------------------------------------------------- nested fields, nulls, functions
 
 V2 = {"field_syntax_version": "V2"}
 

@@ -1,4 +1,4 @@
-"""Properties of workers of a group; `test_config` has the others."""
+"""Tests of distributed workers' properties; `test_config` covers the other properties."""
 
 from __future__ import annotations
 

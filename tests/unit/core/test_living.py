@@ -1,4 +1,4 @@
-"""Nothing new is put on a broker that is known to be dead."""
+"""Tests that no new partition is placed on a broker known to be dead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A FileSystem in memory that can be full, and that forgets what was not synced on a power cut."""
+"""An in-memory FileSystem that can run full and that loses unsynced data on a power cut."""
 
 from __future__ import annotations
 

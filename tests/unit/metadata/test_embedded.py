@@ -1,4 +1,4 @@
-"""The embedded store: transactions, watches, and what a crash, damage or a full disk does to it."""
+"""Tests of the embedded store: transactions, watches, crashes, corruption and full disks."""
 
 from __future__ import annotations
 

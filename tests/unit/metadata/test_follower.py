@@ -1,4 +1,4 @@
-"""The follower: the image and the broker's reaction go together, in order."""
+"""Tests that the image and the broker's reaction to changes stay in step and in order."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_waiters_of_a_closed_follower_are_told() -> None:
 def test_ten_thousand_partitions_are_created_and_loaded_quickly(
     tmp_path: Any, topics: int, partitions: int
 ) -> None:
-    """The budgets are 2 s and 1 s; the machine that runs this may be busy, so CPU time counts."""
+    """The budgets are 2 s and 1 s of CPU time, because the machine may be busy otherwise."""
     new = [topic(f"t{number}", partitions) for number in range(topics)]
 
     async def open_store() -> EmbeddedStore:
@@ -152,7 +152,7 @@ def test_ten_thousand_partitions_are_created_and_loaded_quickly(
         await store.close()
 
     gc.collect()
-    gc.freeze()  # what other tests left behind is not this one's work
+    gc.freeze()  # garbage of other tests must not count against the budget
     started = time.process_time()
     asyncio.run(create())
     created = time.process_time()

@@ -1,4 +1,4 @@
-"""The image: what changes of the tree make of it, and what it reports."""
+"""Tests of applying changes of the metadata tree to the cluster image, and of its deltas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LED_BY_1 = PartitionState(1, 0, (1,), (1,), isr_incarnations=(4,))
 
 
 class Tree:
-    """Applies ops to nodes as a store does, and keeps an image current."""
+    """Tree that applies operations to its nodes as a store does, and keeps an image current."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}

@@ -1,4 +1,4 @@
-"""Apache Kafka's metadata records, as Kafka 4.3.1 wrote them."""
+"""Tests of reading Apache Kafka's metadata records, as written by Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_unknown_records_are_counted_and_do_no_harm() -> None:
         TOPIC[:10],
         b"\xff" * 20,
         PARTITIONS[0][:40],
-        NO_LEADER_OF_1,  # of a topic that nobody has heard of
+        NO_LEADER_OF_1,  # refers to a topic that has not been created
         b"\x01\x02\x00\x03\xff\xfe" + CODECS_ID + b"\x00",
         bytes.fromhex("0104000200") + b"\x02a\x02b\x00",
         b"\x01\x04\x00\x02\xff\xff\xff\xff\x0f",

@@ -1,4 +1,4 @@
-"""The mirror of a subtree of ZooKeeper, against a session that answers when the test wants."""
+"""Tests of mirroring a ZooKeeper subtree, with a session that responds when the test wants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.metadata.zookeeper.session import Reply
 
 
 class Tree:
-    """Nodes as a member of ZooKeeper has them; it answers in the order in which it was asked."""
+    """Nodes as a ZooKeeper server holds them; it responds to requests in order."""
 
     def __init__(self, **nodes: bytes) -> None:
         self.zxid = self.last_zxid = 1
@@ -145,7 +145,7 @@ def test_what_was_deleted_while_the_connection_was_gone_is_forgotten_by_the_next
 
 
 def test_changes_have_a_new_revision_though_events_before_zookeeper_3_9_carry_no_zxid() -> None:
-    """Followers skip changes of a revision that they have applied."""
+    """The revision must increase because followers skip revisions they have already applied."""
 
     async def scenario() -> None:
         tree = Tree(a=b"1")

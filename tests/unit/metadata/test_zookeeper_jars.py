@@ -1,4 +1,4 @@
-"""Where ZooKeeper's jars are found: installations first, PySpark last."""
+"""Tests of locating ZooKeeper's jars: in installations first, in PySpark last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session does with members of an ensemble that do not answer."""
+"""Tests of a session whose ensemble has servers that do not respond."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIMIT_S = 20.0
 
 
 def test_a_member_that_does_not_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that comes late would move the session to a connection that is given up."""
+    """A late response would move the session to a connection that the client has abandoned."""
     monkeypatch.setattr(module, "CONNECT_ATTEMPT_S", 0.05)
 
     async def see_it_leave() -> bytes:

@@ -1,4 +1,4 @@
-"""Messages of several pieces: the protocol is paused on every loop, a lost peer is no error."""
+"""Tests of messages in several parts: a slow peer pauses the protocol, a lost one is no error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How connections between programs on one machine are set up."""
+"""Tests of setting up connections between processes on the same machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Seen:
-    """A transport that says where its ends are."""
+    """Transport that reports a socket and the given addresses of its ends."""
 
     def __init__(self, connected: socket.socket, **said: Any) -> None:
         self._said = {"socket": connected, **said}

@@ -1,4 +1,4 @@
-"""Modules that the garbage collector of a Python worker need not look at."""
+"""Tests of exempting imported modules from garbage collection in Python workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "topic": "t", "delivery": "
 
 @pytest.fixture
 def freezes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by one at each freeze, which is not done here: this process has garbage to collect."""
+    """Record each freeze instead of performing it, because this process has garbage to collect."""
     done: list[int] = []
     monkeypatch.setattr(gc, "freeze", lambda: done.append(len(sys.modules)))
     monkeypatch.setattr(frozen_modules, "_modules_when_frozen", 0)
@@ -56,6 +56,6 @@ def test_whoever_writes_freezes(freezes: list[int], monkeypatch: pytest.MonkeyPa
     writer = stream_writer(OPTIONS, VALUES, False)
     freezes.clear()
     monkeypatch.setattr(frozen_modules, "_modules_when_frozen", 0)
-    with pytest.raises(AssertionError, match="by tasks"):  # there is none here
+    with pytest.raises(AssertionError, match="by tasks"):  # the test runs outside a Spark task
         writer.write(iter(()))
     assert freezes

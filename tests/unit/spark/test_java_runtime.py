@@ -1,4 +1,4 @@
-"""Runtimes without a module that Spark's launcher asks for."""
+"""Tests of Java runtimes without a module that Spark's launcher requests."""
 
 from __future__ import annotations
 

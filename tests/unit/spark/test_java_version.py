@@ -1,4 +1,4 @@
-"""Which Java a runtime is, by its own description."""
+"""Tests of reading a Java runtime's version from its `release` file."""
 
 from __future__ import annotations
 

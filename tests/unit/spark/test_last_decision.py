@@ -1,4 +1,4 @@
-"""The last decision of a query, read from a leader that does not know yet how far its log goes."""
+"""Tests of reading a query's last decision from a leader whose high watermark is stale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every option has a test, and tests/spark/README.md says which."""
+"""Tests that every option has a test, listed in tests/spark/README.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options: what is taken, what is refused, in one sentence that names the right one."""
+"""Tests of accepted and rejected options, with one-sentence errors that name the right option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets to parts, limits of a trigger, conditions: the pure parts of the source."""
+"""Tests of the source's pure functions: splitting offset ranges, trigger limits, conditions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_without_options_a_partition_is_one_part() -> None:
 
 
 def test_large_ranges_are_split_in_proportion_and_small_ones_are_left_whole() -> None:
-    # The same as Spark's KafkaOffsetRangeCalculator gives.
+    # Spark's KafkaOffsetRangeCalculator returns the same ranges.
     assert split([r(0, 1, 5)], 3, None) == [r(0, 1, 2), r(0, 2, 3), r(0, 3, 5)]
     assert split([r(0, 1, 2), r(1, 1, 2)], 4, None) == [r(0, 1, 2), r(1, 1, 2)]
     parts = split([r(0, 0, 100), r(1, 0, 10), r(2, 0, 990)], 6, None)
@@ -77,7 +77,7 @@ def test_a_limit_is_shared_in_proportion_and_nobody_starves() -> None:
 
 def test_patience_ends_with_enough_records_or_enough_time() -> None:
     patience = Patience(10, 1_000)
-    assert patience.is_enough({T0: 0}, {T0: 1}, 5_000)  # the first batch
+    assert patience.is_enough({T0: 0}, {T0: 1}, 5_000)  # the first batch never waits
     assert not patience.is_enough({T0: 1}, {T0: 10}, 5_500)
     assert patience.is_enough({T0: 1}, {T0: 11}, 5_600)
     assert not patience.is_enough({T0: 11}, {T0: 12}, 6_500)

@@ -1,4 +1,4 @@
-"""Python programs of PySpark's that Spark hung up on."""
+"""Tests that PySpark's Python processes exit quietly when Spark closes their connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds of compaction on small logs, in-process."""
+"""Helpers that run compaction rounds on small logs, in-process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def compacted(**values: object) -> TopicConfig:
 
 @dataclass
 class Rounds:
-    """A log and how far it is clean, as the broker's cleaner keeps them."""
+    """A log and its cleaner checkpoint, as the broker's cleaner keeps them."""
 
     log: Log
     checkpoint: int | None = None
@@ -31,7 +31,7 @@ class Rounds:
     def clean(
         self, now_ms: int = START_MS, *, roll: bool = True, high_watermark: int | None = None
     ) -> CompactionResult | None:
-        """One round over everything that may be cleaned; None if there is nothing."""
+        """Run one round over everything that may be cleaned; return None if nothing is dirty."""
         job = self.job(now_ms, roll=roll, high_watermark=high_watermark)
         return None if job is None else self.run(job, now_ms, high_watermark)
 

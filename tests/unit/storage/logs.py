@@ -1,4 +1,4 @@
-"""Logs and batches for the tests of storage."""
+"""Logs and batches for the storage tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DIRECTORY = "/data/orders-0"
 NOW = 1_700_000_000_000
 FOREVER = 2**62
 SMALL = TopicConfig(segment_bytes=400, index_interval_bytes=100)
-"""About three small batches a segment, an index entry for every other one."""
+"""Configuration with about three small batches per segment, every other one indexed."""
 
 
 def new_disk(seed: int = 0) -> SimulatedDisk:
@@ -45,7 +45,7 @@ def open_at(
 
 
 def batch_of(*values: bytes, timestamp: int = NOW, **options: Any) -> bytes:
-    """A batch as a producer sends it; all records have the one timestamp."""
+    """Build a batch as a producer sends it; all records have the same timestamp."""
     return build_batch([(None, value, (), timestamp) for value in values], **options)
 
 
@@ -77,7 +77,7 @@ def read(log: Log, offset: int, max_bytes: int = 2**30, max_offset: int = FOREVE
 
 
 def stored(log: Log, start: int | None = None) -> bytes:
-    """Everything from `start` on, read on from one fetch to the next."""
+    """Return all batches from `start` on, read by successive fetches."""
     offset, found = log.log_start_offset if start is None else start, b""
     while offset < log.log_end_offset:
         records, next_offset = log.read(offset, 300, FOREVER, at_least_one=True, wait=True)

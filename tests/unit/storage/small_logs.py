@@ -46,7 +46,7 @@ def open_test_log(
 
 
 def reopen(log: Log, reports: list[str] | None = None) -> Log:
-    """The log after a clean shutdown and a start."""
+    """Reopen the log after a clean shutdown."""
     log.close(START_MS)
     return open_test_log(
         log.directory, log.config, recovery_point=log.recovery_point, reports=reports
@@ -62,7 +62,7 @@ def put(
     producer: tuple[int, int, int] = (-1, -1, -1),
     transactional: bool = False,
 ) -> int:
-    """Append one batch; returns its base offset. `producer` is (id, epoch, base sequence)."""
+    """Append one batch and return its base offset; `producer` is (ID, epoch, base sequence)."""
     producer_id, epoch, sequence = producer
     batch = build_batch(
         [(key, value, (), timestamp) for key, value in records],
@@ -83,7 +83,7 @@ def end_transaction(
 
 
 def batches(log: Log) -> list[tuple[BatchHeader, bytes]]:
-    """All batches, by reading on from the log's start as a consumer does."""
+    """Return all batches, reading from the log start offset as a consumer does."""
     found = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -111,7 +111,7 @@ def data_records(log: Log) -> list[Record]:
 
 
 def latest_values(records: Iterable[Record]) -> dict[bytes | None, bytes]:
-    """What a consumer that reads everything believes at the end: deleted keys are not there."""
+    """Return the table that a consumer of all records ends up with, without deleted keys."""
     table: dict[bytes | None, bytes] = {}
     for record in records:
         if record.value is None:

@@ -1,4 +1,4 @@
-"""Kafka's text checkpoints."""
+"""Tests of Kafka's text checkpoint files."""
 
 from __future__ import annotations
 

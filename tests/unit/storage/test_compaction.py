@@ -1,4 +1,4 @@
-"""What a round of compaction leaves."""
+"""Tests of the records that a round of compaction keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker dies in the middle of a compaction or its swap, before any change to the disk."""
+"""Tests of a broker that dies during a compaction or its swap, before each change to the disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ END_OFFSET = 34
 
 
 class Died(BaseException):
-    """Not an error that anybody handles."""
+    """Simulated death of the broker; a BaseException, so that no error handling catches it."""
 
 
 class MortalFile:
@@ -54,7 +54,7 @@ class MortalFile:
 
 
 class MortalFileSystem(OsFileSystem):
-    """Lets so many changes happen, and no more."""
+    """File system that permits `lives` changes and raises `error` at the next one."""
 
     def __init__(self, lives: int | None = None, error: BaseException | None = None) -> None:
         super().__init__()
@@ -86,8 +86,9 @@ class MortalFileSystem(OsFileSystem):
 
 
 def prepare(directory: Path) -> dict[bytes | None, bytes]:
-    """A log of which the first two segments merge, with a tombstone and a transaction. Returns
-    its table."""
+    """Write a log with a tombstone and a transaction whose first two segments merge.
+
+    Return its table."""
     log = open_test_log(str(directory), CONFIG)
     for number in range(30):
         if number in (5, 10):
@@ -104,7 +105,7 @@ def prepare(directory: Path) -> dict[bytes | None, bytes]:
 
 
 def clean(directory: Path, lives: int | None, error: BaseException | None = None) -> int:
-    """Open the log and compact it, with so many lives. Returns where the log ends."""
+    """Open and compact the log with `lives` changes to the disk; return the log end offset."""
     fs = MortalFileSystem()
     log = open_test_log(str(directory), CONFIG, fs=fs)
     rounds = Rounds(log)

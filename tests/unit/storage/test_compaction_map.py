@@ -1,4 +1,4 @@
-"""The table of latest offsets by key."""
+"""Tests of the map from keys to their latest offsets."""
 
 from __future__ import annotations
 

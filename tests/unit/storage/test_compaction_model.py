@@ -1,4 +1,4 @@
-"""Random puts, deletes, transactions, rolls, rounds and restarts, against a dict."""
+"""Model test of puts, deletes, transactions, rolls, compactions and restarts against a dict."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ PRODUCER = 77
 
 
 class CompactionModel(RuleBasedStateMachine):
-    """The table is what a consumer that read everything would hold. Whatever compaction does, one
-    that reads from the start must end up with the same, whichever offset it begins to lag at."""
+    """State machine that compares a compacted log with a consumer's table of all records.
+
+    Whatever compaction removes, a consumer that reads from the start must end up with the same
+    table, whichever offset it starts to lag at."""
 
     @initialize(
         memory_keys=st.sampled_from([3, 1_000]), segment_bytes=st.sampled_from([300, 4_000])
@@ -107,7 +109,7 @@ class CompactionModel(RuleBasedStateMachine):
     @precondition(lambda self: self.sequence)
     @rule()
     def retry_the_last_batch(self) -> None:
-        """The log still knows how far the producer is, however much of it was compacted."""
+        """Check that the log still knows the producer's last sequence after compaction."""
         log = self.rounds.log
         entry = log.producers.producers[PRODUCER]
         assert entry.last_sequence == self.sequence - 1
@@ -132,7 +134,7 @@ class CompactionModel(RuleBasedStateMachine):
         self.check_clean_part(records)
 
     def check_clean_part(self, records: list) -> None:  # type: ignore[type-arg]
-        """Before the checkpoint each key is there at most once."""
+        """Check that each key occurs at most once before the cleaner checkpoint."""
         clean = [r.key for r in records if r.offset < (self.rounds.checkpoint or 0)]
         assert len(clean) == len(set(clean))
 

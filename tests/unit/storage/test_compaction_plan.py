@@ -1,4 +1,4 @@
-"""Which part of a log may be compacted, and when it is due."""
+"""Tests of which part of a log may be compacted, and when compaction is due."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOUR_MS = 3_600_000
 
 
 def log_of(directory: Path, config: TopicConfig, *ages_in_hours: float) -> Log:
-    """A segment of ten records for each age, and an empty active one."""
+    """Create a log with a segment of ten records for each age and an empty active segment."""
     log = open_test_log(str(directory), config)
     for age in ages_in_hours:
         put(log, [(b"k", b"v")] * 10, timestamp=START_MS - int(age * HOUR_MS))

@@ -1,4 +1,4 @@
-"""What compaction keeps for producers and transactions."""
+"""Tests of what compaction keeps for producers and transactions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rounds_on(tmp_path: Path, **config: object) -> Rounds:
 
 
 def reopen_after_crash(log: Log) -> Log:
-    """As after a crash that left nothing but the segments: all state comes from the batches."""
+    """Reopen the log as after a crash that left only segments, so that state comes from batches."""
     log.flush(START_MS)
     for path in Path(log.directory).glob("*.snapshot"):
         path.unlink()
@@ -34,7 +34,7 @@ def reopen_after_crash(log: Log) -> Log:
 
 
 def headers(log: Log) -> list[tuple[int, int]]:
-    """(base offset, record count) of each batch."""
+    """Return the base offset and record count of each batch."""
     return [(header.base_offset, header.record_count) for header, _ in batches(log)]
 
 

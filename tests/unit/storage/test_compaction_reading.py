@@ -1,4 +1,4 @@
-"""Reading in other threads while segments are swapped under them."""
+"""Tests of reading in other threads while segments are swapped."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ottla.wire.records.batch import iter_headers
 from ottla.wire.records.record import iter_records
 
 FEW_FILES = 3
-"""Fewer than there are segments, so that readers must open files by name all the time."""
+"""Limit on open files; below the number of segments, so readers constantly reopen them by name."""
 READERS = 3
 ATTEMPTS = 3
 KEYS = 40
 
 
 class Reader(threading.Thread):
-    """Reads from anywhere until told to stop; remembers the first thing that was wrong."""
+    """Thread that reads at random offsets until it is stopped and keeps the first error."""
 
     def __init__(self, log: Log, seed: int) -> None:
         super().__init__(daemon=True)
@@ -51,7 +51,7 @@ class Reader(threading.Thread):
             self.changed.notify_all()
 
     def wait_until_it_began_anew(self) -> None:
-        """Returns when whatever it was reading at the call is done with."""
+        """Wait until the read in progress at the time of the call has ended."""
         with self.changed:
             target = self.reads + 2
             self.changed.wait_for(lambda: self.fault or self.reads >= target)
@@ -69,8 +69,11 @@ class Reader(threading.Thread):
                 return
 
     def read_some(self, offset: int) -> LogSlice:
-        """A read sees the log's end as it was when it began. If it was held up, all before that
-        end may have been superseded meanwhile; then it finds nothing, and the next one does."""
+        """Read at an offset, repeating reads that find nothing.
+
+        A read uses the log end offset at its start. If it is delayed, compaction may have removed
+        every record before that offset; the read then returns nothing, and the next one
+        succeeds."""
         for _ in range(ATTEMPTS):
             found = self.log.read(offset, 500, 2**62, at_least_one=True, wait=True)
             if found.next_offset > offset:
@@ -79,7 +82,7 @@ class Reader(threading.Thread):
 
 
 def swap_one_by_one(rounds: Rounds) -> list[Segment]:
-    """A round whose old segments are left for readers that still use them."""
+    """Run a round and return the replaced segments, which readers may still use."""
     log = rounds.log
     log.roll(START_MS)
     log.flush(START_MS)

@@ -1,4 +1,4 @@
-"""How long a deleted key's marker lives (KIP-534)."""
+"""Tests of how long tombstones are kept (KIP-534)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def rounds_on(tmp_path: Path, **config: object) -> Rounds:
 
 
 def touch(rounds: Rounds) -> None:
-    """Something new and dirty, so that there is another round."""
+    """Append a record, so that the log is dirty and another round takes place."""
     put(rounds.log, [(b"other", b"x")])
 
 

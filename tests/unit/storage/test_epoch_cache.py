@@ -1,4 +1,4 @@
-"""Leader epochs: who led from which offset on."""
+"""Tests of the cache of leader epochs and their start offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real files behind a bounded number of descriptors."""
+"""Tests of real files behind a bounded number of descriptors."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ Use = Callable[[OsFile], object]
 def test_a_descriptor_in_use_is_not_closed_for_another_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, use: Use
 ) -> None:
-    """Were it, the number would be given to the next file, and the call would hit that one."""
+    """The kernel would reuse a closed descriptor, and the call would reach another file."""
     fs = OsFileSystem(max_open=1)
     victim, other = new_file(fs, tmp_path, "victim", b"old"), new_file(fs, tmp_path, "other", b"xx")
     others = [new_file(fs, tmp_path, f"f{n}", b"yy") for n in range(3)]

@@ -1,4 +1,4 @@
-"""Sparse indexes: their bytes on disk, their look-ups, and what a crash may do to them."""
+"""Tests of sparse indexes: on-disk format, look-ups, and recovery from crashes."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def test_an_index_follows_its_renamed_file() -> None:
 
 
 class _SlowArray(array):  # type: ignore[type-arg]
-    """Lets another thread look while an entry is only half appended."""
+    """Array that runs a callback after each append, when an index entry is only partly written."""
 
     look = staticmethod(lambda: None)
 

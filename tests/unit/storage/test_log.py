@@ -1,4 +1,4 @@
-"""A partition's log: appends, reads, look-ups, flushes and removals."""
+"""Tests of a partition's log: appends, reads, look-ups, flushes and removals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ottla.wire.records.batch import read_header
 
 
 def filled(disk: SimulatedDisk, batches: int = 20, config: TopicConfig = SMALL) -> Log:
-    """Batches of two records each."""
+    """Create a log with batches of two records each."""
     log = open_at(disk, config=config)
     for number in range(batches):
         append(log, b"v%d" % (2 * number), b"v%d" % (2 * number + 1))
@@ -118,7 +118,8 @@ def test_a_roll_that_fails_leaves_no_file_behind() -> None:
     log = filled(disk, 4)
     size = log.active.size
     next_log = segment_path(DIRECTORY, 8, "log")
-    disk.open(next_log, create=True).write(0, [b"of a crash"])  # so that it has to be cut
+    # The roll must truncate this leftover file.
+    disk.open(next_log, create=True).write(0, [b"of a crash"])
     disk.inject(Fault("truncate", path=next_log))
     refused = refusal(append, log, b"x" * (400 - size))
     assert refused.code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -360,7 +361,7 @@ def test_aborted_transactions_are_found_across_segments() -> None:
 def test_the_index_knows_an_abort_before_the_stable_offset_passes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Readers in other threads look at any moment: first how far, then what is aborted."""
+    """Readers in other threads read the last stable offset first, then the aborted transactions."""
     log = open_at(new_disk())
     append(log, b"a", producer_id=7, base_sequence=0, producer_epoch=0, transactional=True)
     seen: list[int | None] = []
@@ -490,7 +491,7 @@ def test_a_flush_that_a_truncation_overtakes_makes_nothing_safe() -> None:
 
 
 def test_an_index_that_was_cut_is_synced_with_the_log() -> None:
-    """Else a power cut brings entries back that point into other batches."""
+    """Otherwise, a power cut could restore entries that point into other batches."""
     for seed in range(30):
         disk = new_disk(seed)
         config = TopicConfig(index_interval_bytes=100)
@@ -643,7 +644,7 @@ def test_a_log_that_was_only_read_writes_nothing_when_it_is_closed() -> None:
 
 
 def test_logs_that_are_closed_together_keep_the_snapshots_of_their_segments() -> None:
-    """But not before they are synced: a snapshot says that everything before it is."""
+    """They are written only after the sync, as a snapshot implies that earlier data is durable."""
     disk = new_disk()
     log = filled(disk)
     log.write_out()

@@ -1,5 +1,6 @@
-"""Large reads that are given unread, as a range of the log's file. Real files: only those have
-descriptors to send from."""
+"""Tests of large reads returned unread, as a range of the log's file.
+
+They use real files, because only those have descriptors to send from."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ ROOM = 1_000_000
 
 
 def new_log(folder: Path, batches: int, size: int = 20_000) -> Log:
-    """Batches of one record, of different sizes."""
+    """Create a log with batches of one record each, of different sizes."""
     log = reopened(folder)
     rng = random.Random(7)
     for _ in range(batches):
@@ -92,7 +93,7 @@ def test_nothing_from_the_maximum_offset_on_is_in_a_range(tmp_path: Path, max_of
 def test_a_log_that_was_opened_is_verified_once_and_then_given_unread(tmp_path: Path) -> None:
     new_log(tmp_path, 100).close(NOW)
     log = reopened(tmp_path)
-    fetch(log, 0, wait=True)  # its index is loaded by whoever may wait
+    fetch(log, 0, wait=True)  # loads the index, which only a caller that may wait can do
     assert was_read(log, 0)
     assert not was_read(log, 0)
 
@@ -106,7 +107,8 @@ def test_an_index_is_loaded_where_it_may_be_waited_for(tmp_path: Path) -> None:
     assert was_read(log, start)
     second.unload()
     assert not second.offset_index.is_loaded
-    log._reader._cursors[start] = (second, 0)  # as of a consumer that comes from the one before
+    # A consumer that has read the previous segment leaves this cursor.
+    log._reader._cursors[start] = (second, 0)
     with pytest.raises(WouldBlock):
         fetch(log, start)
     unread, _ = fetch(log, start, wait=True)

@@ -1,7 +1,7 @@
-"""What the log promises to threads: one changes it, others read, look up and flush beside it.
+"""Tests of the log's thread safety: one thread changes it; others read, look up and flush.
 
-Real files, and fewer descriptors than there are files, so that they are opened and closed all the
-time; threads are switched as often as possible."""
+They use real files and fewer descriptors than files, so that files are opened and closed
+constantly. Threads are switched as often as possible."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _switch_often() -> Iterator[None]:
 
 
 class Beside:
-    """Threads that go on until the owner of the log is done; the first failure ends all."""
+    """Threads that run until the owner of the log is done or one of them fails."""
 
     def __init__(self) -> None:
         self.failures: list[BaseException] = []
@@ -86,7 +86,7 @@ def append(log: Log, rng: random.Random) -> None:
 
 
 def check_read(log: Log, rng: random.Random) -> None:
-    """Any offset that is there now is either read rightly or gone."""
+    """Check that a random offset is either read correctly or out of range."""
     offset = rng.randint(log.log_start_offset, log.log_end_offset)
     try:
         found = log.read(
@@ -106,7 +106,7 @@ def check_read(log: Log, rng: random.Random) -> None:
 
 
 def check_time(log: Log, rng: random.Random) -> None:
-    """Record n has the timestamp 1000 + n."""
+    """Check look-ups by timestamp; record n has the timestamp 1000 + n."""
     first, last = log.log_start_offset, log.log_end_offset - 1
     if first <= last:
         wanted = rng.randint(first, last)
@@ -123,7 +123,7 @@ def check_time(log: Log, rng: random.Random) -> None:
 
 
 class Flushes:
-    """Begun and ended by the owner, run by another thread."""
+    """Flushes that the log's owner begins and ends, and another thread runs."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

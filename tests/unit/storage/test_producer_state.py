@@ -1,4 +1,4 @@
-"""Idempotent producers: what is accepted, what is a retry, and what a snapshot remembers."""
+"""Tests of idempotent producers: accepted batches, retries, and snapshots."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def refusal(state: ProducerState, batch: BatchHeader) -> ErrorCode:
 
 
 def test_batches_without_sequence_numbers_are_never_retries() -> None:
-    """Coordinators write them, for the transactions of others."""
+    """Coordinators write such batches on behalf of transactional producers."""
     batch = header(-1, transactional=True)
     state = state_after(batch, batch, header(-1, count=3, transactional=True))
     assert state.check(batch) is None
@@ -131,7 +131,7 @@ def test_batches_of_an_older_epoch_are_no_retries_in_the_new_one() -> None:
 
 
 def test_after_a_marker_has_raised_the_epoch_sequences_begin_at_zero() -> None:
-    """Two batches in flight may come the wrong way round: the later one must wait."""
+    """Two batches in flight may arrive out of order, so the later one must be retried."""
     state = state_after(header(0, 3, transactional=True))
     state.update(marker(epoch=1), 103, (True, 5))
     assert refusal(state, header(2, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -190,7 +190,7 @@ def test_silent_producers_are_forgotten_unless_they_have_a_transaction_open() ->
 
 ENTRIES = (
     "00000002"
-    # id, epoch, last sequence, last offset, offset delta,
+    # producer ID, epoch, last sequence, last offset, offset delta,
     # timestamp, coordinator epoch, first offset of the transaction
     "0000000000000fa0 0003 00000004 0000000000000068 00000001"
     "0000018bcfe56800 ffffffff ffffffffffffffff"

@@ -1,4 +1,4 @@
-"""Opening logs that a crash, a full disk or a flipped bit has left."""
+"""Tests of opening logs after a crash, a full disk or a flipped bit."""
 
 from __future__ import annotations
 
@@ -118,8 +118,7 @@ def test_segments_behind_a_torn_one_are_removed() -> None:
 
 
 def test_records_lost_between_two_segments_end_the_log() -> None:
-    """A power cut may cut a file just between two batches: nothing is torn, and yet all is not
-    there."""
+    """A power cut may truncate a file exactly between two batches, which leaves no torn batch."""
     disk = new_disk()
     log = filled(disk)
     second, third = bases(log)[1:3]
@@ -252,7 +251,7 @@ def test_epochs_that_are_gone_or_spoilt_are_read_from_the_log() -> None:
             assert stored(log) == expected
 
 
-# ----------------------------------------------------------------------- damage that was safe once
+# ---------------------------------------------------------------- damage before the recovery point
 
 
 @pytest.mark.parametrize("recovery_point", [40, 36])
@@ -438,7 +437,7 @@ def test_a_damaged_marker_does_not_keep_the_log_shut() -> None:
 
 
 def test_a_start_offset_behind_the_end_begins_a_new_log() -> None:
-    """What was deleted may have been lost by a power cut first; its offsets are not used again."""
+    """A power cut may lose records that were deleted anyway; their offsets must not be reused."""
     disk = new_disk()
     filled(disk, 3)
     said: list[str] = []

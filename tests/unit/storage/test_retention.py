@@ -1,4 +1,4 @@
-"""Retention: which head segments go, and what is left."""
+"""Tests of retention: which of the oldest segments are deleted, and what remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that was read from a disk is served unless everything about it fits."""
+"""Tests that batches read from disk are served only if every check passes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_byte_that_the_crc_covers_is_never_wrong(byte: int) -> None:
 
 @given(st.integers(0, 3 * SIZE * 8 - 1), st.integers(10, 15), st.sampled_from([0, 61]))
 def test_no_flipped_bit_is_served(bit: int, offset: int, ahead: int) -> None:
-    """Whatever bit it is, wherever a reader begins and however little it sees behind."""
+    """This holds for any bit, any fetch offset and any number of bytes read past the limit."""
     damaged = bytearray(THREE)
     damaged[bit // 8] ^= 1 << bit % 8
     first = (offset - 10) // 2 * SIZE
@@ -86,7 +86,7 @@ def test_no_flipped_bit_is_served(bit: int, offset: int, ahead: int) -> None:
         served = bytes(buffer[: prefix.size])
         is_down = struct.unpack_from(">q", damaged, first)[0] < 10 + first // SIZE * 2
         if is_down and first + 8 > bit // 8 >= first:
-            continue  # a first batch that begins too early looks like one that has more records
+            continue  # a first batch with a lower base offset looks like one with more records
         assert served == THREE[first : first + len(served)]
         assert prefix.next_offset == (offset if not served else headers_of(served)[-1].next_offset)
 

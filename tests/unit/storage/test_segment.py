@@ -1,4 +1,4 @@
-"""One segment: appends that fail, headers that lie, indexes that are wrong."""
+"""Tests of one segment: failed appends, corrupt headers and wrong indexes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def put(
 
 
 def filled(disk: SimulatedDisk, batches: int = 10) -> tuple[Segment, int]:
-    """A segment of batches of two records, and the size of each."""
+    """Create a segment with batches of two records and return it with the size of a batch."""
     segment = new_segment(disk)
     for number in range(batches):
         put(segment, BASE + 2 * number)
@@ -142,7 +142,7 @@ def test_a_sealed_segment_has_no_torn_tail() -> None:
 
 @pytest.mark.parametrize("path", [".index", ".timeindex", ".log"])
 def test_what_must_be_read_for_an_append_is_read_before_it_writes(path: str) -> None:
-    """Otherwise the batch would be in the file, and the next one would get its offsets again."""
+    """Otherwise the batch would be in the file, and the next one would reuse its offsets."""
     disk = new_disk()
     segment, _ = filled(disk)
     segment.seal()
@@ -437,7 +437,7 @@ def test_a_place_before_the_safe_offset_that_is_no_batch_makes_the_end_unknown(a
 
 @pytest.mark.parametrize("bit", range(64))
 def test_the_last_batch_before_the_safe_offset_is_never_cut_and_never_moves(bit: int) -> None:
-    """Its base offset may say anything, there is nothing behind it, and its CRC is right."""
+    """The CRC does not cover the base offset, and no later batch can contradict it."""
     disk = new_disk()
     size = saved(disk)
     disk.flip_bit(LOG, 9 * size + bit // 8, 7 - bit % 8)

@@ -1,4 +1,4 @@
-"""The index of aborted transactions: its bytes, its answers, and full or torn disks."""
+"""Tests of the index of aborted transactions: format, look-ups, and full or torn disks."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_the_index_follows_its_renamed_file() -> None:
 
 
 class SlowFirstRead(SimulatedDisk):
-    """Whoever reads first gets what was there when it began, when it is let go."""
+    """Disk whose first read blocks until released and returns the data from before it blocked."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a segment remembers of bytes that are good."""
+"""Tests of a segment's record of its verified byte ranges."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_nothing_is_good_once_bytes_have_come_from_the_disk() -> None:
     assert verified.covers(30, 40)
     assert not verified.covers(0, 20)
     assert not verified.covers(60, 70)
-    assert verified.covers(SIZE, SIZE + 10)  # what has been appended since
+    assert verified.covers(SIZE, SIZE + 10)  # bytes appended since the segment was opened
 
 
 def test_what_is_appended_behind_a_cut_is_new() -> None:
@@ -75,7 +75,7 @@ steps = st.one_of(
 def test_no_byte_is_taken_for_good_that_is_not(
     opened: int, taken: list[tuple[str, int, int]]
 ) -> None:
-    """Against a plain set of good bytes; what is appended is good."""
+    """Compare with a plain set of verified bytes; appended bytes count as verified."""
     size = SIZE
     verified = VerifiedBytes(opened)
     good = set(range(opened, size))
@@ -95,7 +95,7 @@ def test_no_byte_is_taken_for_good_that_is_not(
             if verified.came_from_disk:
                 good = set()
             good = {each for each in good if each < start} | set(range(start, SIZE))
-            size = SIZE  # filled again at once
+            size = SIZE  # the segment is filled up again at once
         for begin in range(size):
             for stop in (begin + 1, min(begin + 7, size), size):
                 if verified.covers(begin, stop):

@@ -1,4 +1,4 @@
-"""Arrow columns to Python values and back, and the order of records that come in packs."""
+"""Tests of converting Arrow columns to Python values and back, and of record order in packs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_told_by_column(value: Any, sentence: str) -> None:
 
 
 def pack(task: int, *records: tuple[str, int, int], side: int = 0, number: int = 0) -> list[Any]:
-    """(key, value, ms): as rows of a pack, a bucket each."""
+    """Return the rows of a pack, one per bucket; records are (key, value, timestamp in ms)."""
     keys, values, times = zip(*records, strict=True)
     batch = pa.record_batch(
         [

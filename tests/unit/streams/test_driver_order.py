@@ -1,4 +1,4 @@
-"""In which order the test driver runs the queries of an application."""
+"""Tests of the order in which the test driver runs an application's queries."""
 
 from __future__ import annotations
 

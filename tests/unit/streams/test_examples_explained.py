@@ -1,5 +1,6 @@
-"""explain() of each example, word for word: what runs as columns, in Python, in state. The files in
-`explained` are what it must say."""
+"""Tests of the exact output of explain() for each example: columns, Python and state.
+
+The files in `explained` hold the expected output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ended a query, in one line, and what is started again."""
+"""Tests of summarizing why a query failed in one line, and of which failures are retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an application keeps: checkpoints with their topology, a lock, what a reset deletes."""
+"""Tests of an application's files: checkpoints with their topology, the lock, and resets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla run app.py`, as far as it goes without Spark."""
+"""Tests of the parts of `ottla run app.py` that do not need Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ app.stream("orders").to("copy")
 
 @pytest.fixture(autouse=True)
 def kept_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program becomes __main__, with a path and arguments of its own."""
+    """Restore `__main__`, `sys.argv` and `sys.path`, which a launched program replaces."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(sys, "path", list(sys.path))

@@ -1,4 +1,4 @@
-"""The picture of a topology: every operator once, nothing on top of another."""
+"""Tests of the topology picture: every operator appears once, and nothing overlaps."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_an_application_that_reads_what_it_writes_can_be_drawn() -> None:
 
 
 def lines(svg: str) -> list[list[tuple[float, float]]]:
-    """The points at which the lines' straight and bent parts begin and end."""
+    """Return the start and end points of each line's straight and curved segments."""
     root = ElementTree.fromstring(svg)
     found = []
     for each in root.iter(f"{SVG}path"):
@@ -186,7 +186,7 @@ def test_no_line_runs_behind_a_box(build: Callable[[], st.App]) -> None:
     for points in lines(svg):
         for (x1, y1), (x2, y2) in itertools.pairwise(points):
             for left, top, width, height in boxes(svg):
-                # A bent part is within the rectangle of its ends.
+                # A curved segment stays within the rectangle that its end points span.
                 beside = max(x1, x2) <= left + 0.2 or min(x1, x2) >= left + width - 0.2
                 assert beside or y2 <= top + 0.2 or y1 >= top + height - 0.2
 

@@ -1,4 +1,4 @@
-"""Spark's account of a batch, as figures and lines."""
+"""Tests of turning Spark's progress report of a batch into figures and lines."""
 
 from __future__ import annotations
 

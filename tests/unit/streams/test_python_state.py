@@ -1,4 +1,4 @@
-"""What operators with Python state do with records, by Kafka Streams' rules, without Spark."""
+"""Tests of operators with Python state, by Kafka Streams' rules and without Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNT = of_aggregates((("n", st.count()),))
 
 
 class Bucket:
-    """A program as Spark calls it: state is pickled between calls, and time that is due comes."""
+    """Runner that calls a program as Spark does: it pickles the state and fires due timers."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -31,7 +31,9 @@ class Bucket:
         self.stream_time_ms = 0
 
     def send(self, *records: tuple[Any, ...]) -> list[Output]:
-        """(key, value, at) or (key, value, at, side), as one batch; then time moves on."""
+        """Process records as one batch, then advance stream time and fire the timers that are due.
+
+        Records are (key, value, timestamp) or (key, value, timestamp, side)."""
         keys, values, times, *sides = zip(*records, strict=True)
         found = self._run(Batch(keys, values, times, sides[0] if sides else [0] * len(keys)))
         self.stream_time_ms = max(self.stream_time_ms, *times)
@@ -48,7 +50,7 @@ class Bucket:
 
 
 def counts(outputs: list[Output]) -> list[tuple[Any, ...]]:
-    """Key, window, count; None for deleted."""
+    """Return the key, window and count of each output; the count is None for a deletion."""
     return [
         (each.key, each.window, None if each.value is None else each.value["n"]) for each in outputs
     ]
@@ -166,7 +168,7 @@ def test_sessions_that_grow_or_merge_delete_what_was_given_out() -> None:
         ("k", (0, 0), 1),
         ("k", (30, 30), 1),
     ]
-    # A gap of 10 joins, one of 11 does not.
+    # A gap of 10 merges sessions, a gap of 11 does not.
     assert counts(bucket.send(("k", 0, 10))) == [("k", (0, 0), None), ("k", (0, 10), 2)]
     assert counts(bucket.send(("k", 0, 41))) == [("k", (41, 41), 1)]
     assert counts(bucket.send(("k", 0, 20))) == [
@@ -193,8 +195,7 @@ def test_final_sessions_come_when_the_gap_has_passed() -> None:
 
 
 def windows_by_definition(times: list[int], difference: int) -> dict[tuple[int, int], int]:
-    """Every window of that length whose set of records no other one has before it: worked out
-    from the definition, a start at a time."""
+    """Count the records of each distinct sliding window, directly from the definition."""
     found: dict[tuple[int, int], int] = {}
     starts = {max(0, at - difference) for at in times} | {at + 1 for at in times}
     for start in sorted(starts):
@@ -207,7 +208,7 @@ def windows_by_definition(times: list[int], difference: int) -> dict[tuple[int, 
 @pytest.mark.parametrize(
     "times",
     [
-        [8000, 9200, 12400],  # the example of Kafka's documentation
+        [8000, 9200, 12400],  # the example in Kafka's documentation
         [100, 100, 105],
         [5, 3, 40],
         [50, 20, 35, 21, 49, 30],
@@ -223,7 +224,7 @@ def test_sliding_windows_are_one_for_each_set_of_records(times: list[int]) -> No
 
 
 def test_sliding_windows_of_kafkas_documentation() -> None:
-    """Records alice at 8000, 9200 and 12400 with a difference of 5000."""
+    """The example has records of alice at 8000, 9200 and 12400, and a time difference of 5000."""
     bucket = Bucket(SlidingWindows(COUNT, 5000, 1_000_000, is_final=False, gives_late=False))
     bucket.send(("alice", 0, 8000))
     bucket.send(("alice", 0, 9200))
@@ -249,7 +250,7 @@ CHANGES = [
     ("left", "A"), ("right", "a"), ("left", "B"), ("right", "b"), ("left", None), ("right", None),
     ("right", "d"), ("left", "D"), ("right", None), ("left", None),
 ]  # fmt: skip
-"""In turn, each a batch of its own: and what is given out, worked out by hand."""
+"""Changes to the two tables, each sent as a batch of its own; OUTCOMES was worked out by hand."""
 OUTCOMES = {
     "inner": [None, "Aa", "Ba", "Bb", "-", None, None, "Dd", "-", None],
     "left": ["A.", "Aa", "Ba", "Bb", "-", None, None, "Dd", "D.", "-"],
@@ -282,7 +283,7 @@ def test_changes_of_a_batch_make_one_change_of_a_joined_table() -> None:
 
 
 class ForeignJoin:
-    """Both steps, and the rows between them as columns make them."""
+    """Both steps of a foreign-key join, with the rows that the columnar step between them makes."""
 
     def __init__(self, how: str) -> None:
         self.how = how
@@ -290,7 +291,9 @@ class ForeignJoin:
         self.second = Bucket(Subscribed(how))
 
     def send(self, *changes: tuple[str, str, Any]) -> dict[str, Any]:
-        """(side, key, value); a left value is (foreign key, text). What is given out, by key."""
+        """Send changes as (side, key, value) and return the outputs by key.
+
+        The value on the left side is (foreign key, text)."""
         left = [(key, value, 1) for side, key, value in changes if side == "left"]
         rows = [(key, value, 1, RIGHT) for side, key, value in changes if side == "right"]
         for each in self.first.send(*left) if left else ():
@@ -313,7 +316,7 @@ def test_a_foreign_key_join_follows_both_tables() -> None:
     assert join.send(("right", "c1", "Ada")) == {"o1": ("tea", "Ada"), "o2": ("jam", "Ada")}
     assert join.send(("left", "o1", ("c1", "ham"))) == {"o1": ("ham", "Ada")}
     assert join.send(("right", "c1", "Ann")) == {"o1": ("ham", "Ann"), "o2": ("jam", "Ann")}
-    # To a customer that is not there: what was given out is deleted.
+    # The new customer does not exist, so the earlier output is deleted.
     assert join.send(("left", "o1", ("c2", "ham"))) == {"o1": None}
     assert join.send(("right", "c2", "Bob")) == {"o1": ("ham", "Bob")}
     assert join.send(("left", "o2", None)) == {"o2": None}
@@ -389,7 +392,7 @@ def test_what_stores_hold_is_gone_after_its_time() -> None:
     assert send("a", 1000) == (None, [], [], 0)
     assert send("b", 1050) == ("a", ["a"], ["a"], 1)
     assert send("c", 1100) == ("b", ["a", "b"], ["a", "b"], 2)
-    # Stream time is 1100, as of the batch before: what was written at 1000 is gone.
+    # Stream time is still 1100, from the previous batch; the record written at 1000 has expired.
     assert send("d", 1149) == ("c", ["b", "c"], ["b", "c"], 2)
     assert send("e", 5000) == ("d", ["b", "c", "d"], ["b", "c", "d"], 3)
     assert send("f", 5001) == ("e", ["e"], ["e"], 1)

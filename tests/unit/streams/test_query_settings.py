@@ -1,4 +1,4 @@
-"""What a query is started with, unless the user says otherwise."""
+"""Tests of the settings that a query starts with unless the user overrides them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.streams.query_settings import (
 
 
 class Conf(dict[str, str]):
-    """Of a session, or of its context."""
+    """Configuration of a Spark session or its context."""
 
     def set(self, name: str, value: str) -> None:
         self[name] = value

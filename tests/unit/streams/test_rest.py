@@ -1,4 +1,4 @@
-"""Questions to an application over HTTP, without sockets."""
+"""Tests of interactive queries over HTTP, without sockets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MINUTE_MS = 60_000
 
 
 class Still(Store):
-    """Follows no topic."""
+    """State store that follows no topic."""
 
     def __init__(self, app: st.App, topic: str, path: Path) -> None:
         super().__init__(find_sink(app, topic), path, None, None)  # type: ignore[arg-type]

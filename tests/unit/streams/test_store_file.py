@@ -1,4 +1,4 @@
-"""The file of a store: a table as it was at some positions."""
+"""Tests of the state store file, which holds a table and the positions it was built from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that are suppressed by a time limit: what is refused, explained, and given out when."""
+"""Tests of tables suppressed by a time limit: validation, explain(), and emission times."""
 
 from __future__ import annotations
 

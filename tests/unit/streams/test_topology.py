@@ -1,4 +1,4 @@
-"""Topologies are checked where they are built, and explain themselves."""
+"""Tests that topologies are validated as they are built, and of their explain() output."""
 
 from __future__ import annotations
 

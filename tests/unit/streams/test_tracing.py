@@ -1,4 +1,4 @@
-"""Functions over records become columns, or run in Python with a reason."""
+"""Tests that functions over records become columns, or run in Python with a stated reason."""
 
 from __future__ import annotations
 

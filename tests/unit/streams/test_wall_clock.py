@@ -1,5 +1,4 @@
-"""Processors by the clock on the wall: when their timers ring, what is refused, what the clock's
-stream tells Spark."""
+"""Tests of wall-clock processors: timers, validation, and the clock source's offsets."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ LIMIT: Any = None
 
 
 class Watch(st.Processor):
-    """Says when nothing has come for a key for a second, and again each second."""
+    """Processor that reports a key with no records for a second, and again every second."""
 
     seen = st.ValueStore(ttl="10 s")
     timer = st.ValueStore()
@@ -128,7 +127,7 @@ def test_the_clock_ticks_at_once_and_then_when_its_time_has_passed_since_the_las
     now["s"] += 1.9
     assert reader.latestOffset(first, LIMIT) == first
     now["s"] += 0.1
-    now["ms"] = 10  # somebody has set the clock
+    now["ms"] = 10  # the system clock has been set back
     assert reader.latestOffset(first, LIMIT) == {CLOCK: 5001}
 
 

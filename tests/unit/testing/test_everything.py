@@ -1,4 +1,4 @@
-"""The counts of `make test`."""
+"""Tests of the counts that `make test` reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pytest plugin, run by pytest in a pytest of its own."""
+"""Tests of the pytest plugin, run in a nested pytest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from tests.arch.test_imports import modules_after
 
-# Before a pytest within pytest runs, which forgets in the end what it imported for the first time.
+# Import it first, because a nested pytest finally unloads the modules that it imported itself.
 import ottla.testing.broker_thread  # noqa: F401
 
 pytest_plugins = ["pytester"]
@@ -19,9 +19,10 @@ PLUGIN = "ottla.testing.plugin"
 
 @contextmanager
 def garbage_at_rest() -> Iterator[None]:
-    """pytest parses what it shows of a failure, and formats what garbage says when it goes; CPython
-    3.11 cannot do the second, which parses too, in the middle of the first (SystemError). So what
-    earlier tests have left goes before."""
+    """Collect the garbage of earlier tests and disable the collector meanwhile.
+
+    pytest parses source code to show a failure. If a finalizer warns during this, pytest parses
+    again to format the warning, and CPython 3.11 raises SystemError for the nested call."""
     gc.collect()
     gc.disable()
     try:
@@ -32,11 +33,11 @@ def garbage_at_rest() -> Iterator[None]:
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, request: pytest.FixtureRequest):
-    """Run a test file with the plugin, which is loaded already where Ottla is installed."""
+    """Return a function that runs a test file with the plugin, loading it if necessary."""
     loaded = request.config.pluginmanager.hasplugin("ottla")
 
     def run(source: str, *options: str, apart: bool = False) -> pytest.RunResult:
-        """`apart`: in a process of its own."""
+        """Run a test file; with `apart`, in a separate process."""
         pytester.makepyfile(source)
         plugin = () if loaded else ("-p", PLUGIN)
         start = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
@@ -183,7 +184,7 @@ def test_help_names_the_fixtures(run) -> None:
 
 
 def test_the_modules_of_ottla_are_imported_as_they_are(run) -> None:
-    """And not parsed for their assertions, perhaps in two threads at once."""
+    """pytest must not rewrite their assertions, perhaps in two threads at once."""
     source = """
         def test_import():
             import ottla.connect.connectors.jdbc.sink as module

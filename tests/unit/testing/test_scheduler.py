@@ -1,4 +1,4 @@
-"""The simulator's loop, clock and network, by themselves."""
+"""Tests of the simulator's event loop, clock and network in isolation."""
 
 from __future__ import annotations
 

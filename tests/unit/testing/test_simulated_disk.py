@@ -1,4 +1,4 @@
-"""The simulated disk keeps what it promises, and loses what it may."""
+"""Tests that the simulated disk keeps synced data and may lose the rest."""
 
 from __future__ import annotations
 

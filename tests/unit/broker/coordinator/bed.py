@@ -1,4 +1,4 @@
-"""The runtime in a test: a shard that adds, a log in memory, syncs and time that the test makes."""
+"""Test bed for the coordinator runtime: summing shard, in-memory log, manual clock and syncs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Answer:
 
 
 class Added:
-    """Adds to a key's total, and answers what the total was when it was decided."""
+    """Event that adds to a key's total and responds with the total before the addition."""
 
     if_failed: Added | None = None
     delay_ms: int | None = None
@@ -47,7 +47,7 @@ class Totals:
         self.parked: list[Token] = []
         self.ended: list[tuple[int, bool]] = []
         self.applied: list[tuple[tuple[str, int], int]] = []
-        """Records, and whose transactions they belong to."""
+        """Applied records, each with the producer ID of its transaction."""
 
     def decide(self, event: Added, now_ms: int) -> Decision:
         decision = Decision(if_failed=event.if_failed, producer=event.producer)
@@ -82,7 +82,7 @@ class Totals:
 
 
 class FakePartition:
-    """A log in memory, whose watermark the test may hold back."""
+    """In-memory partition log whose high watermark the test can hold back."""
 
     def __init__(self, waits_for_sync: bool = False) -> None:
         self.key = TopicPartition("__totals", 0)
@@ -103,7 +103,7 @@ class FakePartition:
         )
 
     def check_in_sync(self) -> None:
-        """There are no followers."""
+        """Accept every append, because the partition has no followers."""
 
     def append(self, batch: bytes, header: BatchHeader, now_ms: int) -> AppendResult:
         if self.fails is not None:
@@ -165,7 +165,7 @@ class Bed:
         self.timers = Timers(self.clock, lambda delay, action: SimpleNamespace(cancel=lambda: None))
         self.shard = Totals()
         self.gate: asyncio.Event | None = None
-        """Reads of the log wait for it."""
+        """Gate that blocks reads of the log until it is set; None lets them through."""
 
         async def run_blocking(work: Callable[[], Any]) -> Any:
             if self.gate is not None:

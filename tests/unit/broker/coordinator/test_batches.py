@@ -1,4 +1,4 @@
-"""How decisions are packed into batches."""
+"""Tests of packing coordinator decisions into record batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime: batches, order, waiting for commits, failures, loading."""
+"""Tests of the coordinator runtime: batching, ordering, commit waits, failures and loading."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_writes_that_keep_failing_are_logged_a_few_times_and_then_counted(
 ) -> None:
     async def scenario(bed: Bed) -> None:
         bed.partition.fails = ErrorCode.NOT_ENOUGH_REPLICAS
-        for _ in range(100):  # ten a second, as transactions are tried again
+        for _ in range(100):  # ten per second, the rate at which transactions retry
             bed.add("k", 1)
             await turn()
             bed.clock.now += 0.1

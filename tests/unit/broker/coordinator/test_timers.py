@@ -1,4 +1,4 @@
-"""One heap for all timers, on a clock that the test moves."""
+"""Tests of the timer heap, on a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Handle:
 
 
 class Loop:
-    """A clock, and the event loop that keeps to it."""
+    """Manual clock and the event loop that runs on it."""
 
     def __init__(self) -> None:
         self.now = 100.0

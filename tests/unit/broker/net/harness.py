@@ -1,4 +1,4 @@
-"""A server with handlers that tests steer, and raw clients that say exactly what tests want."""
+"""Server with handlers under the test's control, and raw clients that send exact bytes."""
 
 from __future__ import annotations
 
@@ -30,18 +30,20 @@ VERSIONS = {
 }
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0)
 PATIENCE_S = 20
-"""How long a test waits for what must happen; nothing waits that long when all is well."""
+"""Timeout for events that must happen, in seconds. A passing test never waits this long."""
 
 
 class Service:
-    """Handlers: Heartbeat answers at once, Metadata with some 1,000 bytes, LeaveGroup when the
-    test says so, SyncGroup by a coroutine, JoinGroup never (it raises), Produce keeps its records,
-    Fetch answers `fetch_bytes` of them, or what `fetch_records` makes, parked first if
-    `parks_fetches`."""
+    """Request handlers with a different way of responding for each API.
+
+    Heartbeat responds at once, Metadata with about 1,000 bytes, LeaveGroup when the test completes
+    its future, SyncGroup from a coroutine. JoinGroup raises. Produce keeps its records. Fetch
+    responds with `fetch_bytes` bytes or with the result of `fetch_records`; with `parks_fetches`,
+    it is delayed first."""
 
     def __init__(self) -> None:
         self.served: list[tuple[int, int]] = []
-        """(API key, correlation id) in the order in which handlers were called."""
+        """Pairs of API key and correlation ID, in the order in which the handlers were called."""
         self.parked: list[asyncio.Future[Body | None]] = []
         self.records: list[bytes] = []
         self.may_finish = asyncio.Event()
@@ -133,7 +135,7 @@ class Client:
         await self.writer.drain()
 
     async def receive(self) -> tuple[int, bytes]:
-        """(correlation id, what follows it) of the next answer."""
+        """Return the correlation ID and the remaining bytes of the next response."""
         async with asyncio.timeout(PATIENCE_S):
             (size,) = struct.unpack(">i", await self.reader.readexactly(4))
             frame = await self.reader.readexactly(size)
@@ -143,7 +145,7 @@ class Client:
         return [(await self.receive())[0] for _ in range(count)]
 
     async def rest(self) -> bytes:
-        """What comes before the server closes."""
+        """Return the bytes that arrive before the server closes the connection."""
         async with asyncio.timeout(PATIENCE_S):
             try:
                 return await self.reader.read()
@@ -184,7 +186,7 @@ def config(**changes: Any) -> ServerConfig:
 async def running(
     settings: ServerConfig | None = None, monotonic: Callable[[], float] | None = None
 ) -> AsyncIterator[tuple[Server, Service, int]]:
-    """(server, its handlers, port)."""
+    """Run a server and yield it with its handlers and its port."""
     service = Service()
     clock = {} if monotonic is None else {"monotonic": monotonic}
     server = Server(None, Router(service.handlers()), settings or config(), **clock)
@@ -196,20 +198,20 @@ async def running(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop run until it is so."""
+    """Run the event loop until the condition holds."""
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - it is about to be so, or the test fails
+        while not condition():  # noqa: ASYNC110 - the timeout bounds the loop
             await asyncio.sleep(0)
 
 
 async def settled(client: Client, correlation_id: int = 9999) -> None:
-    """Everything that others sent before has been seen: this client has had an answer since."""
+    """Wait until the server has seen everything that other clients sent before this call."""
     await client.send(frame_of(HEARTBEAT, correlation_id))
     assert (await client.receive())[0] == correlation_id
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test written as a coroutine."""
+    """Run a test that is a coroutine function on uvloop."""
 
     @wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -219,7 +221,7 @@ def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 def on_both_loops(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """The same on uvloop's loop and on Python's own, which platforms without uvloop get."""
+    """Run a test on uvloop and again on asyncio's own loop, for platforms without uvloop."""
 
     @wraps(test)
     def run() -> None:

@@ -1,4 +1,4 @@
-"""What strangers and faulty clients do to the port, and that nobody else notices."""
+"""Tests that malformed or hostile traffic on the port does not affect other connections."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_a_handler_that_fails_costs_its_connection_and_a_traceback(
 
 
 def frame_answer() -> bytes:
-    """What a Heartbeat is answered with: size, correlation id, no tags, throttle time, error."""
+    """Return a Heartbeat response: size, correlation ID, no tags, throttle time and error code."""
     return size_and(4 + 1 + 4 + 2 + 1) + bytes(12)
 
 

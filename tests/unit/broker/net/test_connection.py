@@ -1,4 +1,4 @@
-"""Requests in, answers out in their order, over a real socket."""
+"""Tests that responses leave in the order of their requests, over real sockets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ottla.broker.connection import FRAMES_PER_TURN, MAX_HELD_BYTES, MAX_PARKED
 
 
 class WriteSpy:
-    """A transport that counts."""
+    """Transport that counts its writes."""
 
     def __init__(self, transport: Any) -> None:
         self.transport = transport
@@ -135,7 +135,7 @@ async def test_large_frames_arrive_intact_between_small_ones() -> None:
     records = [rng.randbytes(size) for size in sizes]
     async with running() as (server, service, port):
         client = await Client.connect(port)
-        for round_ in range(2):  # the second time with used buffers
+        for round_ in range(2):  # the second round reuses pooled buffers
             sent = asyncio.create_task(
                 client.send(*(produce_frame(n, each) for n, each in enumerate(records)))
             )

@@ -1,4 +1,4 @@
-"""Answers whose records are still in a file, over real sockets."""
+"""Tests of responses whose records are still in a file, over real sockets."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from ottla.broker.server import Server
 from ottla.storage.file import OsFile, OsFileRange, OsFileSystem
 
 BYTES = 8_000_000
-"""More than a socket takes at once."""
+"""Size of the stored records; more than a socket buffer takes at once."""
 
 
 class Stored:
-    """A file of batches, and how an answer holds them."""
+    """A file of record batches and the file range that a response holds."""
 
     def __init__(self, folder: Path) -> None:
         rng = random.Random(1)
@@ -188,14 +188,14 @@ async def test_a_file_that_is_truncated_meanwhile_ends_the_connection(tmp_path: 
         stored.file.truncate(len(stored.data) // 2)
         stored.file.write(len(stored.data) // 2, [bytes(len(stored.data) // 2)])
         client.writer.transport.resume_reading()
-        assert len(await client.rest()) < len(stored.data)  # no whole answer
+        assert len(await client.rest()) < len(stored.data)  # the response is incomplete
         await until(lambda: server.connections_open == 0)
         assert server.requests_failed == 0
 
 
 @pytest.fixture
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the kernel had dropped what was in memory when the answer was made."""
+    """Pretend that the page cache dropped the records after the response was built."""
     seen = OsFileRange.is_cached
     monkeypatch.setattr(
         OsFileRange,

@@ -1,4 +1,4 @@
-"""Budgets, the pool of buffers, and who has to go."""
+"""Tests of memory budgets, the buffer pool, and the choice of connections to close."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_waiters_are_served_first_come_first_served_and_not_in_the_callers_turn(
     (wake,) = scheduled
     wake()  # type: ignore[operator]
     assert [waiter.grants for waiter in waiters] == [1, 1, 0]
-    waiters[1].reader.close()  # the one that exceeds the budget
+    waiters[1].reader.close()  # close the connection that exceeds the budget
     scheduled[-1]()  # type: ignore[operator]
     assert [waiter.grants for waiter in waiters] == [1, 1, 1]
 

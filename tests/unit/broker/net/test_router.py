@@ -1,4 +1,4 @@
-"""Which request is answered by whom, and what ApiVersions says about it."""
+"""Tests of routing requests to handlers, and of ApiVersions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONNECTION = SimpleNamespace(listener="PLAINTEXT", peer="192.0.2.7")
 
 
 def answer(router: Router, frame: bytes, version: int, broker: Any = None) -> Any:
-    """Route a frame to its handler and read the answer as a client of `version` would."""
+    """Route a frame to its handler and decode the response as a client of `version` would."""
     view = memoryview(frame)[4:]
     route, context, position = router.open(view, CONNECTION)
     body = route.handle(broker, context, decode(context, view, position))

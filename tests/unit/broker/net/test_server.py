@@ -1,4 +1,4 @@
-"""Listening, limits on connections, the sweep, stopping."""
+"""Tests of listening, connection limits, the sweep of idle connections, and shutdown."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ async def test_a_peer_that_takes_nothing_for_the_idle_time_is_closed() -> None:
 
 
 def steady(server: Server) -> bool:
-    """The kernel has taken what it takes: the same before and after a moment of the loop."""
+    """Return whether the kernel's send buffer is full: the unsent bytes no longer change."""
     (connection,) = server.connections
     before, connection.unsent_seen = connection.unsent_seen, connection.unsent_bytes()
     return before == connection.unsent_seen

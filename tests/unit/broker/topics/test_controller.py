@@ -1,4 +1,4 @@
-"""How a broker joins and leads again, and what the controller keeps to."""
+"""Tests of brokers that join the cluster and regain leadership, and of controller fencing."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_controller_of_the_past_changes_nothing() -> None:
     async def scenario(broker: FakeBroker) -> None:
         epoch = broker.image.controller_epoch
         await broker.store.txn([], [Replace(tree.CONTROLLER_EPOCH, b"{}")])
-        broker.image.controller_epoch = epoch  # as if the change had not reached it yet
+        broker.image.controller_epoch = epoch  # the change has not reached this broker yet
         (decision,) = await broker.controller.create_topics([NewTopic("a")])
         assert decision.error is not None
         assert decision.error.code == ErrorCode.NOT_CONTROLLER
@@ -109,7 +109,7 @@ def test_a_controller_whose_session_is_over_changes_nothing() -> None:
     async def scenario(broker: FakeBroker) -> None:
         controller_id = broker.image.controller_id
         await broker.store.txn([], [Delete(tree.CONTROLLER_LEADER)])
-        broker.image.controller_id = controller_id  # as if the change had not reached it yet
+        broker.image.controller_id = controller_id  # the change has not reached this broker yet
         (decision,) = await broker.controller.create_topics([NewTopic("a")])
         assert decision.error is not None
         assert decision.error.code == ErrorCode.NOT_CONTROLLER

@@ -178,7 +178,7 @@ def test_authorized_operations_are_everything_when_asked_for(version: int) -> No
 
 
 async def add_second_broker(broker: FakeBroker, listener: str, *, live: bool) -> None:
-    """A broker that leads one partition of a topic, with broker 1 following."""
+    """Register broker 2 as the leader of topic `shared`, with broker 1 as the follower."""
     other = BrokerRegistration(2, 0, {listener: Endpoint("other", 5)}, "r2")
     state = PartitionState(2, 3, (2, 1), (2, 1), isr_incarnations=(0, 0))
     ops: list[Any] = [Create(tree.registration_path(2), tree.encode_registration(other))]

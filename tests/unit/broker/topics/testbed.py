@@ -1,7 +1,7 @@
 """A broker without sockets or logs: a real store, image and controller, called through the codec.
 
-Requests are encoded and decoded by the codec; answers are encoded by it in strict mode and decoded
-by kio, so each test proves its version's bytes too."""
+Requests are encoded and decoded by the codec. Responses are encoded by it in strict mode and
+decoded by kio, so each test also verifies the wire format of its version."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class FakeBroker:
         await self.store.close()
 
     async def call(self, handler: Any, version: int, **request: Any) -> Any:
-        """The answer as kio reads it."""
+        """Call a handler and return its response as decoded by kio."""
         key = handler.API_KEY
         decoded = _through_the_wire(key, version, request)
         context = RequestContext(key, version, 7, "test", LISTENER, "localhost")
@@ -119,7 +119,7 @@ def with_broker(
     node_id: int = 1,
     **properties: str,
 ) -> None:
-    """Run a scenario on a started broker; properties are written with underscores for dots."""
+    """Run a scenario on a started broker. Properties use underscores instead of dots."""
 
     async def run() -> None:
         named = {name.replace("_", "."): value for name, value in properties.items()}

@@ -1,4 +1,4 @@
-"""Assignors: every partition once, evenly, and moving as little as can be."""
+"""Tests that assignors assign every partition once, evenly, and with few moves."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_complete(
 
 
 def is_balanced(members: Mapping[str, tuple[str, ...]], assignment: Assignment) -> bool:
-    """No single move would make it more even."""
+    """Return whether no single move would make the assignment more even."""
     return not any(
         len(assignment[more]) - len(assignment[less]) > 1
         and any(tp.topic in members[less] for tp in assignment[more])

@@ -1,4 +1,4 @@
-"""Fetched bytes handed out as records: bounds, transactions, damage, interruptions."""
+"""Tests of handing out fetched bytes as records: limits, transactions, corruption, interrupts."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_take_that_reached_nobody_is_taken_back() -> None:
     fixture.add(A, batch(0, 4))
     assert fixture.take(1) == [0]
     fixture.buffer.settle()
-    fixture.buffer.take(2)  # and then Ctrl-C: nobody set is_delivered
+    fixture.buffer.take(2)  # Ctrl-C interrupts before is_delivered is set
     fixture.buffer.settle()
     state = fixture.state(A)
     assert (state.position, state.fetch_position) == (1, 1)

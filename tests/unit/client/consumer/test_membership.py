@@ -1,4 +1,4 @@
-"""What a member does next: reactions, plans, whether the user polls."""
+"""Tests of a group member's next step: reactions to errors, plans, and the poll interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member of the new protocol tells its coordinator, and makes of the answers."""
+"""Tests of the heartbeats of a consumer-protocol member (KIP-848) and its use of the responses."""
 
 from __future__ import annotations
 

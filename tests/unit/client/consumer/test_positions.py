@@ -1,4 +1,4 @@
-"""How positions are looked up."""
+"""Tests of looking up the positions of partitions."""
 
 from __future__ import annotations
 

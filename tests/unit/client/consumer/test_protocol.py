@@ -1,4 +1,4 @@
-"""What members of classic groups tell each other, held against other clients' codecs."""
+"""Tests of subscriptions and assignments of classic groups against other clients' codecs."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_memory_goes_to_the_first_in_line() -> None:
     first = waiting.reserve(2 * BATCH, lambda: granted.append("first"))
     second = waiting.reserve(BATCH, lambda: granted.append("second"))
     waiting.finish(waiting.take(queues[0]))
-    assert granted == []  # the second would fit, and waits for its turn
+    assert granted == []  # the second would fit, but reservations are granted in order
     assert isinstance(add(waiting, queues[2]), Full)
     waiting.finish(waiting.take(queues[1]))
     assert granted == ["first"]

@@ -1,4 +1,4 @@
-"""Sequences, by tables and against a model of a broker (Hypothesis)."""
+"""Tests of sequence numbers, by tables and against a model of a broker (Hypothesis)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_gap_before_the_next_in_line_begins_a_new_epoch() -> None:
     idempotence.begin_epoch_if_asked()
     assert idempotence.may_send(partition, second)
     assert [batch.state for batch in (second, third)] == [(1, 0), (1, 5)]
-    # The answer to the third was under way: it concerns a sequence that is gone.
+    # The response for the third batch was in flight and refers to a sequence already replaced.
     assert idempotence.may_retry(partition, third, OUT_OF_ORDER)
     idempotence.begin_epoch_if_asked()
     assert third.state == (1, 5)
@@ -107,8 +107,8 @@ def test_a_gap_before_the_next_in_line_begins_a_new_epoch() -> None:
     [
         (False, 0, 0, True, 1),
         (False, 100, 0, True, 1),
-        (False, -1, 0, True, 0),  # the broker does not know its log's start: ask again
-        (True, 100, 0, True, 0),  # all that was written is deleted: from 0 in the same epoch
+        (False, -1, 0, True, 0),  # log start offset unknown: retry
+        (True, 100, 0, True, 0),  # all written records are deleted: restart at 0 in the same epoch
         (True, 0, 0, False, 0),  # the transaction must be aborted
     ],
 )
@@ -164,7 +164,8 @@ def test_after_a_batch_of_unknown_fate_nothing_new_goes_until_the_rest_is_answer
     first, second = send(idempotence, partition, 2)
     idempotence.failed(partition, first, NETWORK, surely_not_written=False)
     assert not idempotence.may_send(partition, Batch())
-    idempotence.acknowledged(partition, second, 5)  # so the first was written after all
+    # This success proves that the first batch was written.
+    idempotence.acknowledged(partition, second, 5)
     assert idempotence.resolve(partition)
     idempotence.begin_epoch_if_asked()
     assert send(idempotence, partition, 1)[0].state == (0, 10)
@@ -211,11 +212,11 @@ def test_after_the_last_epoch_comes_a_new_producer_id() -> None:
     assert idempotence.may_send(partition, second)
 
 
-# ------------------------------------------------------------------------ against a broker
+# ------------------------------------------------------------------ against a broker model
 
 
 class BrokerModel:
-    """What a partition's leader does with sequences."""
+    """Model of how a partition leader checks sequence numbers."""
 
     def __init__(self) -> None:
         self.log: list[int] = []
@@ -245,7 +246,7 @@ OUTCOMES = ("ok", "lost request", "lost answer", "not leader", "refused")
 
 
 class World:
-    """A producer with twenty batches to send, and the broker."""
+    """A producer with twenty batches to send and the broker that receives them."""
 
     def __init__(self) -> None:
         self.idempotence, self.partition = producer()
@@ -255,8 +256,9 @@ class World:
         self.acknowledged: list[int] = []
 
     def round(self, outcomes: list[str]) -> None:
-        """Send what may be sent; each request meets an outcome. A connection that loses a request
-        or an answer loses all behind it."""
+        """Send the batches that may be sent and give each request an outcome.
+
+        A connection that loses a request or a response loses all later ones too."""
         self.idempotence.begin_epoch_if_asked()
         requests = self._requests(len(outcomes))
         is_cut = False
@@ -291,7 +293,7 @@ class World:
         return NETWORK if outcome == "lost answer" else code
 
     def _answer(self, name: int, batch: Batch, code: ErrorCode) -> bool:
-        """Whether the batch is to be sent again."""
+        """Handle a response and return whether the batch must be sent again."""
         if code == NETWORK:
             batch.fate_was_unknown = True
         if code == ErrorCode.NONE:
@@ -316,5 +318,5 @@ def test_whatever_happens_to_requests_each_batch_arrives_once_and_in_order(
         world.round(outcomes)
     assert not world.waiting
     expected = [name for name in range(20) if name not in world.refused]
-    # An answer may come late, though the broker has the batch: the log's order is what counts.
+    # A response may arrive late although the broker has the batch, so compare the log's order.
     assert world.broker.log == sorted(world.acknowledged) == expected

@@ -100,7 +100,7 @@ def test_a_partition_keeps_its_turn_over_small_batches_until_a_batchs_worth_went
     accumulator = Accumulator(batch_size=BATCH, linger_s=0, buffer_memory=1_000_000)
     records = intake(accumulator)
     partitions = []
-    for _ in range(12):  # 173 bytes each with the header
+    for _ in range(12):  # each batch has 173 bytes, including its header
         partitions.append(send(records))
         (queue,) = accumulator.queues
         accumulator.take(queue).seal(0, None)

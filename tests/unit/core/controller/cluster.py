@@ -1,4 +1,4 @@
-"""A cluster's state for decisions, made by hand."""
+"""Hand-made cluster state for testing the controller's decisions."""
 
 from __future__ import annotations
 

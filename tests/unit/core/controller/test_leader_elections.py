@@ -1,4 +1,4 @@
-"""Every row of the table in core/controller/elections.py, and elections that are asked for."""
+"""Tests of every row of the table in core/controller/elections.py, and of requested elections."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ def brokers(
     crashed: tuple[int, ...] = (),
     restarted: tuple[int, ...] = (),
 ) -> Brokers:
-    """`crashed`: alive again in incarnation 1, with nothing that links it to 0; `restarted`: alive
-    again in incarnation 1 after a clean shutdown."""
+    """Return brokers 1 to 3 in the given states.
+
+    `crashed` brokers are alive again in incarnation 1 after an unclean shutdown; `restarted` ones
+    are alive in incarnation 1 after a clean shutdown."""
     known = {id: broker(id) for id in (1, 2, 3)}
     for id in crashed:
         known[id] = replace(known[id], incarnation=1, clean_from=1)

@@ -1,4 +1,4 @@
-"""Replicas that move: begin, complete, cancel, and what is refused."""
+"""Tests of partition reassignments: begin, complete, cancel, and invalid requests."""
 
 from __future__ import annotations
 
@@ -114,8 +114,9 @@ _targets = st.lists(st.sampled_from(IDS), min_size=1, max_size=4, unique=True).m
 
 @given(st.lists(st.one_of(_targets, st.integers(1, 5)), max_size=12))
 def test_there_is_always_a_member_that_was_one_before(steps: list[object]) -> None:
-    """Whatever is asked for and whoever joins, the leader is in the ISR, the ISR in the replicas,
-    and no state shares no member of the ISR with the one before it."""
+    """Consecutive states share an ISR member, whatever is requested and whichever replica joins.
+
+    The leader is always in the ISR, and the ISR is part of the replicas."""
     state = ON_123
     for step in steps:
         if isinstance(step, tuple):

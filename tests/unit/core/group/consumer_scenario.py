@@ -21,7 +21,7 @@ AT_ONCE = GroupSettings(consumer_assignment_interval_ms=0, initial_rebalance_del
 
 
 class Topics:
-    """Topics that come and go."""
+    """Topics that tests create and delete."""
 
     def __init__(self, **counts: int) -> None:
         self.revision = 0
@@ -70,8 +70,9 @@ class ConsumerScenario(Scenario):
         return other
 
     def compacted(self, clean_to: int, *, keeps_tombstones: bool) -> ConsumerScenario:
-        """Another coordinator that has loaded this one's log after a cleaner was at work: of what
-        lies before `clean_to`, the last record of each key is left."""
+        """Return a new coordinator that has loaded this one's log after compaction.
+
+        Before offset `clean_to`, only the last record of each key is kept."""
         last = {entry.key: index for index, entry in enumerate(self.log[:clean_to])}
         kept = [
             entry
@@ -93,7 +94,7 @@ class ConsumerScenario(Scenario):
         return call
 
     def enter(self, member_id: str, *topics: str, group: str = GROUP, **fields: Any) -> Call:
-        """Join."""
+        """Send a member's first heartbeat, which joins the group."""
         asked = {
             "topics": list(topics) or ["t"],
             "rebalance_timeout_ms": REBALANCE_MS,
@@ -103,11 +104,11 @@ class ConsumerScenario(Scenario):
         return self.beat(member_id, 0, group, **asked)
 
     def member(self, member_id: str, *topics: str, **fields: Any) -> ConsumerClient:
-        """A member that has joined."""
+        """Return a member that has joined."""
         return ConsumerClient(self, member_id, *topics, **fields)
 
     def settle(self, *clients: ConsumerClient) -> None:
-        """Heartbeats, until nothing changes any more."""
+        """Send heartbeats until no member's epoch or assignment changes."""
         for _ in range(20):
             before = [(each.epoch, each.owned) for each in clients]
             for each in clients:
@@ -116,7 +117,7 @@ class ConsumerScenario(Scenario):
                 return
         raise AssertionError("it never settles")
 
-    # ----------------------------------------------------------------------------- looking at it
+    # -------------------------------------------------------------------------------- inspection
 
     @property
     def consumers(self) -> ConsumerGroup:
@@ -130,7 +131,7 @@ class ConsumerScenario(Scenario):
 
 
 class ConsumerClient:
-    """A member that does what it is told, at once."""
+    """Member that follows every heartbeat response at once."""
 
     def __init__(
         self, scenario: ConsumerScenario, member_id: str, *topics: str, **fields: Any

@@ -1,6 +1,7 @@
-"""Groups without a broker: requests, a log that is a list, and a clock that the test moves.
+"""Groups without a broker: requests, a log that is a list, and a clock that the test advances.
 
-Every record is encoded and decoded on its way into the log, so scenarios prove the formats too."""
+Every record is encoded and decoded on its way into the log, so scenarios also verify the
+formats."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ RANGE: events.Protocols = (("range", subscription("t")),)
 
 
 class Call:
-    """A request, and its answer when it has come."""
+    """A request and its response, once it has arrived."""
 
     def __init__(self) -> None:
         self.answer: Any = None
@@ -80,7 +81,7 @@ class Logged(NamedTuple):
     value: bytes | None
     producer_id: int = NO_PRODUCER_ID
     commit: bool | None = None
-    """Set for the end of a transaction."""
+    """Whether the transaction was committed; None for a record."""
 
 
 class Scenario:
@@ -91,13 +92,13 @@ class Scenario:
         self.log: list[Logged] = []
         self.timers: dict[tuple[str, ...], tuple[int, int, Any]] = {}
         self.log_fails: ErrorCode | None = None
-        """What appends fail with."""
+        """Error that every append raises, or None."""
         self._count = 0
 
-    # -------------------------------------------------------------------------- what drives it
+    # ------------------------------------------------------------------------------- execution
 
     def submit(self, event: Any) -> Any:
-        """Decide, write, apply, answer. Returns the event's token."""
+        """Decide on an event, write and apply its records, respond, and return its token."""
         self.carry_out(self.shard.decide(event, self.now_ms))
         return event.token
 
@@ -142,13 +143,13 @@ class Scenario:
         self.now_ms = end_ms
 
     def restarted(self, settings: GroupSettings | None = None) -> Scenario:
-        """Another coordinator that has loaded this one's log."""
+        """Return a new coordinator that has loaded this one's log."""
         other = Scenario(settings or self.settings)
         other.load(self)
         return other
 
     def load(self, before: Scenario) -> None:
-        """Be another coordinator after that one."""
+        """Load the log of a previous coordinator into this one."""
         self.now_ms, self._count = before.now_ms, before._count
         for entry in before.log:
             if entry.commit is None:
@@ -182,7 +183,7 @@ class Scenario:
         return call
 
     def join_fully(self, **options: Any) -> Call:
-        """Get an id, and join with it."""
+        """Obtain a member ID and join with it."""
         asked = self.join(**options)
         assert asked.code is ErrorCode.MEMBER_ID_REQUIRED
         return self.join(asked.member_id, **options)
@@ -260,7 +261,7 @@ class Scenario:
         ]
 
     def fetch(self, *topics: events.FetchTopic, group: str = GROUP, stable: bool = False) -> Any:
-        """(topic, partition) -> offset, or the error; of all topics if none is named."""
+        """Return the offset or error code of each partition; of all topics if none is given."""
         asked = list(topics) or None
         call: Call = self.submit(events.OffsetsRequested(Call(), group, asked, stable))
         return {
@@ -271,7 +272,7 @@ class Scenario:
             for each in topic["partitions"]
         }
 
-    # ------------------------------------------------------------------------------ looking at it
+    # --------------------------------------------------------------------------------- inspection
 
     @property
     def group(self) -> ClassicGroup:
@@ -288,7 +289,7 @@ class Scenario:
         return self.shard.offsets.topics(group).get(topic, {}).get(partition)
 
     def stable_group(self, size: int = 1, **options: Any) -> list[Call]:
-        """A group of `size` members, the leader first, each assigned its own name."""
+        """Create a stable group, leader first; each member's assignment is its own member ID."""
         calls = [self.join_fully(**options) for _ in range(size)]
         self.pass_ms(self.settings.initial_rebalance_delay_ms * (size + 1))
         assert all(call.code is ErrorCode.NONE for call in calls)

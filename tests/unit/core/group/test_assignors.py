@@ -1,4 +1,4 @@
-"""Assignors: every partition once, evenly, and as few moves as can be."""
+"""Tests that assignors assign every partition once, evenly, and with few moves."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def places(assignment: Assignment) -> set[Place]:
 
 
 def again(members: Mapping[str, MemberSpec], assigned: Assigned) -> dict[str, MemberSpec]:
-    """The members, who have been assigned that."""
+    """Return the members with the given current assignment."""
     return {id: each._replace(assigned=assigned.get(id, {})) for id, each in members.items()}
 
 
 def moves(before: Assigned, after: Assigned) -> int:
-    """Partitions that somebody who is there before and after has lost."""
+    """Count the partitions lost by members that are in both assignments."""
     return sum(len(places(before[id]) - places(after[id])) for id in after if id in before)
 
 
@@ -134,7 +134,7 @@ def test_uniform_is_even_where_all_subscribe_to_the_same(
 def test_uniform_moves_no_more_than_evenness_needs(
     members: dict[str, MemberSpec], counts: dict[bytes, int]
 ) -> None:
-    """Whatever each held alone, and may keep, stays but for what is over its share."""
+    """Members keep the partitions that only they own, up to their quota."""
     if not members:
         return
     assigned = ASSIGNORS["uniform"](members, counts)

@@ -1,4 +1,4 @@
-"""Every error of the consumer protocol, and of the classic one within consumer groups."""
+"""Tests of every error of the consumer protocol, and of the classic protocol in consumer groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.core.group import events
 from ottla.core.group.consumer_heartbeat import check
 from ottla.core.group.settings import GroupSettings
 
-# ---------------------------------------------------------------------- requests by themselves
+# ---------------------------------------------------------------------------- invalid requests
 
 FIRST: dict[str, Any] = {
     "group_id": "g",
@@ -111,7 +111,7 @@ def test_in_version_0_a_member_that_joins_may_have_no_id() -> None:
     check(heartbeat(**{**FIRST, "member_id": ""}), 0, ("uniform",))
 
 
-# --------------------------------------------------------------------------- what the group knows
+# ------------------------------------------------------------------ errors from the group's state
 
 
 class Given:

@@ -1,4 +1,4 @@
-"""Consumer groups: joining, sharing, giving up, leaving, static members, patterns, restarts."""
+"""Tests of consumer groups: join, assignment, revocation, leave, static members, regex, restart."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_the_time_to_give_up_partitions_ends_when_they_are_given_up() -> None:
     assert set(scenario.consumers.members) == {"m1", "m2"}
 
 
-# ------------------------------------------------------------------------------ many at a time
+# -------------------------------------------------------------------------- assignment interval
 
 
 def test_assignments_are_made_no_more_often_than_configured() -> None:
@@ -501,7 +501,7 @@ def test_offsets_of_topics_that_the_group_reads_cannot_be_deleted(topic: str) ->
     assert answer["error_code"] == expected
 
 
-# -------------------------------------------------------------------------------- looking at it
+# ----------------------------------------------------------------------------------- describing
 
 
 def test_a_group_is_described_with_what_members_have_and_are_to_have() -> None:

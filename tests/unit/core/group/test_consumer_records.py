@@ -1,4 +1,4 @@
-"""The records of consumer groups: what Apache Kafka 4.3 writes, byte for byte."""
+"""Tests that consumer group records have the same bytes as those of Apache Kafka 4.3."""
 
 from __future__ import annotations
 

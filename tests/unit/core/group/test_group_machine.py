@@ -1,17 +1,17 @@
-"""Any order of events: clients that come, go, crash and dawdle, a log that fails, restarts.
+"""Model test of classic groups: clients that join, leave, crash or stall, failing logs, restarts.
 
-The reference is what clients themselves know: the answers they were given, and what they committed.
+The reference is the clients' own knowledge: the responses they received and what they committed.
 
-Checked after every step
-- the group's bookkeeping agrees with its members, and every timer is somebody's;
-- all members of a generation were told the same protocol and leader, and one was told to lead;
-- an assignment that was handed out is in the log, for that member, in that generation, and is the
-  one that the leader of that generation sent;
-- offsets are those committed last, in the order of the commits;
-- a coordinator that loads the log knows the same offsets, and the same group unless it rebalances.
+Checked after every step:
+- the group's state agrees with its members, and every timer belongs to a member or the group;
+- all members of a generation received the same protocol and leader, and one of them leads;
+- an assignment that a member received is in the log for that member and generation, and is the one
+  that the leader of that generation sent;
+- offsets are the last ones committed, in the order of the commits;
+- a coordinator that loads the log has the same offsets, and the same group unless it rebalances.
 
-And in the end, when every client that is left does as it is told: one stable generation with just
-these members."""
+Finally, once every remaining client follows the protocol, there is one stable generation with
+exactly these members."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LIMIT = GroupSettings(initial_rebalance_delay_ms=1_000, max_size=5)
 
 
 class Client:
-    """What a client knows of itself."""
+    """A client's view of its own membership."""
 
     def __init__(self, instance: str | None, protocols: Any) -> None:
         self.instance = instance
@@ -55,7 +55,7 @@ class Client:
         self.join: Call | None = None
         self.sync: Call | None = None
         self.joined: Call | None = None
-        """The last JoinGroup that succeeded."""
+        """The last successful JoinGroup."""
         self.is_fenced = False
         self.has_assignment = False
 
@@ -68,10 +68,10 @@ class Groups(RuleBasedStateMachine):
         self.scenario = Scenario(LIMIT)
         self.live: list[Client] = []
         self.generations: dict[int, tuple[str, str]] = {}
-        """Generation -> protocol and leader, of the present run of the coordinator."""
+        """Protocol and leader by generation, since the coordinator last started."""
         self.leaders: dict[int, list[str]] = {}
         self.sent: dict[int, dict[str, bytes]] = {}
-        """Generation -> the assignments that its leader sent."""
+        """Assignments sent by the leader, by generation."""
         self.offsets: dict[tuple[str, int], int] = {}
         self.restarts = 0
 
@@ -166,7 +166,7 @@ class Groups(RuleBasedStateMachine):
             if not code:
                 self.offsets["t", 0] = offset
 
-    # ------------------------------------------------------------------------------ surroundings
+    # ------------------------------------------------------------------------------- environment
 
     @rule(duration_ms=st.sampled_from([1, 500, 1_000, 5_000, SESSION_MS, 60_000]))
     def pass_time(self, duration_ms: int) -> None:
@@ -187,7 +187,7 @@ class Groups(RuleBasedStateMachine):
     def set_log(self, fails: bool) -> None:
         self.scenario.log_fails = ErrorCode.KAFKA_STORAGE_ERROR if fails else None
 
-    # ----------------------------------------------------------------------------------- answers
+    # --------------------------------------------------------------------------------- responses
 
     def look_at_answers(self) -> None:
         self.forget_generations_of_no_group()
@@ -202,7 +202,7 @@ class Groups(RuleBasedStateMachine):
         self.forget_generations_of_no_group()
 
     def forget_generations_of_no_group(self) -> None:
-        """A group that was never written and has no members left begins anew."""
+        """Clear the known generations if the group was never written and has no members left."""
         if GROUP not in self.scenario.shard.groups:
             self.generations.clear()
             self.leaders.clear()
@@ -224,7 +224,7 @@ class Groups(RuleBasedStateMachine):
     def check_told(self, call: Call) -> None:
         told = (call.answer["protocol_name"], call.answer["leader"])
         known = self.generations.setdefault(call.generation, told)
-        # A static leader that came back has another id; its protocol is the same.
+        # A static leader that rejoined has a new member ID, but the same protocol.
         assert known[0] == told[0]
         if call.answer["members"] and not call.answer.get("skip_assignment"):
             leaders = self.leaders.setdefault(call.generation, [])
@@ -328,13 +328,13 @@ class Groups(RuleBasedStateMachine):
             id: each.assignment for id, each in group.members.items()
         }
 
-    # ------------------------------------------------------------------------------------ the end
+    # ----------------------------------------------------------------------------------- teardown
 
     def teardown(self) -> None:
         if not hasattr(self, "scenario"):
             return
         self.scenario.log_fails = None
-        # Two clients of one instance fence each other off for ever; let the first stay.
+        # Two clients with the same instance ID would fence each other forever, so keep the first.
         seen: set[str | None] = set()
         kept = []
         for client in self.live:

@@ -1,4 +1,4 @@
-"""JoinGroup: who comes in, and what that starts."""
+"""Tests of JoinGroup: which members are accepted, and the rebalance that follows."""
 
 from __future__ import annotations
 

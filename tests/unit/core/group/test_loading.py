@@ -1,4 +1,4 @@
-"""What a coordinator knows after it has loaded its log, and what it tells of its groups."""
+"""Tests of a coordinator's state after it has loaded its log, and of describing its groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup, and members that are lost."""
+"""Tests of SyncGroup, Heartbeat, LeaveGroup, and of members whose session expires."""
 
 from __future__ import annotations
 

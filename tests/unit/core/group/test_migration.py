@@ -1,4 +1,4 @@
-"""Groups that change their protocol while they live."""
+"""Tests of live groups that migrate between the classic and the consumer protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COOPERATIVE = "cooperative-sticky"
 
 
 def owning(partitions: set[int]) -> events.Protocols:
-    """The metadata of a cooperative member."""
+    """Return the protocol metadata of a cooperative member that owns these partitions."""
     owned = write_assignment(1, {"t": partitions} if partitions else {})[2:-4]
     return ((COOPERATIVE, b"\0\1" + subscription("t")[2:] + owned),)
 
@@ -33,7 +33,7 @@ def settings(**changes: object) -> GroupSettings:
 
 
 def classic_pair(scenario: ConsumerScenario) -> list[Call]:
-    """A stable classic group of two with an assignment that consumers understand."""
+    """Create a stable classic group of two whose assignment is in the consumer format."""
     first = scenario.join_fully()
     scenario.pass_ms(0)
     scenario.sync(first, {first.member_id: b""})
@@ -52,7 +52,7 @@ def classic_pair(scenario: ConsumerScenario) -> list[Call]:
 
 
 def rejoin(scenario: ConsumerScenario, member_id: str) -> tuple[Call, dict[str, set[int]]]:
-    """Join and sync, as an eager member of the classic protocol. Its assignment."""
+    """Join and sync as an eager member of the classic protocol; return the call and assignment."""
     joined = scenario.join(member_id)
     synced = scenario.sync(joined)
     given = read_assignment(synced.assignment).partitions

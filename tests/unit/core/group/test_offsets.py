@@ -1,4 +1,4 @@
-"""Committing, fetching, deleting and expiring offsets."""
+"""Tests of committing, fetching, deleting and expiring offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes are those that Apache Kafka 4.3.1 wrote for the same values."""
+"""Tests that group records have the bytes that Apache Kafka 4.3.1 wrote for the same values."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_groups_are_written_in_version_3() -> None:
 @pytest.mark.parametrize("version", GROUPS)
 def test_groups_are_read_in_every_version(version: int) -> None:
     first, second = GROUP.members
-    if version == 0:  # the session timeout stands in for the other
+    if version == 0:  # version 0 has no rebalance timeout; the session timeout is used instead
         first = first._replace(rebalance_timeout_ms=45_000)
         second = second._replace(rebalance_timeout_ms=2)
     if version < 3:

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): known by their instance id, they come back without a rebalance."""
+"""Tests of static members (KIP-345), which rejoin by instance ID without a rebalance."""
 
 from __future__ import annotations
 

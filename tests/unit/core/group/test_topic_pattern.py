@@ -1,4 +1,4 @@
-"""Patterns of topic names."""
+"""Tests of topic name patterns in subscriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where two logs part, and that truncating makes them agree."""
+"""Tests of finding where two logs diverge, and that truncation makes them agree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ottla.core.replication.divergence import EpochEnd, diverges, truncation_offset
 
 Log = list[int]
-"""The epoch of each record."""
+"""A log, as the leader epoch of each record."""
 
 
 class History:
@@ -21,7 +21,7 @@ class History:
 
 
 def follow(leader: Log, follower: Log, high_watermark: int) -> Log:
-    """What the follower has once the leader has nothing against it; then it appends the rest."""
+    """Truncate a follower's log until it no longer diverges, then append the leader's records."""
     log = list(follower)
     for _ in range(len(follower) + 2):
         last = log[-1] if log else -1
@@ -54,7 +54,7 @@ def test_a_follower_ends_with_the_leaders_log_and_keeps_what_they_share(
 ) -> None:
     shared = sorted(shared)
     base = (shared[-1] if shared else 0) + 1
-    # One broker appends in an epoch: what they do not share is of different epochs.
+    # Only one broker appends in an epoch, so records that are not shared differ in their epochs.
     leader = shared + sorted(base + 2 * each for each in of_leader)
     follower = shared + sorted(base + 2 * each + 1 for each in of_follower)
     assert follow(leader, follower, len(shared)) == leader

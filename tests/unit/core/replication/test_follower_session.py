@@ -1,4 +1,4 @@
-"""A follower's fetch session beside the leader's: both must always mean the same partitions."""
+"""Tests that a follower's fetch session and the leader's always hold the same partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader knows of its replicas: the watermark, who joins the ISR, who leaves it."""
+"""Tests of a leader's view of its replicas: high watermark, ISR expansion and shrinking."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_followers_prove_by_their_second_fetch_that_they_followed_at_the_first()
 
 
 def test_whoever_may_have_become_a_member_must_be_heard_too() -> None:
-    """It may lead by now, as it did in the simulated seed 9083."""
+    """A proposed ISR member may already be the leader, as in the simulation with seed 9083."""
     leadership = leading({1: 0})
     leadership.propose({1: 0, 2: 0})
     assert leadership.heard_since() == NEVER

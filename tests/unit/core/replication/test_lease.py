@@ -1,4 +1,4 @@
-"""Nobody is replaced who still believes in its lease."""
+"""Tests that no broker is replaced while it still considers its lease valid."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_who_was_cut_off_counts_anew() -> None:
     drift=st.floats(0.91, 1.1),
 )
 def test_no_lease_is_both_held_and_over(renewals: list[tuple[float, float]], drift: float) -> None:
-    """Whatever the delay between sending and observing, with clocks that drift by a tenth."""
+    """This holds for any delay between renewal and observation, with clocks that drift by 10 %."""
     lease, watch, now = Lease(2.0), LeaseWatch(2.0), 0.0
     for version, (pause, delay) in enumerate(renewals):
         now += pause

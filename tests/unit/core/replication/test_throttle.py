@@ -1,4 +1,4 @@
-"""Throttled replication: which replicas count, and how much they may take."""
+"""Tests of throttled replication: which replicas are throttled, and their quota."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corners of a transactional id's life that the model test or other clients found."""
+"""Tests of edge cases of transactional IDs, found by the model test or by other clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAST_GIVEN = machine.LAST_EPOCH - 1
 
 
 def test_a_producer_with_a_new_id_that_begins_before_its_markers_are_written_asks_again() -> None:
-    """Its epochs were used up, so that the end of its transaction gave it another id."""
+    """The producer's epochs are exhausted, so ending its transaction assigns a new producer ID."""
     known = Transaction(101, LAST_GIVEN, 1_000, TransactionState.EMPTY, frozenset(), 0)
     end = EndRequested(None, "id", Producer(101, LAST_GIVEN), False, 2, new_producer_id=102)
     prepared = machine.end(known, end, 1)
@@ -35,7 +35,7 @@ PARTITION = TopicPartition("t", 0)
 
 
 def decided(epoch: int, new_producer_id: int = -1) -> Transaction:
-    """A transaction of producer 101 that version 2 commits, before its markers are written."""
+    """Return a transaction of producer 101 that commits but has no markers written yet."""
     ongoing = Transaction(
         101, epoch, 1_000, TransactionState.ONGOING, frozenset({PARTITION}), 0, client_version=2
     )
@@ -77,7 +77,7 @@ def test_a_producer_that_goes_on_before_its_markers_are_written_must_retry(
 
 
 def test_a_transaction_that_times_out_in_the_last_epoch_gives_its_producer_a_new_id() -> None:
-    """The epoch that fences it must not be given to anybody."""
+    """The epoch that fences the old producer must never be assigned to a producer."""
     ongoing = Transaction(101, LAST_GIVEN, 1_000, TransactionState.ONGOING, frozenset(), 0)
     complete = machine.complete(machine.abort_with_fence(ongoing, 102, 1), 2)
     assert (complete.producer_id, complete.producer_epoch) == (102, 0)

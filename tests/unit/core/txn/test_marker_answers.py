@@ -1,5 +1,6 @@
-"""What a coordinator makes of an answer to a marker, as Kafka's does where the header says nothing
-else."""
+"""Tests of the coordinator's reactions to transaction marker responses.
+
+They match Kafka's, except for the deviations listed in core/txn/marker_answers.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of the transaction topic."""
+"""Tests of the record format of the transaction topic."""
 
 from __future__ import annotations
 
