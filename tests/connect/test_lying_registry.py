@@ -1,4 +1,5 @@
-"""Connectors whose schema registry lies or hangs: the task says so, the worker goes on."""
+"""Connectors whose schema registry hangs or returns wrong data: the task fails, the worker runs
+on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Kafka Connect's REST contract as one table: every endpoint, every error, over plain HTTP.
+"""Kafka Connect's REST contract as one table: every endpoint and every error, over plain HTTP.
 
-The rows are a script: they run in their order, on one worker, once standalone and once as one of a
-group; all that do not hold are told. `told` is what the answer must contain (see `matches`)."""
+The rows are a script. They run in order on one worker, once standalone and once in a group, and the
+test reports every row that does not hold. See `matches` for how a row describes the expected
+body."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class Row(NamedTuple):
     body: Any = None
     told: Any = ANYTHING
     waits: bool = False
-    """What is asked for comes about after a while."""
+    """Whether to repeat the request until it matches, because the effect is asynchronous."""
 
 
 def error(status: int, text: str) -> dict[str, Any]:
@@ -244,7 +245,9 @@ ROWS = [
 
 
 def matches(wanted: Any, found: Any) -> bool:
-    """Objects have at least what is wanted, arrays exactly so many."""
+    """Return whether a body matches the wanted one.
+
+    Objects may have more fields than wanted; arrays must have the same length."""
     if wanted is ANYTHING:
         return True
     if wanted is TEXT:
@@ -267,7 +270,7 @@ def matches(wanted: Any, found: Any) -> bool:
 
 
 def placed(value: Any, folder: str) -> Any:
-    """With the folder's name in it."""
+    """Return the value with FOLDER replaced by the folder's path."""
     if isinstance(value, bytes) or value in (ANYTHING, TEXT) or isinstance(value, Contains):
         return value
     if isinstance(value, Has):
