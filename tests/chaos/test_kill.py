@@ -28,8 +28,7 @@ SMALL_SEGMENTS = {"log.segment.bytes": "1048576", "log.index.interval.bytes": "5
 
 
 class NumberedLoad:
-    """Producer of 0, 1, 2 … in each partition, which runs until stopped and keeps
-    acknowledgements."""
+    """Producer of 0, 1, 2 … in each partition, which keeps the acknowledgements."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged: dict[int, dict[int, int]] = defaultdict(dict)

@@ -1,5 +1,6 @@
-"""Connectors as a user would write them, which tests can inspect; configured by their import
-path."""
+"""Connectors as a user would write them, configured by their import path.
+
+They expose their state, so that tests can inspect it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connectors in a worker, on a real broker: from their source to their target."""
+"""Connectors in a worker on a real broker, from their source to their target."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Connectors whose schema registry hangs or returns wrong data: the task fails, the worker runs
-on."""
+"""Connectors whose schema registry hangs or returns wrong data.
+
+The task fails with the reason, unless errors are tolerated, and the worker continues."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Spark's formats, and functions that return DataFrames, as sources and sinks; one session for
-all."""
+"""Spark's formats, and functions that return DataFrames, as sources and sinks.
+
+All tests share one Spark session."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Fixtures: one ensemble of three ZooKeeper servers for all tests, and a new cluster for each
-test."""
+"""Fixtures: three ZooKeeper servers for all tests, and a new cluster for each test."""
 
 from __future__ import annotations
 

@@ -77,8 +77,7 @@ def cluster(namespaces: Namespaces, tmp_path: Path) -> Iterator[ClusterOfNamespa
 
 
 def cuts(leader: int) -> dict[str, list[tuple[int, str]]]:
-    """Return the links to cut for each scenario, as pairs of a sending broker and a target
-    address."""
+    """Return the links to cut in each scenario, as (sending broker, target address)."""
     others = [each for each in BROKERS if each != leader]
     peers = [(leader, address(each)) for each in others]
     back = [(each, address(leader)) for each in others]

@@ -30,8 +30,7 @@ OVERRIDES = {
     "log.flush.offset.checkpoint.interval.ms": "1000",
 }
 START_TIMEOUT_S = 120
-"""Seconds that a start may take: it recovers the log after the recovery point, on a busy
-machine."""
+"""Seconds that a start may take, which recovers much of the log on a busy machine."""
 
 
 def run(

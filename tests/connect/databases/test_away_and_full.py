@@ -278,7 +278,7 @@ def test_mariadb_that_is_away_is_waited_for(mariadb: MariaDb) -> None:
     sink.task.stop()
 
 
-# ------------------------------------------------------------------------------------ really full
+# --------------------------------------------------------------------- disks that are really full
 
 
 @contextmanager

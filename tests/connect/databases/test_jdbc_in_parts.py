@@ -1,5 +1,4 @@
-"""Bulk loads that Spark reads in parts from real databases: complete, exactly once, one
-snapshot."""
+"""Bulk loads that Spark reads in parts: complete, exactly once, and from one snapshot."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module", autouse=True)
 def spark() -> Iterator[Any]:
-    """Yield the Spark session of the process, or a new one; connectors that stop do not close
-    it."""
+    """Yield the Spark session of the process, which connectors do not close here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "stop", lambda: None)
         patch.setattr(session, "_session", None)
@@ -97,8 +95,7 @@ def test_a_query_is_read_in_parts(target: Target, tmp_path: Path) -> None:
 def test_all_parts_are_of_one_moment(
     target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All parts come from one snapshot, even if rows move between parts while the load is
-    planned."""
+    """Rows move between parts while the load is planned, but all parts are of one snapshot."""
     fill(target, 1000)
     split = spark_read.split
 

@@ -49,8 +49,7 @@ class Shop:
         return str(told.value)
 
     def helped(self, *causes: str, **given: str) -> Capture:
-        """Start a capture, after each cause has refused it and its suggested statements were
-        run."""
+        """Run the statements that the refusal for each cause suggests, then start a capture."""
         for cause in causes:
             said = self.refusal(**given)
             assert cause in said
