@@ -19,7 +19,7 @@ OPTIONAL = re.compile(r"^# ([a-z][a-z.]+=)", re.MULTILINE)
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(DEPLOY)))
 def test_a_configuration_is_accepted_without_a_notice(file: Path) -> None:
-    # Some manifests set the advertised address in the environment, so the file alone has none.
+    # Some manifests set the advertised address on the command line, so the file alone has none.
     given = {"advertised.listeners": "PLAINTEXT://host:9092"} | load_properties(str(file))
     assert BrokerConfig.from_properties(given).notices() == []
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 RUN = ("python", "console", "sh")
 """Languages of blocks that are run.
 
-`properties` blocks are parsed only; `text` marks steps that only a person can do."""
+`properties` blocks are content for the reader's own files; `text` marks steps for a person."""
 OF_SPARK = ("ottla.spark", "ottla.streams", "ottla sql")
 SPARK_PAGES = ("docs/spark.md", "docs/streams.md")
 ELSEWHERE = ("docs/connectors-own.md", "docs/howto/postgres.md")

@@ -47,7 +47,7 @@ def test_files_of_a_checkpoint_are_plain_ones_and_java_starts_programs_the_quick
 ) -> None:
     """Checkpoints have no checksum files, because Hadoop starts chmod for every file.
 
-    Starting a process is slow from a large JVM, so Java uses vfork where it supports that."""
+    Java starts these processes with vfork, its fastest mechanism, in versions that support it."""
     (tmp_path / "in").mkdir()
     rows = spark.readStream.format("text").load(str(tmp_path / "in"))
     home = tmp_path / "checkpoint"
