@@ -1,1 +1,1 @@
-"""Pages of the documentation that are made from the code when it is built: see `hooks`."""
+"""Generators of documentation pages that are built from the code: see `hooks`."""

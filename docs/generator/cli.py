@@ -1,4 +1,4 @@
-"""Commands: what `--help` of each says."""
+"""The page of commands, from the `--help` text of each."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _with_actions(name: str, command: click.Command) -> Iterator[tuple[str, clic
 
 
 def _scripts() -> dict[str, click.Command]:
-    """The tools that run by their own names."""
+    """Return the tools that are installed under their own names."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     found = {}
     for name, place in sorted(scripts.items()):

@@ -1,4 +1,4 @@
-"""Properties: of brokers, topics, groups and clients, from the tables that the code itself uses."""
+"""The pages of broker, topic, group and client properties, from the tables that the code uses."""
 
 from __future__ import annotations
 

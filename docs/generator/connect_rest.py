@@ -1,4 +1,4 @@
-"""Connect's REST API: every route of the worker's routing table, with its handler's docstring."""
+"""The page of Connect's REST API: every route of the worker, with its handler's docstring."""
 
 from __future__ import annotations
 

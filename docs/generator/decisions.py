@@ -1,4 +1,4 @@
-"""The list of decisions."""
+"""The page that lists the decisions."""
 
 from __future__ import annotations
 

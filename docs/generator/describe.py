@@ -1,4 +1,4 @@
-"""A class, function or constant of Python as a section of the reference."""
+"""Reference sections for classes, functions and constants."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from generator.docstrings import markdown
 WIDTH = 88
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _LONG = 24
-"""Defaults whose representation is longer are shown by the name of the constant, if they have
-one."""
+"""Length above which a default is shown by the name of its constant, if it has one."""
 
 
 def described(
@@ -63,7 +62,7 @@ def words_of(thing: Any, name: str, module: str) -> str:
     """Return the docstring of an object, or '' if it has none of its own."""
     if inspect.isclass(thing) or inspect.isroutine(thing):
         words = thing.__doc__ or ""
-        # A dataclass without a docstring gets its signature as one.
+        # Python generates the signature as the docstring of a dataclass without one.
         return "" if words.startswith(f"{thing.__name__}(") else words
     return _strings_after(module).get(name, "")
 

@@ -1,4 +1,4 @@
-"""Docstrings in Google's style as Markdown."""
+"""Conversion of Google-style docstrings to Markdown."""
 
 from __future__ import annotations
 

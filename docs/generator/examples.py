@@ -1,4 +1,4 @@
-"""The programs of examples/, each with what its docstring says of it."""
+"""The page of the programs in examples/, each with its docstring."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Functions that MkDocs calls while it builds the site.
 
-They add the pages that are made from the code, show files from outside docs/ (see FROM_ROOT, and
-examples/) as pages, and check the links of the site."""
+They add the pages that are generated from the code, show files from outside docs/ (see FROM_ROOT,
+and examples/) as pages, and check the links of the site."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs")]
 from generator import cli, configs, decisions, examples, protocol, reference  # noqa: E402
 from generator.links import broken_links  # noqa: E402
 
-# A warning below `mkdocs` fails a strict build.
+# Loggers below `mkdocs` count: a warning there fails a strict build.
 logger = logging.getLogger("mkdocs.ottla")
 FROM_ROOT = {"index.md": "README.md", "architecture.md": "ARCHITECTURE.md"}
 FROM_ROOT |= {"changelog.md": "CHANGELOG.md", "operations/files.md": "deploy/README.md"}

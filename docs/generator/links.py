@@ -1,8 +1,8 @@
-"""Check that every link of the built site resolves from the file system, without a server.
+"""Check of every link of the built site: it must resolve from the file system, without a server.
 
-A link must name a file, not a folder that a server would answer with its `index.html`, and its
-anchor must be an element of that file. Scripts, styles and images must be part of the site: a page
-that is opened from `file://` may have no network."""
+A link must name a file, not a folder for which a server would return `index.html`, and its anchor
+must be an element of that file. Scripts, styles and images must be part of the site: a page that is
+opened from `file://` may have no network."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 LOADED = ("script", "img", "link", "iframe")
-"""Elements whose address the browser loads by itself."""
+"""Elements whose address the browser loads without a click."""
 NOT_LOADED = ("canonical", "prev", "next", "alternate")
 ERROR_PAGE = "404.html"
-"""Only a server shows it, at any address, so its links begin at the server's root."""
+"""Page that only a server shows, for any address, so its links begin at the server's root."""
 
 
 class PageLinks(HTMLParser):
-    """The links of a page, and the anchors that links may name."""
+    """Parser that collects the links of a page, and the anchors that links may name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,6 +70,7 @@ def _problems(path: Path, page: PageLinks, pages: dict[Path, PageLinks]) -> Iter
             yield f"{link} names no file of the site"
         elif parts.fragment and target in pages:
             anchor = unquote(parts.fragment)
-            # `__` begins the theme's own anchors, such as that of the search box.
+            # Anchors that begin with `__` are the theme's own, such as that of the search box.
+            # time.
             if anchor not in pages[target].anchors and not anchor.startswith("__"):
                 yield f"{link} names no element of the page"

@@ -1,5 +1,6 @@
-"""Which APIs of Kafka's protocol the broker serves, in which versions: from its routing table. What
-each does is told by the head of its handler."""
+"""The page of Kafka's APIs and versions that the broker serves, from its routing table.
+
+The description of an API is the module docstring of its handler."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`make recording`: runs `ottla demo` in a terminal of its own, and draws what was seen as an SVG
-that plays, docs/images/demo.svg. Nothing is made up: only pauses are cut short.
+"""Recorder behind `make recording`: runs `ottla demo` and draws it as an animated SVG.
 
-Lines that are seen in several frames are drawn once and used again."""
+The demo runs in a pseudo-terminal, and docs/images/demo.svg shows exactly its output; only pauses
+are shortened. A line that several frames share is drawn once and referenced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHARACTER, LINE = 7.8, 17
 LONGEST_PAUSE_S, SHORTEST_S, LAST_S = 0.7, 0.25, 8.0
 TIMEOUT_S = 900
 _SPINNER = re.compile("[\u2801-\u28ff]")
-"""Turns all the time; as frames of its own it would be most of the film."""
+"""Spinner characters. A fixed one replaces them, or most frames would differ in nothing else."""
 TARGET = Path(__file__).resolve().parents[1] / "images" / "demo.svg"
 COLORS = {
     "default": "#d7dde2", "red": "#f07178", "green": "#6bd49a", "brown": "#e6b450",
@@ -35,7 +35,7 @@ COLORS = {
 class Frame(NamedTuple):
     at_s: float
     lines: tuple[str, ...]
-    """Each as SVG."""
+    """The lines of the screen, each as SVG."""
 
 
 def record(command: list[str]) -> list[Frame]:
@@ -63,7 +63,7 @@ def record(command: list[str]) -> list[Frame]:
             stream.feed(data)
         at_s = time.monotonic() - began
         if at_s - looked_at_s < SHORTEST_S and not is_over:
-            continue  # nobody would see it; and looking takes from the demo what it counts
+            continue  # too short to be seen, and rendering would slow down the demo
         looked_at_s = at_s
         for row in screen.dirty:
             lines[row] = _line(screen, row)
@@ -77,7 +77,7 @@ def record(command: list[str]) -> list[Frame]:
 
 
 def _read(leader: int) -> bytes:
-    """Nothing if the other end is closed."""
+    """Read output of the terminal, or return b'' if the other end is closed."""
     try:
         return os.read(leader, 65_536)
     except OSError:
@@ -85,7 +85,7 @@ def _read(leader: int) -> bytes:
 
 
 def _line(screen: object, row: int) -> str:
-    """Runs of one colour, as tspans; nothing for an empty line."""
+    """Return a line as one tspan per run of equal style, or '' if it is empty."""
     cells = screen.buffer[row]  # type: ignore[attr-defined]
     runs: list[tuple[int, str, str]] = []
     for column in range(COLUMNS):
@@ -106,12 +106,12 @@ def _line(screen: object, row: int) -> str:
 
 
 def _kept(text: str) -> str:
-    """With its spaces, which a browser would draw as one."""
+    """Escape the text and keep its spaces, which a browser would collapse."""
     return escape(text.rstrip()).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def draw(frames: list[Frame], title: str) -> str:
-    """Frames stand below each other; the picture moves from one to the next."""
+    """Return an SVG that stacks the frames vertically and moves from one to the next."""
     height = _used_rows(frames) * LINE + 20
     width = COLUMNS * CHARACTER + 30
     ids: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """The reference of the Python packages: every public name, with its signature and its docstring.
 
-`PACKAGES` says which page a package's names are on; tests/docs/test_reference.py fails when a name
+`PACKAGES` assigns the names of a package to pages; tests/docs/test_reference.py fails when a name
 of a package's `__all__` is on none."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Chapter(NamedTuple):
     about: str
     names: Sequence[str]
     module: str = ""
-    """Where the names are imported from, if it is not the page's package."""
+    """Module that the names are imported from, if it is not the page's package."""
 
 
 class Page(NamedTuple):
@@ -43,7 +43,7 @@ HIDDEN: dict[str, tuple[str, ...]] = {
     "BrokerProcess": ("command",),
     "Running": ("end_idle", "look_after", "start"),
 }
-"""Members without an underscore that only Ottla itself calls."""
+"""Members without a leading underscore that only Ottla itself calls."""
 
 CLIENT = Page(
     "ottla",
@@ -207,7 +207,7 @@ def things(page: Page, chapter: Chapter) -> Iterator[tuple[str, Any, str]]:
     package = importlib.import_module(chapter.module or page.package)
     for name in chapter.names:
         thing = getattr(package, name.rpartition(".")[2])
-        # A fixture is an object of pytest's that wraps the function.
+        # pytest wraps a fixture's function in an object.
         thing = getattr(thing, "_get_wrapped_function", lambda found=thing: found)()
         yield name, thing, _module_of(thing, name, package)
 

@@ -1,4 +1,4 @@
-"""What importing costs: nothing that was not asked for."""
+"""Checks that an import loads only the modules that it needs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ HEAVY = {"numba", "numpy", "pandas", "pyarrow", "pyspark", "llvmlite"}
 
 
 def modules_after(statement: str) -> set[str]:
-    """The modules that a fresh interpreter has loaded after a statement."""
+    """Return the modules that a fresh interpreter has loaded after a statement."""
     script = f"import sys, json\n{statement}\nprint(json.dumps(sorted(sys.modules)))"
-    # -S and -I keep out what site-packages and the environment would import by themselves; the
-    # search path is handed over by hand.
+    # -I and -S prevent imports that site-packages and the environment would cause, so the script
+    # sets the search path itself.
     path = f"import sys; sys.path[:] = {sys.path!r}\n"
     result = subprocess.run(
         [sys.executable, "-I", "-S", "-c", path + script],

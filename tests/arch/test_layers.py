@@ -1,4 +1,4 @@
-"""The layers keep to what each may know."""
+"""Checks that each layer imports only the layers it may know."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from importlinter.cli import lint_imports
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "ottla"
 WITHOUT_CONTRACT = {"testing"}
-"""May import anything; that nothing imports it is in every other layer's contract."""
+"""Packages that may import anything; the other layers' contracts forbid importing them."""
 WITH_A_FACE = {"connect", "spark", "streams", "testing"}
-"""Packages whose names users import from the package itself: `ottla.spark.session()`."""
+"""Packages whose `__init__` exports names for users, such as `ottla.spark.session()`."""
 
 
 def packages() -> list[str]:
@@ -57,7 +57,7 @@ def test_base_imports_the_standard_library_only(file: Path) -> None:
 
 @pytest.mark.parametrize("package", [name for name in packages() if name not in WITH_A_FACE])
 def test_a_packages_init_holds_no_code(package: str) -> None:
-    """The contracts' `.**` does not reach it."""
+    """The pattern `.**` of the import contracts does not cover a package's `__init__`."""
     tree = ast.parse((SOURCE / package / "__init__.py").read_text())
     assert [type(node) for node in tree.body] in ([], [ast.Expr])
 

@@ -1,4 +1,4 @@
-"""The versions that `make` installs: every dependency is pinned, for every supported Python."""
+"""Checks that `make` installs pinned versions of every dependency, for every supported Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def environment(python: str) -> dict[str, str]:
 
 
 def declared() -> Iterator[Requirement]:
-    """Every requirement of pyproject.toml: Ottla's own, its extras', and the groups'."""
+    """Yield every requirement of pyproject.toml: of Ottla itself, its extras and the groups."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     lists = [
         project["project"]["dependencies"],

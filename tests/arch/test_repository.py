@@ -1,4 +1,4 @@
-"""Files that explain and check the repository name what exists: paths, make targets, versions."""
+"""Checks that paths, make targets and versions named in the repository's own files exist."""
 
 from __future__ import annotations
 

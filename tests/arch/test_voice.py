@@ -1,4 +1,4 @@
-"""Docstrings, comments and pages keep to the project's language: see CONTRIBUTING.md."""
+"""Checks that docstrings, comments and pages follow the style in CONTRIBUTING.md."""
 
 from __future__ import annotations
 

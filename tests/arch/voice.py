@@ -1,7 +1,7 @@
-"""The shapes of sentences that the project does not use, and where they occur.
+"""Finder of phrases that the project does not use in docstrings, comments and pages.
 
 `python -m tests.arch.voice` lists them. `python -m tests.arch.voice --sample 100 --seed 7` prints a
-random sample of docstrings and comments, to be read by a person."""
+random sample of docstrings and comments for a person to read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RIDDLES = re.compile(
 )
 
 DIRECTIVE = re.compile(r"#\s*(noqa|type:|fmt:|pragma:|!|-+)")
-"""Comments for tools, and lines between the sections of a module."""
+"""Comments for tools, and separators between the sections of a module."""
 
 
 class Sentence(NamedTuple):

@@ -1,4 +1,4 @@
-"""`ottla demo` as a user runs it: whole, and on a cluster whose leader is killed in the middle."""
+"""`ottla demo` as a user runs it: the full run, and a cluster whose leader is killed midway."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Random and mutated requests, of every API and version, through connection, router and handlers.
+"""Random and mutated requests of every API and version, handled by a real broker.
 
-A real broker runs on a temporary directory; its connections are made by hand, on transports that
-are not sockets, so that a hundred thousand inputs take seconds. `serving` is the seam: what is put
-behind it is what is fuzzed.
+The broker runs in a temporary directory. Its connections use in-memory transports instead of
+sockets, so that a hundred thousand inputs take seconds. To fuzz another server, change `serving`.
 
-What must hold for every input:
-- nothing is raised into the event loop, and no handler raises (save to close after acks=0);
-- the connection has answered, is closed, or waits for the rest of a frame or a parked answer;
-- what is held for requests is given back, and the process does not grow."""
+The following must hold for every input:
+- no exception reaches the event loop, and no handler raises (except to close after acks=0);
+- the connection has responded, is closed, or waits for the rest of a frame or a delayed response;
+- memory reserved for requests is released, and the process does not grow."""
 
 from __future__ import annotations
 
@@ -34,10 +33,10 @@ from ottla.wire.schema import Field, Struct
 
 TOPICS = ("orders", "payments")
 CLOSED_BY_HANDLERS = {"a produce request with acks=0 failed"}
-"""The reasons for which a handler may close a connection instead of answering."""
+"""Reasons for which a handler may close the connection instead of responding."""
 GROWTH_BYTES = 300 * 1024 * 1024
 LOOK_EVERY = 250
-"""Inputs after which topics that were deleted are created again and memory is measured."""
+"""Number of inputs between two checks, which recreate deleted topics and measure memory."""
 
 
 @asynccontextmanager
@@ -60,7 +59,7 @@ async def serving(directory: Path) -> AsyncIterator[Server]:
 
 
 class Transport:
-    """Takes what a connection writes and does what it asks, one turn of the loop later."""
+    """In-memory transport that discards what a connection writes and closes asynchronously."""
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
@@ -105,7 +104,7 @@ class Peer:
         self.transport.connection = self.connection
         self.connection.connection_made(self.transport)  # type: ignore[arg-type]
         self.is_in_step = True
-        """What is sent next is read as a frame, not as the rest of one."""
+        """Whether the connection reads the next input as a new frame, not as the rest of one."""
 
     @property
     def is_usable(self) -> bool:
@@ -123,7 +122,7 @@ class Peer:
                 await self._wait()
 
     async def _wait(self) -> None:
-        """Give a task the time to finish; what waits for a minute is not waited for."""
+        """Give a request time to finish, but do not wait for one that is delayed for longer."""
         for pause in (0, 0, 0, 0.001, 0.01, 0.1, 1):
             await asyncio.sleep(pause)
             if self.transport.is_reading or self.transport.is_closed:
@@ -139,7 +138,7 @@ class Generator:
         self.versions = [(key, version) for key, _, _ in apis for version in schema.versions(key)]
         self.count = 0
         self.is_whole = True
-        """The last input was one frame, whatever was in it: the next is read as a frame too."""
+        """Whether the last input was exactly one frame, so that the next input begins a new one."""
         self.mutations: list[Callable[[bytearray], bytearray]] = [
             self.flip_bits,
             self.cut_short,
@@ -214,7 +213,7 @@ class Generator:
             return abs(small)
         return self.rng.choice([small, small, small, -2, 100, 2**bits - 1, -(2**bits)])
 
-    # mutations
+    # Mutations of a valid request.
 
     def flip_bits(self, data: bytearray) -> bytearray:
         for _ in range(self.rng.choice([1, 1, 3])):
@@ -250,7 +249,7 @@ class Generator:
 
 
 def batch(rng: random.Random) -> bytes:
-    """A batch that is right, or whose CRC is, or nearly."""
+    """Return a record batch that may be valid, have a wrong CRC, or have damaged content."""
     records = rng.choice([b"\x10\x00\x00\x00\x01\x04hi\x00", rng.randbytes(11)])
     attributes = rng.choice([0, 0, 0, 1, 4, 7, 16])
     producer = rng.choice([(-1, -1, -1), (-1, -1, -1), (7, 0, 0), (7, 0, 1), (7, -1, 5)])
@@ -321,7 +320,7 @@ async def create_topics(server: Server) -> None:
 
 
 async def assert_alive(server: Server) -> None:
-    """A real client, over a real socket, gets a real answer."""
+    """Check that the broker still responds to a real client over a socket."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["PLAINTEXT"])
     writer.write(b"".join(map(bytes, codec.encode_request(18, 0, 42, "fuzz", {}))))
     async with asyncio.timeout(20):

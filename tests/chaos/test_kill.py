@@ -1,12 +1,12 @@
-"""kill -9 under load, again and again: nothing acknowledged is lost, doubled or out of order.
+"""Repeated kill -9 under load: no acknowledged record is lost, duplicated or out of order.
 
-An idempotent producer of librdkafka writes numbered records all the while; it does not know of the
-kills but for broken connections, and retries. The broker is killed at a random moment, started on
-the same data and port, killed again. Then the log is read and held against what was acknowledged:
+An idempotent librdkafka producer writes numbered records throughout. It notices the kills only as
+broken connections, and retries. The broker is killed at a random moment, restarted on the same data
+directory and port, and killed again. In the end the log is compared with the acknowledgements:
 
-- every acknowledged record is at the offset it was acknowledged with;
-- the numbers in each partition grow by one, so nothing is missing, doubled or out of order, not
-  even among records whose acknowledgement was lost with a connection."""
+- every acknowledged record is at the offset that its acknowledgement named;
+- the numbers in each partition grow by one, so nothing is missing, duplicated or out of order, even
+  among records whose acknowledgement was lost with a connection."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SMALL_SEGMENTS = {"log.segment.bytes": "1048576", "log.index.interval.bytes": "5
 
 
 class NumberedLoad:
-    """Writes 0, 1, 2 … to each partition until stopped, and notes what was acknowledged."""
+    """Producer of 0, 1, 2 … in each partition, which keeps the acknowledgements."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged: dict[int, dict[int, int]] = defaultdict(dict)
-        """partition -> offset -> number"""
+        """Acknowledged numbers by partition and offset."""
         self.failures: list[str] = []
         self.written = 0
         self._producer = Producer(
@@ -63,7 +63,7 @@ class NumberedLoad:
                     )
                     self.written += 1
                 except BufferError:
-                    # Only this partition missed its turn: it must get this number before the next.
+                    # Retry at once: the next number must not overtake this one in the partition.
                     self._retry(partition, number)
             number += 1
             self._producer.poll(0)
@@ -108,7 +108,7 @@ def place_and_number(message: Message) -> tuple[int, int, int]:
 
 
 def read_all(bootstrap: str) -> dict[int, dict[int, int]]:
-    """partition -> offset -> number, of everything there is."""
+    """Return all numbers in the topic by partition and offset."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False}
     )

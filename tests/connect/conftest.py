@@ -1,4 +1,4 @@
-"""A broker for the tests of each file, and a worker for each test."""
+"""Fixtures: a broker for each test file, and a worker for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Connectors as somebody's own would be, that tests can look into. Named by their place."""
+"""Connectors as a user would write them, configured by their import path.
+
+They expose their state, so that tests can inspect it."""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ PLACE = "tests.connect.own_connectors"
 
 
 class Numbers(SourceConnector):
-    """0, 1, 2 … up to `count`; fails once, when it has given `fail.at` of them."""
+    """Source that emits 0, 1, 2 … up to `count`, and fails once after `fail.at` records."""
 
     definition = Definition([
         key("topic", ConfigType.STRING, "numbers", "Where to."),
@@ -69,7 +71,7 @@ class _Numbers(SourceTask):
 
 
 class Unmade(SourceConnector):
-    """Cannot say what its tasks are, as one whose database is away."""
+    """Source that cannot configure its tasks, like one whose database is down."""
 
     is_away: ClassVar[bool] = True
 
@@ -83,14 +85,16 @@ class Unmade(SourceConnector):
 
 
 class Noted(SinkConnector):
-    """Keeps what it is given in memory: (batch, values) by its `list`, and when batches ended."""
+    """Sink that keeps its batches in memory, under the name in `list`.
+
+    `given` has every attempt as (batch, values), `done` the batches that ended without an error."""
 
     definition = Definition([key("list", ConfigType.STRING, "noted", "Where to.")])
     shares_partitions = True
     given: ClassVar[dict[str, list[tuple[int, list[Any]]]]] = {}
     done: ClassVar[dict[str, list[int]]] = {}
     trouble: ClassVar[dict[str, Callable[[int], None]]] = {}
-    """Called with the batch, in `end`."""
+    """Functions to call at the end of a batch, by name; they may raise."""
     lock: ClassVar[threading.Lock] = threading.Lock()
 
     def make_task(self, settings: Settings) -> SinkTask:
@@ -98,7 +102,7 @@ class Noted(SinkConnector):
 
     @classmethod
     def values(cls, name: str) -> list[Any]:
-        """What counts as delivered: of each batch the last attempt."""
+        """Return the delivered values: those of the last attempt of each batch."""
         with cls.lock:
             last = dict(cls.given.get(name, []))
             return [value for batch in sorted(last) for value in last[batch]]
@@ -129,7 +133,7 @@ class _Noted(SinkTask):
 
 
 def once(error: Exception) -> Callable[[int], None]:
-    """A trouble that passes."""
+    """Return a function that raises the error at its first call only."""
     left = [error]
 
     def raise_it(batch: int) -> None:

@@ -1,4 +1,4 @@
-"""Functions that connectors are made of, in tests. Named by their place."""
+"""Functions that Spark connectors of tests call; configured by their import path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SEEN: list[tuple[int, list[dict[str, Any]], dict[str, str]]] = []
 
 
 def lines(spark: Any, options: dict[str, str]) -> Any:
-    """Rows with a record's parts."""
+    """Return a streaming DataFrame with the columns of a record."""
     frame = spark.readStream.format("text").load(options["folder"])
     return frame.selectExpr("value", "'k' AS key", "1234 AS timestamp")
 

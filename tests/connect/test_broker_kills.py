@@ -1,4 +1,4 @@
-"""Brokers that are killed under a worker: it waits, fails, comes back, and the files stay equal."""
+"""Brokers that are killed under a worker: it waits or fails, recovers, and the files stay equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connectors in a worker, on a real broker: from their source to their target."""
+"""Connectors in a worker on a real broker, from their source to their target."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JSON = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "f
 
 
 def letters(bootstrap: str, topic: str) -> list[Any]:
-    """None, before the first has made the topic."""
+    """Return the records of the dead letter topic, which the first failed record creates."""
     with Admin(bootstrap) as admin:
         if topic not in admin.list_topics():
             return []

@@ -1,5 +1,6 @@
-"""Workers of one group, as a user runs them: `connect-distributed`, processes that are killed, put
-to sleep and restarted, REST on any of them."""
+"""A group of `connect-distributed` workers, as a user runs them.
+
+The workers are processes that are killed, suspended and restarted; any of them serves REST."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ class WorkerProcess:
             return False
 
     def owners(self) -> dict[str, str]:
-        """Task -> worker, of those that run."""
+        """Return the worker of each running task."""
         found = {}
         for name, each in self.ask("GET", "/connectors?expand=status")[1].items():
             for task in each["status"]["tasks"]:
@@ -111,7 +112,7 @@ class Group:
             wait_for(each.is_up, "a worker")
 
     def files(self, count: int) -> None:
-        """So many pipelines from a file through a topic to a file, made on workers by turns."""
+        """Create `count` pipelines from file to topic to file, on each worker in turn."""
         for n in range(count):
             (self.folder / f"in{n}.txt").write_text("")
             source = {"connector.class": "FileStreamSource", "topic": f"files-{n}",
@@ -175,7 +176,7 @@ def test_a_dead_workers_connectors_are_taken_over_and_rest_answers_on_any(group:
 
 
 def levels_reach_all_workers(group: Group) -> None:
-    """`scope=cluster`, whichever worker is asked; `scope=worker` is its own."""
+    """Check that `scope=cluster` reaches all workers, and that the default scope is one worker."""
     path = "/admin/loggers/ottla.level"
     for level, asked in zip(("DEBUG", "ERROR", "WARN"), group.workers, strict=True):
         assert asked.ask("PUT", f"{path}?scope=cluster", {"level": level}) == (204, None)
@@ -195,8 +196,9 @@ def level_at(worker: WorkerProcess, path: str) -> str | None:
 @pytest.mark.chaos
 @pytest.mark.timeout(1200)
 def test_one_killed_and_one_asleep_lose_and_double_nothing(group: Group) -> None:
-    """Rounds of a kill and a sleep of ten seconds (longer than the session), under load; REST is
-    asked of the others all the time."""
+    """Each round kills one worker and suspends another for ten seconds, longer than the session.
+
+    Lines are written all the while, and the remaining worker must answer REST requests."""
     chance = random.Random(10)
     count, take_overs = 3, []
     group.files(count)
@@ -209,7 +211,7 @@ def test_one_killed_and_one_asleep_lose_and_double_nothing(group: Group) -> None
         dying.send_signal(signal.SIGKILL)
         dying.process.wait()  # type: ignore[union-attr]
         waiting = set(range(count))
-        # A change meanwhile: it is answered when there is a leader again.
+        # Request a change meanwhile: it completes once there is a leader again.
         changing = pool.submit(awake.ask, "PUT", f"/connectors/source-{turn % count}/resume")
         for step in range(60):
             for n in range(count):

@@ -1,4 +1,4 @@
-"""Many records at once go in columns, through a broker, and what must not goes one by one."""
+"""Large batches are converted in columns, through a broker; other records one by one."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ottla.connect.pipeline import Conversion
 
 COUNT = 30_000
 FIRST_BATCH = 10_000
-"""A sink's first batch is polled one by one: nobody knows yet how many there are."""
+"""Size of a sink's first batch, which is converted one by one because the backlog is unknown."""
 
 
 class Spied:
-    """How many records were converted one by one."""
+    """Counters of the records that were converted one by one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.written = self.read = 0

@@ -1,4 +1,4 @@
-"""Kills of a worker that fills a lake: nothing is lost or there twice, whenever it dies."""
+"""Kills of a worker that writes to a lake: no record is lost or duplicated, whenever it dies."""
 
 from __future__ import annotations
 
@@ -85,6 +85,6 @@ def test_a_lake_has_every_record_once_after_kills_at_any_moment(tmp_path: Path) 
         process.terminate()
         process.wait(timeout=60)
     found = ids(lake)
-    # The source goes on until the sink has stopped: what is there is there from the first on.
+    # The source may be ahead of the stopped sink, but the sink's records have no gap.
     assert found == list(range(len(found)))
     print(f"{turns} kills, {len(found)} records")

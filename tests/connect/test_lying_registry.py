@@ -1,4 +1,6 @@
-"""Connectors whose schema registry lies or hangs: the task says so, the worker goes on."""
+"""Connectors whose schema registry hangs or returns wrong data.
+
+The task fails with the reason, unless errors are tolerated, and the worker continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two clusters and a mirror between them: records, topics, and offsets of groups."""
+"""Two clusters with a mirror between them: records, topics and group offsets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE_S = 60.0
 
 
 class Mirror:
-    """A worker's part, in small: what is polled is written to the target, then committed."""
+    """Minimal worker: it polls, writes the records to the target, then commits."""
 
     def __init__(self, name: str, source: BrokerThread, target: BrokerThread, **given: str) -> None:
         properties = {
@@ -165,7 +165,7 @@ def test_a_group_goes_on_in_the_other_cluster(
         "exact": (100, 100),
         "between": (120, between),
     }
-    # The group is ahead in the target: it is not taken back.
+    # A group that is ahead in the target is not moved back.
     with Admin(target.bootstrap) as admin:
         admin.alter_group_offsets("exact", {remote: 130})
     with Admin(source.bootstrap) as admin:

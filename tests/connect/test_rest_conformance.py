@@ -1,7 +1,8 @@
-"""Kafka Connect's REST contract as one table: every endpoint, every error, over plain HTTP.
+"""Kafka Connect's REST contract as one table: every endpoint and every error, over plain HTTP.
 
-The rows are a script: they run in their order, on one worker, once standalone and once as one of a
-group; all that do not hold are told. `told` is what the answer must contain (see `matches`)."""
+The rows are a script. They run in order on one worker, once standalone and once in a group, and the
+test reports every row that does not hold. See `matches` for how a row describes the expected
+body."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class Row(NamedTuple):
     body: Any = None
     told: Any = ANYTHING
     waits: bool = False
-    """What is asked for comes about after a while."""
+    """Whether to repeat the request until it matches, because the effect is asynchronous."""
 
 
 def error(status: int, text: str) -> dict[str, Any]:
@@ -64,7 +65,7 @@ ROWS = [
     Row("GET", "/health", 200, told={"status": "healthy", "message": TEXT}),
     Row("GET", "/quux", 404, told=error(404, "Not Found")),
     Row("DELETE", "/connectors", 405, told=error(405, "Method Not Allowed")),
-    # ------------------------------------------------------------------ making
+    # ----------------------------------------------------- creating connectors
     Row("GET", "/connectors", 200, told=[]),
     Row("POST", "/connectors", 400, b"{", error(400, "no JSON")),
     Row("POST", "/connectors", 400, [], error(400, "JSON object")),
@@ -90,7 +91,7 @@ ROWS = [
     Row("PUT", "/connectors/snk/config", 201, SINK, {"name": "snk", "type": "sink"}),
     Row("PUT", "/connectors/snk/config", 200, {**SINK, "tasks.max": "2"},
         {"config": {**SINK, "tasks.max": "2", "name": "snk"}}),
-    # ------------------------------------------------------------------ showing
+    # --------------------------------------------------- listing and describing
     Row("GET", "/connectors", 200, told=["snk", "src"]),
     Row("GET", "/connectors?expand=status&expand=info", 200, None,
         {"src": {"status": {"name": "src"}, "info": {"type": "source"}}, "snk": {}}),
@@ -109,7 +110,7 @@ ROWS = [
     Row("GET", "/connectors/src/tasks/0/status", 200, told={"id": 0, "state": "RUNNING"}),
     Row("GET", "/connectors/src/tasks/7/status", 404, told=error(404, "src-7")),
     Row("GET", "/connectors/src/tasks/x/status", 404, told=error(404, "src-x")),
-    # ------------------------------------------------------------------ changing
+    # --------------------------------------------------- changing configurations
     Row("PATCH", "/connectors/snk/config", 200, {"tasks.max": None, "errors.tolerance": "all"},
         {"config": {"errors.tolerance": "all", "name": "snk"}}),
     Row("PATCH", "/connectors/none/config", 404, {}, error(404, "none not found")),
@@ -151,7 +152,7 @@ ROWS = [
     Row("POST", "/connectors/src/tasks/7/restart", 404, told=error(404, "src-7")),
     Row("POST", "/connectors/none/tasks/0/restart", 404, told=error(404, "none")),
     Row("GET", "/connectors/src/status", 200, told={"tasks": [{"state": "RUNNING"}]}, waits=True),
-    # ------------------------------------------------------------------ offsets of the stopped
+    # ----------------------------------------------------------- offsets of stopped connectors
     Row("PUT", "/connectors/src/stop", 204, told=None),
     Row("GET", "/connectors/src/status", 200, None,
         {"connector": {"state": "STOPPED"}, "tasks": []}, waits=True),
@@ -228,7 +229,7 @@ ROWS = [
         ["ottla.connect.some"]),
     Row("GET", "/admin/loggers/ottla.connect.some", 200, told={"level": "FATAL"}),
     Row("PUT", "/admin/loggers/ottla?scope=cluster", 404, {"level": "LOUD"}, error(404, "LOUD")),
-    # ------------------------------------------------------------------ beginning at rest, ending
+    # ---------------------------------------------------------------- initial states and deletion
     Row("POST", "/connectors", 201, {"name": "p", "config": SOURCE, "initial_state": "PAUSED"},
         {"name": "p"}),
     Row("GET", "/connectors/p/status", 200, told={"connector": {"state": "PAUSED"}}, waits=True),
@@ -244,7 +245,9 @@ ROWS = [
 
 
 def matches(wanted: Any, found: Any) -> bool:
-    """Objects have at least what is wanted, arrays exactly so many."""
+    """Return whether a body matches the wanted one.
+
+    Objects may have more fields than wanted; arrays must have the same length."""
     if wanted is ANYTHING:
         return True
     if wanted is TEXT:
@@ -267,7 +270,7 @@ def matches(wanted: Any, found: Any) -> bool:
 
 
 def placed(value: Any, folder: str) -> Any:
-    """With the folder's name in it."""
+    """Return the value with FOLDER replaced by the folder's path."""
     if isinstance(value, bytes) or value in (ANYTHING, TEXT) or isinstance(value, Contains):
         return value
     if isinstance(value, Has):

@@ -1,4 +1,6 @@
-"""Spark's formats, and functions of DataFrames, as sources and sinks; one session for all."""
+"""Spark's formats, and functions that return DataFrames, as sources and sinks.
+
+All tests share one Spark session."""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ ORDER = struct_schema(("id", data.INT32), ("city", data.OPTIONAL_STRING))
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
-    """That of the process, if there is one; workers that end leave it alone."""
+    """Yield the Spark session of the process, or a new one; workers that stop do not close it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "stop", lambda: None)
         patch.setattr(session, "_session", None)
@@ -95,9 +97,9 @@ def test_a_source_of_files_goes_on_where_it_was(spark: Any, tmp_path: Path) -> N
         ("id", data.INT64.as_optional()), ("name", data.OPTIONAL_STRING)
     )
     kit.restart()
-    more = spark.range(3, 5).selectExpr("id", "'x' AS name").coalesce(1)  # one file, one batch
+    more = spark.range(3, 5).selectExpr("id", "'x' AS name").coalesce(1)  # one file makes one batch
     more.write.mode("append").parquet(str(folder))
-    # What is polled and not committed comes again, the same.
+    # Records that were polled but not committed are read again, unchanged.
     polled = _polled(kit)
     kit.stop()
     kit.crash()
@@ -151,7 +153,7 @@ def test_many_rows_go_in_columns_from_files_to_a_topic_and_into_files(
 
 
 def _rows_in(spark: Any, folder: Path) -> int:
-    # Not below: there Spark makes and removes folders while they would be walked.
+    # Do not search subfolders: Spark creates and removes them meanwhile.
     has_files = any(folder.glob("part-*"))
     return int(spark.read.parquet(str(folder)).count()) if has_files else 0
 

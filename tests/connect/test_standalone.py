@@ -1,5 +1,6 @@
-"""`connect-standalone` with the files of examples/connect, as a user runs it: a real broker, a real
-worker process, real files."""
+"""`connect-standalone` with the files of examples/connect, as a user runs it.
+
+The broker, the worker process and the files are real."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ LATENCY_S = 1.0
 
 
 class Pipeline:
-    """The worker of the examples, in a folder of its own."""
+    """The worker of the examples, in its own folder."""
 
     def __init__(self, folder: Path, bootstrap: str) -> None:
         self.folder = folder
@@ -58,11 +59,11 @@ class Pipeline:
         )
 
     def kill(self) -> None:
-        """-9, and nothing of it is left behind."""
+        """Kill the worker and all processes of its group with SIGKILL."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-            # Spark's JVM ends when its Python has; whoever does not is ended here.
+            # Spark's JVM exits after its Python process; kill every process that is still left.
             try:
                 os.killpg(self.process.pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -100,7 +101,7 @@ def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
 
 
 def latencies_s(pipeline: Pipeline, count: int) -> list[float]:
-    """From an appended line to the sink."""
+    """Return the seconds from appending a line to its arrival in the sink, for each line."""
     taken = []
     for n in range(count):
         began = time.monotonic()
@@ -139,8 +140,9 @@ def test_lines_added_to_the_file_move_through_the_pipeline(pipeline: Pipeline) -
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 def test_the_sink_is_the_source_after_kills_at_any_moment(pipeline: Pipeline) -> None:
-    """Most kills come while lines move; some while the worker starts. Few lines go one by one, and
-    many in columns."""
+    """Most kills hit while lines are copied, some while the worker starts.
+
+    Small appends are converted one by one, large ones in columns."""
     chance = random.Random(9)
     for turn in range(24):
         pipeline.start()

@@ -1,5 +1,4 @@
-"""Tasks at work in a worker of this process, on a real broker: what moves, what fails, what comes
-again."""
+"""Tasks in a worker of this process, on a real broker: delivery, failures and retries."""
 
 from __future__ import annotations
 
@@ -146,7 +145,7 @@ def test_whoever_takes_over_a_source_locks_the_other_out(
     wait_for(lambda: worker.herder.offsets("from"))
     herder = worker.herder
     (context,) = herder._contexts(herder._found("from"))
-    # As another worker would that thinks this one dead.
+    # Start the task a second time, as another worker would that believes this one is dead.
     stopping = threading.Event()
     SourceRun(context).run(stopping, stopping.set)
     file.write_text("a\nb\n")

@@ -1,4 +1,4 @@
-"""Topics of sources, made by the worker with the settings of their group, on a real broker."""
+"""Topics of sources, created by the worker with the settings of their creation group."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_settings_that_brokers_refuse_fail_the_task_with_the_reason(worker: Stan
 
 
 def test_a_worker_that_makes_no_topics_leaves_it_to_the_brokers(tmp_path: Path) -> None:
-    # The ledger's topic is the worker's own, and made in any case.
+    # The worker creates its offset storage topic itself in any case.
     overrides = {"auto.create.topics.enable": "false"}
     with BrokerThread(overrides=overrides) as broker:
         given = {"topic.creation.enable": "false", "producer.max.block.ms": "1000"}

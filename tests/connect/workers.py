@@ -1,4 +1,4 @@
-"""Workers inside the test's process, and what tests ask of them and of topics."""
+"""Workers inside the test's process, and helpers to query them and to read topics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def wait_for(look: Callable[[], T], what: str = "") -> T:
-    """What `look` returns, as soon as it is something."""
+    """Call `look` until it returns a true value, and return that."""
     until = time.monotonic() + PATIENCE_S
     while True:
         found = look()
@@ -45,7 +45,7 @@ def worker_properties(bootstrap: str, folder: Path) -> dict[str, str]:
 
 
 class Standalone:
-    """A standalone worker, and what tests ask of it."""
+    """A standalone worker with helpers for tests."""
 
     def __init__(self, bootstrap: str, folder: Path, **properties: str) -> None:
         self.bootstrap, self.folder = bootstrap, folder
@@ -64,7 +64,7 @@ class Standalone:
         return self.herder.status(name).tasks[task].state
 
     def wait_for_state(self, name: str, state: State) -> str:
-        """The trace."""
+        """Wait until the connector's task is in this state, and return its trace."""
         wait_for(lambda: self.state(name) is state, f"{name} {state}")
         return self.herder.status(name).tasks[0].trace or ""
 
@@ -82,7 +82,7 @@ def send(bootstrap: str, topic: str, *values: bytes, **more: Any) -> None:
 
 
 def read(bootstrap: str, topic: str) -> list[Any]:
-    """All committed records of a topic that are in it now."""
+    """Return all committed records that are in the topic now."""
     with Consumer(
         bootstrap, isolation_level="read_committed", auto_offset_reset="earliest",
         enable_auto_commit=False,

@@ -1,4 +1,4 @@
-"""The files under deploy/, as tests read them."""
+"""Access to the files under deploy/ for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every configuration under deploy/ is one that Ottla accepts without a notice."""
+"""Checks that Ottla accepts every configuration under deploy/ without a notice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONAL = re.compile(r"^# ([a-z][a-z.]+=)", re.MULTILINE)
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(DEPLOY)))
 def test_a_configuration_is_accepted_without_a_notice(file: Path) -> None:
-    # Where a manifest sets the address that clients use, the file alone does not have it.
+    # Some manifests set the advertised address on the command line, so the file alone has none.
     given = {"advertised.listeners": "PLAINTEXT://host:9092"} | load_properties(str(file))
     assert BrokerConfig.from_properties(given).notices() == []
 

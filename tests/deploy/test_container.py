@@ -1,4 +1,4 @@
-"""The container file, without a container engine: what its steps name exists, and they run."""
+"""The container file, checked without a container engine: its steps run and name existing files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Step(NamedTuple):
 
 
 def stages() -> list[list[Step]]:
-    """The steps of each stage, beginning with its FROM."""
+    """Return the steps of each stage, beginning with its FROM."""
     found: list[list[Step]] = []
     for line in FILE.read_text().splitlines():
         if not line or line.startswith("#"):
@@ -109,7 +109,7 @@ def test_the_health_check_fails_without_a_broker() -> None:
 @pytest.mark.timeout(INSTALL_TIMEOUT_S)
 @pytest.mark.parametrize("extras", ["", "avro"])
 def test_the_build_steps_install_an_ottla_that_runs(tmp_path: Path, extras: str) -> None:
-    """The steps of the build stage, with another folder for /opt/ottla."""
+    """Runs the steps of the build stage, with another folder for /opt/ottla."""
     home = tmp_path / "ottla"
     for step in of(stages()[0], "RUN"):
         command = step.replace("/opt/ottla", str(home)).replace("python ", f"{sys.executable} ")

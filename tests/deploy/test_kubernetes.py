@@ -1,4 +1,4 @@
-"""The manifests: they parse, their parts agree with each other, and with Ottla's configuration."""
+"""The Kubernetes manifests: they parse and agree with each other and with Ottla's configuration."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SETS = sorted(kind("StatefulSet"))
 
 
 def environment(name: str, ordinal: int) -> dict[str, str]:
-    """The variables of a pod, as the downward API fills them."""
+    """Return the environment of a pod, as the downward API fills it."""
     fields = {
         "metadata.name": f"{name}-{ordinal}",
         "metadata.namespace": NAMESPACE,
@@ -69,7 +69,7 @@ def environment(name: str, ordinal: int) -> dict[str, str]:
 
 
 def expanded(text: str, variables: dict[str, str]) -> str:
-    """Text with $(NAME) replaced, as kubelet does; an unknown name would stay as it is."""
+    """Return the text with $(NAME) replaced as by kubelet, which keeps unknown names."""
     return re.sub(r"\$\((\w+)\)", lambda found: variables[found[1]], text)
 
 
@@ -217,7 +217,7 @@ def test_kustomize_builds_all_of_it() -> None:
         ["kubectl", "kustomize", FOLDER], capture_output=True, text=True, check=True, timeout=60
     ).stdout
     found = list(yaml.safe_load_all(built))
-    assert len(found) == len(objects()) + 1  # the config map
+    assert len(found) == len(objects()) + 1  # plus the config map
     (broker,) = (
         each
         for each in found

@@ -1,4 +1,4 @@
-"""The systemd unit: systemd accepts it, and what it names exists in Ottla."""
+"""The systemd unit: systemd accepts it, and everything that it names exists."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ottla.base.config.properties import load_properties
 
 UNIT = DEPLOY / "systemd" / "ottla.service"
 STOP_S = 10
-"""Time that a broker needs to stop after it has handed over its leaderships."""
+"""Seconds that a broker needs to stop after it has handed over its leaderships."""
 MAX_EXPOSURE = 2.0
-"""systemd's own scale: 0 is a service that can do nothing, 10 one without any restriction."""
+"""Maximum exposure on systemd's scale: 0 is fully sandboxed, 10 is without any restriction."""
 
 
 def service() -> dict[str, list[str]]:
@@ -40,7 +40,7 @@ def run(*command: str | Path) -> str:
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
-    """The unit with the programs of this Python, because systemd looks whether they exist."""
+    """Write the unit with paths to existing programs, because systemd checks that they exist."""
     for name in PROJECT["scripts"]:
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
@@ -128,7 +128,7 @@ def test_rotation_truncates_the_file_that_a_daemon_appends_to(
     assert Path(daemon_output_file()).match(pattern)
     assert re.search(r"^\s+copytruncate$", text, re.MULTILINE)
     if shutil.which("logrotate") is not None:
-        # The user of the unit does not exist on this machine.
+        # Remove `su`: the user of the unit does not exist on this machine.
         file = tmp_path / "ottla"
         file.write_text(re.sub(r"^ +su .*\n", "", text, flags=re.MULTILINE))
         run("logrotate", "--debug", "--state", tmp_path / "state", file)

@@ -1,4 +1,4 @@
-"""Code blocks of the README and of docs/, in the order of the pages."""
+"""Code blocks of the README and of docs/, in page order."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 RUN = ("python", "console", "sh")
-"""Languages that are run. `properties` are read; `text` is for what only a person can do."""
+"""Languages of blocks that are run.
+
+`properties` blocks are content for the reader's own files; `text` marks steps for a person."""
 OF_SPARK = ("ottla.spark", "ottla.streams", "ottla sql")
 SPARK_PAGES = ("docs/spark.md", "docs/streams.md")
 ELSEWHERE = ("docs/connectors-own.md", "docs/howto/postgres.md")
-"""Pages that other tests run: tests/unit/connect/test_own_connectors.py, with its pytest functions
-as such, and tests/docs/test_postgres_page.py, on a PostgreSQL."""
+"""Pages that other tests run.
+
+tests/unit/connect/test_own_connectors.py runs the pytest functions of the first, and
+tests/docs/test_postgres_page.py follows the second on a PostgreSQL."""
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -45,7 +49,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:
-    """Of a block of console or sh: each command with what is typed into it (lines after `>`)."""
+    """Yield each command of a console or sh block with its input, the lines after `>`."""
     is_console = any(line.startswith("$ ") for line in text.splitlines())
     command, typed = "", ""
     for line in text.splitlines():

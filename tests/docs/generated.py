@@ -1,4 +1,4 @@
-"""The modules that make the documentation's generated pages; they are no package of Ottla's."""
+"""Access to the modules that generate pages of the documentation; no package contains them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Running a page: its Python in one namespace, its commands in this process where they are ours.
+"""Runner for a page: its Python in one namespace, Ottla's commands in this process.
 
-`localhost:9092` stands for the broker of the test. Loops over a consumer, which have no end, end
-after the first record."""
+`localhost:9092` stands for the broker of the test. Infinite loops over a consumer end after the
+first record."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Page:
         self.folder = folder
         self.names: dict[str, Any] = {"__name__": "__page__"}
         self.makers: dict[str, Callable[[], Any]] = {}
-        """Of clients that blocks use without saying where they come from: a new one for each."""
+        """Factories of clients that blocks use without creating them; each block gets a new one."""
         self._made: list[Any] = []
         self._patch = patch
         patch.chdir(folder)
@@ -62,7 +62,7 @@ class Page:
     # ------------------------------------------------------------------------------- Python
 
     def python(self, block: Block) -> None:
-        """Lines keep their numbers, so that a traceback tells the place in the page."""
+        """Run a Python block with its line numbers of the page, so that tracebacks point there."""
         source = "\n" * (block.line - 1) + self._here(block.text)
         for name, make in self.makers.items():
             if re.search(rf"\b{name}\.", block.text):
@@ -84,7 +84,7 @@ class Page:
             each.close()
 
     def _test(self, function: Any) -> None:
-        """As pytest would, with the fixtures it names and the broker that its mark asks for."""
+        """Call a test as pytest would, with its fixtures and the broker of its mark."""
         wanted = inspect.signature(function).parameters
         given: dict[str, Any] = {"tmp_path": self.folder} if "tmp_path" in wanted else {}
         if "ottla_broker" not in wanted:
@@ -136,7 +136,7 @@ class Page:
             assert broker.stop() == 0
 
     def _check_broker(self, words: list[str]) -> None:
-        """Have `--check` judge the options, with a free port and a data directory of the test."""
+        """Validate the options with `--check`, a free port and a data directory of the test."""
         (self.folder / "server.properties").write_text("listeners=PLAINTEXT://127.0.0.1:0\n")
         port = [] if "--config" in words else ["--listen", "127.0.0.1:0"]
         options = [re.sub(r":909\d$", ":0", word) for word in words if word != "--check"]
@@ -146,7 +146,7 @@ class Page:
 
 
 def check_extras(arguments: list[str]) -> None:
-    """What is told to be installed must be there to be installed."""
+    """Check that every extra in an install command is an extra of Ottla."""
     for each in arguments:
         wanted = each.partition("[")[2].rstrip("]")
         for extra in filter(None, wanted.split(",")):

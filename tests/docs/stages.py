@@ -1,6 +1,6 @@
-"""What a page takes for granted: topics with something in them, a group, names it uses.
+"""The state that a page expects: topics with records, a consumer group, and names it uses.
 
-Pages that are not listed begin with an empty broker."""
+Pages that are not listed start with an empty broker."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ NOT_RUN = {
     "kafka-server-start -daemon": "leaves a process behind; tests/unit/cli/test_daemon.py has it",
     "kafka-server-stop": "stops every broker of this user; tests/unit/cli/test_stop.py has it",
 }
-"""Beginnings of commands that are only read, and why."""
+"""Prefixes of commands that are not run, with the reason."""
 
 
 def orders(page: Page) -> None:
-    """Topic orders, with JSON values, read by the group billing."""
+    """Create topic orders with JSON values, and the group billing that reads it."""
     with Admin(page.broker.bootstrap) as admin:
         admin.create_topics(NewTopic("orders", 2), NewTopic("copies", 1), NewTopic("load", 1))
     with Producer(page.broker.bootstrap) as producer:
@@ -75,7 +75,7 @@ def consumers(page: Page) -> None:
 
 
 def tests(page: Page) -> None:
-    """The mark is the plugin's, which is there only where Ottla is installed."""
+    """Define a substitute for the pytest mark, because only an installed Ottla has the plugin."""
 
     def mark(**options: Any) -> Callable[[Any], Any]:
         def marked(function: Any) -> Any:
@@ -88,7 +88,7 @@ def tests(page: Page) -> None:
 
 
 def files(page: Page) -> None:
-    """Commands name files as they are in the data directory."""
+    """Link partition folders into the page's folder, where its commands expect them."""
     orders(page)
     consumer = Consumer(page.broker.bootstrap, group_id="billing")
     consumer.commit({TopicPartition("orders", 0): 4})
@@ -98,7 +98,7 @@ def files(page: Page) -> None:
 
 
 def tools(page: Page) -> None:
-    """The page creates orders itself, in its first command."""
+    """Delete topic orders, because the first command of the page creates it."""
     files(page)
     with Admin(page.broker.bootstrap) as admin:
         admin.delete_topics("orders")

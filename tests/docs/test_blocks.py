@@ -1,6 +1,7 @@
-"""Every code block of the README and of docs/ is run; what only a person can do is marked `text`.
+"""Runs of every code block of the README and of docs/.
 
-Blocks that need Spark are run in tests/streams, in its session."""
+Blocks marked `text` are for a person and are not run. tests/streams runs the blocks that need
+Spark, in its own session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of docs/cluster.md, on a cluster that its first command starts."""
+"""The commands of docs/cluster.md, run on a cluster that its first command starts."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_commands_of_the_page_run(
         for command, _ in commands(block.text):
             words = command.partition("#")[0].replace("1,2,3,4", "1,2,3").split()
             if words[:3] == ["ottla", "cluster", "up"]:
-                continue  # the fixture has
+                continue  # the fixture has started the cluster
             if "--bootstrap-server" not in words and "--data-dir" not in words:
                 words += ["--bootstrap-server", bootstrap]
             tool, arguments = find_tool(words)

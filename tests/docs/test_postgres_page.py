@@ -1,7 +1,6 @@
-"""docs/howto/postgres.md, followed from its first block to its last on a PostgreSQL as installed.
+"""docs/howto/postgres.md, followed from the first block to the last on a default PostgreSQL.
 
-Blocks are copied as they are, except that the ports of the database, the broker and the worker are
-free ones here."""
+Blocks are copied unchanged, except that the database, the broker and the worker use free ports."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ def section(title: str, *languages: str) -> list[Block]:
 
 
 class Desk:
-    """Where the page is followed: a folder, the addresses, and the running worker."""
+    """Workplace of a reader: a folder, the addresses, and the running worker."""
 
     def __init__(self, folder: Path, broker: BrokerThread, postgres: Postgres) -> None:
         self.folder, self.postgres = folder, postgres
@@ -69,7 +68,7 @@ class Desk:
         self._worker: subprocess.Popen[bytes] | None = None
 
     def sql(self, block: Block, without: tuple[str, ...] = ()) -> None:
-        """Type a block into psql, as the superuser."""
+        """Run a block in psql as the superuser."""
         text = "".join(
             line
             for line in block.text.splitlines(keepends=True)
@@ -98,7 +97,7 @@ class Desk:
         (self.folder / name).write_text(text)
 
     def command(self, text: str, *more: str) -> str:
-        """Run a command of the page; a worker is left running."""
+        """Run a command of the page and return its output; a worker stays running."""
         words = self._here(text).split()
         if words[:2] == ["pip", "install"]:
             check_extras([words[2].strip("'")])
@@ -121,7 +120,7 @@ class Desk:
         ).stdout  # fmt: skip
 
     def status(self) -> dict[str, Any]:
-        """Ask as the page does, until the task has a state."""
+        """Request the status as the page does, until the task has a state."""
         ((command, _),) = commands(section(TROUBLE, "sh")[0].text)
 
         def ask() -> dict[str, Any] | None:
@@ -165,7 +164,7 @@ def test_the_page_can_be_followed_from_its_first_block_to_its_last(desk: Desk) -
             desk.write(block)
         else:
             desk.command(block.text)
-    # Without one statement of the page, the status has that statement.
+    # The reader skipped a statement of the page, so the trace must name it.
     status = desk.status()
     assert status["state"] == "FAILED", status
     assert "Run as a superuser: GRANT SELECT ON public.orders TO ottla;" in status["trace"]

@@ -1,4 +1,4 @@
-"""The reference of the Python packages is complete, and every entry has a docstring."""
+"""Checks that the reference of the Python packages is complete and every entry has a docstring."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.docs.generated import generator
 
 FORBIDDEN = re.compile(r"(Of|By|With|Whose|Where|What)\b")
-"""First words that make a fragment of a docstring rather than a complete thought."""
+"""First words that make a docstring a fragment instead of a complete thought."""
 
 BARE = """
 class Bare:

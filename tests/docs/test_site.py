@@ -1,4 +1,4 @@
-"""The documentation's site works from the file system: links, anchors and search.
+"""Checks that the documentation's site works from the file system: links, anchors and search.
 
 MkDocs comes with the `docs` extra, so tests that build the site are skipped where it is not
 installed; `make docs` checks the links of every build itself."""

@@ -1,6 +1,6 @@
-"""The messages of the troubleshooting page are messages of the code.
+"""Checks that the messages on the troubleshooting page are messages of the code.
 
-A message on the page has example values. It must match a string of the sources whose variable
+A message on the page has example values. It must match a string of the sources, whose variable
 parts (`{…}` of f-strings, `%s` of logging) may be anything."""
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tests.docs.blocks import ROOT, Block, blocks
 PAGE = "docs/operations/troubleshooting.md"
 SOURCES = ROOT / "src" / "ottla"
 LEAST_FIXED = 8
-"""Characters of a string outside its variable parts; shorter ones would match almost anything."""
+"""Minimum number of fixed characters in a pattern; shorter ones would match almost anything."""
 LONG = 20
-"""So many fixed characters identify a message whose values are long."""
+"""Number of fixed characters that identify a message, however long its values are."""
 VALUE = ".*?"
 _PLACE = re.compile(r"^[a-z]+-\d+: ")
 _CONVERSION = re.compile(r"%[-0-9.]*[sdrgf]")

@@ -1,7 +1,7 @@
-"""One Spark session for all tests (it takes seconds to start), one broker for those of a file.
+"""Fixtures: one Spark session for all tests, as it takes seconds to start, and a broker per file.
 
-Tests keep apart by the names of their topics, groups and checkpoints. OTTLA_TEST_BOOTSTRAP names
-another broker to run them on (`make compat` names Apache Kafka's)."""
+Tests use distinct names of topics, groups and checkpoints. OTTLA_TEST_BOOTSTRAP names another
+broker to run them on; `make compat` sets it to one of Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENDING = ("PrepareCommit", "PrepareAbort")
 def spark() -> Iterator[SparkSession]:
     import ottla.spark
 
-    # Workers of Spark's run this Ottla too.
+    # Spark's Python workers must import Ottla from this source tree too.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (SOURCE, os.environ.get("PYTHONPATH"))))
     made = ottla.spark.session(
         "local[2]",
@@ -53,7 +53,7 @@ def broker() -> Iterator[BrokerThread | ForeignBroker]:
 
 
 class Topic:
-    """A topic of the test's own, and what tests do with it."""
+    """A topic of one test, with helpers to fill and read it."""
 
     def __init__(self, broker: Any, name: str, partitions: int) -> None:
         from ottla import Admin, NewTopic
@@ -75,7 +75,7 @@ class Topic:
             producer.flush()
 
     def values(self, *, committed: bool = True) -> list[str]:
-        """All values, sorted, as a consumer reads them."""
+        """Return all values, sorted, as a consumer reads them."""
         return sorted(value.decode() for _, value in self.records(committed=committed))
 
     def records(self, *, committed: bool = True) -> list[tuple[bytes | None, bytes]]:
@@ -94,7 +94,7 @@ class Topic:
         return found
 
     def _settle(self) -> None:
-        """Brokers say that a transaction is committed before its markers are written."""
+        """Wait for transaction markers: brokers confirm a commit before they have written these."""
         from ottla import Admin
 
         with Admin(self.broker.bootstrap) as admin:
@@ -117,7 +117,7 @@ def make_topic(broker: BrokerThread) -> Callable[..., Topic]:
 
 
 class Reads:
-    """`read(topic, option=…)`: a batch query; `stream(…)`: a streaming one."""
+    """Factory of batch and streaming DataFrames over topics of the broker."""
 
     def __init__(self, spark: SparkSession, bootstrap: str) -> None:
         self._spark = spark

@@ -1,4 +1,4 @@
-"""A driver that tests kill: copies one topic to another, exactly once, batch by batch.
+"""Driver program that tests kill: it copies one topic to another, exactly once, batch by batch.
 
 python -m tests.spark.pipeline BOOTSTRAP SOURCE TARGET CHECKPOINT"""
 
@@ -10,7 +10,7 @@ import ottla.spark
 
 
 def main(bootstrap: str, source: str, target: str, checkpoint: str) -> None:
-    # A task whose worker or broker dies is tried again.
+    # Up to 20 attempts per task, because workers and the broker are killed.
     spark = ottla.spark.session("local[2,20]", **{"spark.sql.shuffle.partitions": "3"})
     spark.sparkContext.setLogLevel("ERROR")
     query = (

@@ -1,5 +1,6 @@
-"""The exactly-once protocol at every point where a driver or a task can die, without Spark: its
-calls are made in its order, and a crash is a call that is not made."""
+"""The exactly-once protocol at every point where a driver or a task can die, without Spark.
+
+The tests make Spark's calls in Spark's order; a crash is a call that is not made."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ QUERY = "a-query"
 
 
 class Query:
-    """A streaming query over the sink, as Spark drives it."""
+    """A streaming query that writes to the sink, driven as by Spark."""
 
     def __init__(self, topic: Topic, patch: pytest.MonkeyPatch, **options: str) -> None:
         from pyspark.sql.types import BinaryType, StructField, StructType
@@ -34,7 +35,7 @@ class Query:
         }
 
     def writer(self) -> Any:
-        """In a process of its own, as Spark has one for each phase."""
+        """Return a new writer without shared state, as Spark uses a new process for each phase."""
         exactly_once._logs.clear()
         for client in shared_client._clients.values():
             client.close()
@@ -42,7 +43,7 @@ class Query:
         return sink.stream_writer(self._options, self._schema, False)
 
     def plan(self) -> Any:
-        """The driver sends the writer out."""
+        """Return a writer as the driver serializes it for the tasks."""
         writer = self.writer()
         writer.__getstate__()
         return writer
@@ -87,7 +88,7 @@ class Crash(Exception):
 
 
 def crash_before(patch: pytest.MonkeyPatch, name: str, calls: int = 0) -> None:
-    """The driver dies when it calls a function of the protocol for the (calls+1)-th time."""
+    """Make a function of the protocol raise Crash after `calls` successful calls."""
     real, left = getattr(exactly_once, name), [calls]
 
     def call(*arguments: Any, **named: Any) -> Any:
@@ -111,7 +112,7 @@ def test_batches_are_seen_when_they_are_committed(query: Query, topic: Topic) ->
 
 
 def test_an_undecided_batch_is_written_anew(query: Query, topic: Topic) -> None:
-    query.tasks(query.plan(), 0, ["a"], ["b"])  # and the driver dies
+    query.tasks(query.plan(), 0, ["a"], ["b"])  # the driver dies before the commit
     query.run(0, ["a"], ["b"])
     assert topic.values() == ["a", "b"]
     assert open_transactions(topic) == []
@@ -128,7 +129,8 @@ def test_a_decided_batch_is_finished_and_not_written_again(
     assert topic.values() == []
     query.run(0, ["a"], ["b"], ["c"])
     assert topic.values() == ["a", "b", "c"]
-    query.run(0, ["a"], ["b"], ["c"])  # Spark did not note it, and runs it once more
+    # The driver died before Spark recorded the commit, so Spark runs the batch again.
+    query.run(0, ["a"], ["b"], ["c"])
     assert topic.values() == ["a", "b", "c"]
     query.run(1, ["d"])
     assert topic.values() == ["a", "b", "c", "d"]
@@ -170,7 +172,7 @@ def test_a_driver_that_was_replaced_cannot_commit(query: Query, topic: Topic) ->
 
 def test_attempts_that_lost_are_aborted(query: Query, topic: Topic) -> None:
     writer = query.plan()
-    query.task(writer, 0, 0, ["a"], attempt=0)  # its executor dies
+    query.task(writer, 0, 0, ["a"], attempt=0)  # the executor of this attempt dies
     message = query.task(writer, 0, 0, ["a"], attempt=1)
     query.writer().commit([message], 0)
     assert topic.values() == ["a"]
@@ -185,7 +187,7 @@ def test_a_failed_batch_is_aborted(query: Query, topic: Topic) -> None:
 
 
 def lose(topic: Topic, task: int) -> None:
-    """What a timeout does to an open transaction: the broker aborts it, in a new epoch."""
+    """Abort a task's open transaction and bump its epoch, as the broker does after a timeout."""
     with Admin(topic.broker.bootstrap) as admin:
         admin.fence_producers(f"q-{topic.name}/{task}/0")
 

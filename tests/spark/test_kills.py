@@ -1,6 +1,6 @@
-"""Exactly once, whatever dies: the driver, a Python worker, the broker, killed at random moments.
+"""Exactly-once delivery while the driver, a Python worker or the broker is killed at random.
 
-`OTTLA_KILL_ROUNDS` and `OTTLA_KILL_SEED` choose how many and which."""
+`OTTLA_KILL_ROUNDS` sets the number of kills, `OTTLA_KILL_SEED` the random seed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Driver:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """The Python program, the JVM and all workers at once."""
+        """Kill the Python program, the JVM and all workers at once."""
         assert self._process is not None
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

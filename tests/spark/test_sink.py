@@ -1,4 +1,4 @@
-"""Rows into topics: columns, partitions, delivery, wrong input."""
+"""Writing rows to topics: columns, partitions, delivery and invalid input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla sql`: what it answers by itself is what Spark answers; errors are one sentence each."""
+"""`ottla sql`: queries answered without Spark have Spark's results, and errors are one sentence."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def plain(value: Any) -> Any:
 
 
 def both(topic: Topic, statement: str, value_format: str) -> None:
-    """Assert that a statement has the same answer with and without Spark."""
+    """Check that a statement has the same result with and without Spark."""
     text = statement.format(f"`{topic.name}`")
     simple = parse(text)
     assert simple is not None
@@ -124,7 +124,7 @@ def test_a_count_leaves_out_markers_and_aborted_records(
 @pytest.mark.parametrize(
     "values",
     [
-        ['{"id": 1}', '{"id": "one"}'],  # of two types
+        ['{"id": 1}', '{"id": "one"}'],  # one field with two types
         ['{"id": 1, "ID": 2}'],
         ['{"id": 99999999999999999999}'],
         ['{"id": {"nested": 1}}'],

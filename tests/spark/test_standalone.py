@@ -1,4 +1,4 @@
-"""A real Spark cluster from the pip package: a master and two workers, each a process."""
+"""A real Spark cluster from the pip package: a master and two worker processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ spark.stop()
 
 
 class Daemon:
-    """One process of the cluster, ready when its log says so."""
+    """One process of the cluster, which is ready when its log says so."""
 
     def __init__(self, home: Path, name: str, *arguments: str) -> None:
         import pyspark
@@ -78,7 +78,7 @@ class Daemon:
 
 @contextmanager
 def standalone(home: Path) -> Iterator[str]:
-    """A cluster; its URL."""
+    """Start a cluster and yield its URL."""
     package = "org.apache.spark.deploy"
     daemons = [
         Daemon(

@@ -1,4 +1,4 @@
-"""The planner of a stream, asked as Spark asks it; a restart is a new one."""
+"""Offset planning of a stream, called as by Spark; a new planner stands for a restart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def planner(topic: Topic, **options: str) -> TopicStreamReader:
 
 
 def latest(reader: TopicStreamReader, start: dict[str, Any]) -> dict[str, Any]:
-    """Spark keeps offsets as JSON."""
+    """Return the latest offsets after a round trip through JSON, as Spark stores them."""
     told: dict[str, Any] = json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
     return told
 
@@ -82,7 +82,7 @@ def test_a_batch_after_a_reset_that_is_run_again_is_the_same(
         reader = planner(topic, **options)
         moved = latest(reader, end)
         assert planned(reader, end, moved) == [(0, 1, 3)]
-        again = planner(topic, **options)  # it died in that batch
+        again = planner(topic, **options)  # the driver died in that batch
         assert planned(again, end, moved) == [(0, 1, 3)]
         assert latest(again, moved) == moved
         assert admin.list_group_offsets(group)[group][tp].offset == 3

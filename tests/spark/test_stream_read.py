@@ -1,4 +1,4 @@
-"""Streaming queries over topics: triggers, limits, new partitions, the group, data loss."""
+"""Streaming queries over topics: triggers, limits, new partitions, consumer groups, data loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAIT_S = 120.0
 
 
 class Collected:
-    """What a query has handed out, batch by batch."""
+    """The values that a query has returned, by batch."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[str]] = {}
@@ -32,7 +32,7 @@ class Collected:
 
 @pytest.fixture
 def run(reads: Reads, checkpoint: str) -> Callable[..., Collected]:
-    """Run a query over all that is there, and wait for its end."""
+    """Return a function that runs a query over all available records and waits until it ends."""
 
     def start(**options: str) -> Collected:
         collected = Collected()
@@ -54,7 +54,7 @@ def run(reads: Reads, checkpoint: str) -> Callable[..., Collected]:
 
 @pytest.fixture
 def running(reads: Reads, checkpoint: str) -> Iterator[Callable[..., tuple[Any, Collected]]]:
-    """Start a query that goes on."""
+    """Yield a function that starts a query that keeps running."""
     started: list[Any] = []
 
     def start(**options: str) -> tuple[Any, Collected]:
@@ -139,7 +139,7 @@ def test_a_query_is_a_consumer_group_and_can_be_reset(
         committed = admin.list_group_offsets(group)[group][tp(topic.name, 0)]
         assert (committed.offset, committed.metadata) == (5, "ottla-spark")
         admin.alter_group_offsets(group, {tp(topic.name, 0): OffsetAndMetadata(3)})
-        # The checkpoint wins unless it is asked otherwise.
+        # `resumeFrom=checkpoint` ignores the offsets of the group.
         assert run(**{**options, "resumeFrom": "checkpoint"}).values == []
         admin.alter_group_offsets(group, {tp(topic.name, 0): OffsetAndMetadata(3)})
         topic.fill(["5"])
@@ -180,7 +180,8 @@ def test_a_stream_waits_for_enough_records(
         subscribe=topic.name, startingOffsets="earliest", minOffsetsPerTrigger="3",
         maxTriggerDelay="10m",
     )  # fmt: skip
-    until(lambda: collected.values == ["a"], query)  # the first batch waits for nobody
+    # The first batch does not wait for more records.
+    until(lambda: collected.values == ["a"], query)
     topic.fill(["b", "c"])
     topic.fill(["d"])
     until(lambda: len(collected.values) == 4, query)

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder, and one broker for those of each file."""
+"""Fixtures: one Spark session for all tests of this folder, and one broker for each file."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SLOWEST_S = 400
-"""On a busy machine: a session starts in a minute there, in five seconds on a quiet one."""
+"""Timeout of a test in seconds. A session starts in five seconds, on a busy machine in a minute."""
 SOURCE = str(Path(__file__).parents[2] / "src")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        is_long = item.get_closest_marker("chaos") is not None  # and has a timeout of its own
+        is_long = item.get_closest_marker("chaos") is not None  # has its own timeout
         if Path(__file__).parent in item.path.parents and not is_long:
             item.add_marker(pytest.mark.timeout(SLOWEST_S))
 
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     import ottla.spark
 
-    # Workers of Spark's run this Ottla too.
+    # Spark's Python workers must import Ottla from this source tree too.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (SOURCE, os.environ.get("PYTHONPATH"))))
     settings = {
         "spark.sql.session.timeZone": "UTC",

@@ -1,6 +1,6 @@
-"""An application that tests kill: two tables with state, one by changes, one when windows close.
+"""Application that tests kill: two stateful tables, one emits changes, one closed windows.
 
-python -m tests.streams.tally BOOTSTRAP STATE_DIR [RECORDS A BATCH [TABLES]]"""
+python -m tests.streams.tally BOOTSTRAP STATE_DIR [RECORDS_PER_BATCH [TABLES]]"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregations, windows and late records, against results worked out by hand."""
+"""Aggregations, windows and late records, compared with results worked out by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def send(driver: TopologyDriver, at_s: float, item: str | None, amount: float | 
 
 
 def by_window(records: list[Record], name: str = "n") -> list[tuple[str, int, float]]:
-    """Key, the window's start in seconds, and one column."""
+    """Return the key, the start of the window in seconds, and one column of each record."""
     return sorted((each.key, each.window_ms[-1] // 1000, each.value[name]) for each in records)
 
 
@@ -73,12 +73,12 @@ def test_tumbling_windows_with_grace_take_late_records_until_they_close(drive: D
     send(driver, 59.999, "tea", 20)
     send(driver, 60, "tea", 30)
     send(driver, 10, "tea", 10)
-    both = driver.read("totals")  # Spark keeps no order of windows
+    both = driver.read("totals")  # Spark does not order windows
     assert by_window(both, "total") == [("tea", 0, 31.0), ("tea", 60, 30.0)]
     first = min(both, key=lambda each: each.window_ms)
     assert first.value["window_start"] == "1970-01-01T00:00:00.000Z"
     assert first.value["window_end"] == "1970-01-01T00:01:00.000Z"
-    # Stream time is 60 s: the first window is open until 70 s.
+    # Stream time is 60 s: the first window stays open until 70 s.
     send(driver, 5, "tea", 40)
     send(driver, 70, "jam", 12)
     assert by_window(driver.read("totals"), "total") == [("jam", 60, 12.0), ("tea", 0, 71.0)]

@@ -1,4 +1,4 @@
-"""The application of `ottla demo`, as it is compiled to Spark."""
+"""The application of `ottla demo`, compiled to Spark."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Code blocks of the README and of docs/ that need Spark, in the session of these tests; the others
-are run by tests/docs. An application runs until all that is there is processed."""
+"""Code blocks of the README and of docs/ that need Spark, run in the session of these tests.
+
+tests/docs runs the other blocks. An application runs until it has processed all available
+records."""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ NAMES = {
     "statistics": statistics,
     "DAY_MS": 86_400_000,
 }
-"""What pages take for granted."""
+"""Names that the pages use without defining them."""
 NOT_RUN = {
     "ottla sql": "stops its session; tests/spark/test_session_and_tables.py has it",
 }

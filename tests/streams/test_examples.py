@@ -1,4 +1,4 @@
-"""The examples, on records and results worked out by hand."""
+"""The examples, compared with results worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins, against results worked out by hand."""
+"""Joins, compared with results worked out by hand."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_inner_joins_pair_records_within_the_window_at_the_later_time(drive: Dri
     driver = drive(app)
     send_pairs(driver)
     assert pairs(driver, "inner") == BOTH
-    # A pair across batches.
+    # The two records of this pair are in different batches.
     driver.send("right", "r29", key="k", at=START_MS + 29_000)
     assert pairs(driver, "inner") == [("k", "l20", "r29", 29_000)]
 

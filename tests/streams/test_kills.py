@@ -1,7 +1,8 @@
-"""Exactly once, with state, whatever dies: the driver, a Python worker, the broker, at random.
+"""Exactly-once processing with state while driver, Python workers or broker are killed at random.
 
-The driver is started again by the test only after the test has killed it: brokers and workers it
-must survive by itself. `OTTLA_KILL_ROUNDS` and `OTTLA_KILL_SEED` choose how many and which."""
+The test restarts the driver only after killing it: the application must survive the death of a
+broker or a worker by itself. `OTTLA_KILL_ROUNDS` sets the number of kills, `OTTLA_KILL_SEED` the
+random seed."""
 
 from __future__ import annotations
 
@@ -32,11 +33,11 @@ KEYS = 50
 PER_ROUND = 600
 KEEP = {"retention.ms": "-1"}
 Entry = tuple[bytes, int, int]
-"""Key, n, time in ms."""
+"""Key, value of n, and timestamp in milliseconds."""
 
 
 class Driver:
-    """The application as a program, in a session of processes of its own."""
+    """The application as a program in its own process session."""
 
     def __init__(self, broker: BrokerProcess, home: Path, *more: str) -> None:
         self._arguments = [broker.bootstrap, str(home / "state"), *more]
@@ -57,7 +58,7 @@ class Driver:
         return self.process is not None and self.process.poll() is None
 
     def kill(self) -> None:
-        """The Python program, the JVM and all workers at once."""
+        """Kill the Python program, the JVM and all workers at once."""
         assert self.process is not None
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -97,8 +98,10 @@ class Driver:
 
 
 def is_worker(words: bytes) -> bool:
-    """One of Spark's Pythons: of tasks, of their daemon, of a source's planner. The JVM is not, for
-    all that it has pyspark in its class path."""
+    """Return whether a command line is one of Spark's Python processes.
+
+    These run tasks, the daemon that forks them, or the planner of a source. The JVM is none of
+    them, although its class path contains pyspark."""
     return b"python" in words.partition(b"\0")[0] and (
         b"pyspark" in words or b"quiet_python" in words
     )
@@ -118,7 +121,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 
 def entries_of(number: int) -> list[Entry]:
-    """A round's: a minute of event time."""
+    """Return the entries of a round, which span a minute of event time."""
     return [
         (b"key-%d" % (each % KEYS), each + number, BASE_MS + number * WINDOW_MS + each * 10)
         for each in range(PER_ROUND)
@@ -133,7 +136,7 @@ def send(broker: BrokerProcess, topic: str, entries: list[Entry]) -> None:
 
 
 def committed(broker: BrokerProcess, topic: str) -> list[tuple[bytes, int, int]]:
-    """Key, n and total of all committed records, in the order of their partitions."""
+    """Return key, n and total of all committed records, in partition order."""
     found = []
     with Consumer(broker.bootstrap, isolation_level="read_committed") as consumer:
         tps = [TopicPartition(topic, each) for each in range(2)]
@@ -199,7 +202,7 @@ def test_tables_are_exact_whatever_is_killed(broker: BrokerProcess, tmp_path: Pa
         eventually(
             driver, "not all is counted", lambda: last_of(committed(broker, "by-key")) == expected
         )
-        # Everything is in: let time pass, so that all windows close.
+        # All records are processed: advance stream time, so that every window closes.
         end_ms = BASE_MS + ROUNDS * WINDOW_MS + 2 * GRACE_MS
         send(broker, "entries", [(b"end", 0, end_ms)])
         windows = by_minute(sent)
@@ -238,7 +241,7 @@ def last_of(changes: list[tuple[bytes, int, int]]) -> dict[bytes, tuple[int, int
 def check_changes(
     changes: list[tuple[bytes, int, int]], expected: dict[bytes, tuple[int, int]]
 ) -> None:
-    """Each change once, in order: counts only grow."""
+    """Check that each change is there once and in order (counts only grow)."""
     before: dict[bytes, int] = {}
     for key, n, _ in changes:
         assert n > before.get(key, 0), f"{key!r} was {before.get(key)} and became {n}"

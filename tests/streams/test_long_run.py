@@ -1,5 +1,6 @@
-"""12 million records through a windowed aggregation, stopped in the middle and started again, with
-its memory bounded. Prints what memory it took. `OTTLA_LONG_RECORDS` chooses how many."""
+"""12 million records through a windowed aggregation in bounded memory, with a restart midway.
+
+The test prints the memory used. `OTTLA_LONG_RECORDS` sets the number of records."""
 
 from __future__ import annotations
 
@@ -22,8 +23,9 @@ KEYS = 1_000
 PER_BATCH = 1_000_000
 PER_TABLE = 250_000
 MOST_BYTES = 3_500_000_000
-"""Of all processes of the application; the JVM may have 1 GB of heap, and RocksDB and Python's
-workers as much again."""
+"""Limit for the resident memory of all processes of the application.
+
+The JVM may have 1 GB of heap; RocksDB and Python's workers need about as much again."""
 WAIT_S = 3600.0
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -35,7 +37,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 
 def fill(broker: BrokerProcess) -> None:
-    """Record i: key i % KEYS, n = i % 7, i ms after the start."""
+    """Write the input: record i has key i % KEYS and n = i % 7, and is i ms after the start."""
     import numpy as np
     import pyarrow as pa
 
@@ -61,7 +63,7 @@ def fill(broker: BrokerProcess) -> None:
 
 
 def expected() -> dict[bytes, tuple[int, int]]:
-    """Count and sum of n of each key and window, by numpy."""
+    """Return the expected count and sum of n per key and window, computed by numpy."""
     import numpy as np
 
     numbers = np.arange(RECORDS)
@@ -80,7 +82,7 @@ def expected() -> dict[bytes, tuple[int, int]]:
 
 
 class Reader:
-    """The closed windows, as they are committed."""
+    """Consumer that collects the committed results of closed windows."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._consumer = Consumer(broker.bootstrap, isolation_level="read_committed")
@@ -160,7 +162,7 @@ def test_twelve_million_records_in_bounded_memory_with_a_restart(
 
 
 def _done(broker: BrokerProcess) -> int:
-    """How many records the query has processed."""
+    """Return the number of records that the query has processed."""
     with Admin(broker.bootstrap) as admin:
         listed = admin.list_group_offsets("tally", return_errors=True).get("tally", {})
     return sum(each.offset for each in listed.values())

@@ -1,4 +1,4 @@
-"""Applications on topics of a broker, with their output as consumers read it."""
+"""Applications that read and write topics of a broker; consumers read their output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ORDER = st.Json("id string, item string, amount double")
 
 
 class Shop:
-    """An application's surroundings: a broker, a session, a directory for state."""
+    """The environment of an application: a broker, a session and a state directory."""
 
     def __init__(self, broker: BrokerThread, spark: SparkSession, state_dir: Path) -> None:
         self.bootstrap = broker.bootstrap
@@ -56,7 +56,7 @@ class Shop:
             admin.create_topics(*(NewTopic(topic, partitions) for topic in topics))
 
     def send(self, topic: str, *records: tuple[str | None, Any, int]) -> None:
-        """Key, value (None is a tombstone), time in seconds."""
+        """Write records, given as key, value (None for a tombstone) and time in seconds."""
         with Producer(self.bootstrap) as producer:
             sent = []
             for key, value, at_s in records:
@@ -70,11 +70,13 @@ class Shop:
                 sent.append(future)
             producer.flush()
             for future in sent:
-                future.result(0)  # or raises what became of it
+                future.result(0)  # raises if the record was not written
 
     def _await_markers(self, consumer: Consumer, tps: list[TopicPartition]) -> None:
-        """A transaction that is committed is seen when the broker has marked it so, a moment later;
-        one that stays open is not waited for."""
+        """Wait until the last stable offset is the log end offset, but only for MARKERS_S.
+
+        A committed transaction becomes visible when its markers are written, shortly after the
+        commit. One that a test leaves open never does."""
         deadline = time.monotonic() + MARKERS_S
         with Admin(self.bootstrap) as admin:
             while time.monotonic() < deadline:
@@ -84,7 +86,7 @@ class Shop:
                 time.sleep(0.05)
 
     def records(self, topic: str) -> list[tuple[bytes, Any]]:
-        """Committed ones."""
+        """Return key and value of all committed records."""
         found: list[tuple[bytes, Any]] = []
         with Consumer(self.bootstrap, isolation_level="read_committed") as consumer:
             with Admin(self.bootstrap) as admin:
@@ -113,7 +115,7 @@ def totals(shop: Shop) -> st.App:
 
 
 def latest(records: list[tuple[bytes, Any]]) -> dict[tuple[str, int], tuple[float, int]]:
-    """By item and the window's start in seconds."""
+    """Return the last total and count by item and start of the window in seconds."""
     return {
         (key[:-8].decode(), int.from_bytes(key[-8:], "big") // 1000): (value["total"], value["n"])
         for key, value in records
@@ -145,7 +147,7 @@ def test_windowed_totals_go_on_after_a_stop_with_their_state(shop: Shop) -> None
 def test_a_batch_of_changes_that_is_run_again_is_written_once(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """As after a crash: the batch fails, and the restarted application runs it again."""
+    """The batch fails as in a crash, and the restarted application runs it again."""
     name = f"again-{moment.partition(' ')[0]}"
     shop.create(f"in-{name}", f"out-{name}")
 

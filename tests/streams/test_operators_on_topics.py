@@ -1,4 +1,4 @@
-"""Operators with Python state, internal topics and late records on topics of a broker."""
+"""Operators with Python state, internal topics and late records, on topics of a broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORDER = st.Json("item string, amount double")
 
 
 class Surroundings:
-    """A broker, a session, a directory for state."""
+    """The environment of an application: a broker, a session and a state directory."""
 
     def __init__(self, broker: BrokerThread, spark: SparkSession, state_dir: Path) -> None:
         self.bootstrap = broker.bootstrap
@@ -40,7 +40,7 @@ class Surroundings:
         return self.running[-1]
 
     def run_all(self, app: st.App) -> None:
-        """Start, process what is there, stop."""
+        """Start the application, process all available records, and stop it."""
         running = self.start(app)
         running.process_all_available()
         running.stop()
@@ -50,7 +50,7 @@ class Surroundings:
             admin.create_topics(*(NewTopic(topic, partitions) for topic in topics))
 
     def send(self, topic: str, *records: tuple[str, Any, int]) -> None:
-        """Key, value (None deletes), time in seconds."""
+        """Write records, given as key, value (None for a tombstone) and time in seconds."""
         with Producer(self.bootstrap) as producer:
             for key, value, at_s in records:
                 data = None if value is None else json.dumps(value).encode()
@@ -58,8 +58,9 @@ class Surroundings:
             producer.flush()
 
     def records(self, topic: str, count: int) -> list[tuple[bytes, Any]]:
-        """Committed ones, of partition 0, once there are so many: a transaction that is decided is
-        visible a moment later."""
+        """Return the committed records of partition 0, once there are `count` of them.
+
+        A committed transaction becomes visible only when its markers are written."""
         found: list[tuple[bytes, Any]] = []
         deadline_s = time.monotonic() + SLOWEST_S
         with Consumer(self.bootstrap, isolation_level="read_committed") as consumer:

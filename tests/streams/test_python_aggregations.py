@@ -1,4 +1,4 @@
-"""Aggregations with state in Python, against results worked out by hand."""
+"""Aggregations with state in Python, compared with results worked out by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def by_item(app: st.App) -> st.Grouped:
 
 
 def by_window(records: list[Record], name: str = "n") -> list[tuple[Any, ...]]:
-    """Key, the window's start in seconds, and a column; None for deleted."""
+    """Return key, start of the window in seconds and one column, or None for a tombstone."""
     return sorted(
         (each.key, each.window_ms[-1] / 1000, each.value and each.value[name]) for each in records
     )
@@ -75,7 +75,7 @@ def test_late_records_go_to_a_topic_of_their_own_with_the_reason(drive: Drive) -
     send(driver, 59.999, "tea", 2)
     send(driver, 69.999, "tea", 4)
     assert by_window(driver.read("totals"), "total") == [("tea", 0, 3.0), ("tea", 60, 4.0)]
-    # Stream time is 69.999 s: the first window is open until 70 s.
+    # Stream time is 69.999 s: the first window stays open until 70 s.
     send(driver, 3, "tea", 8)
     send(driver, 70, "jam", 16)
     totals = driver.read("totals")
@@ -114,7 +114,7 @@ def test_python_aggregates_of_windows_come_once_when_they_close(drive: Drive) ->
 
 
 def test_sliding_windows_hold_each_set_of_records(drive: Drive) -> None:
-    """The example of Kafka's documentation, a record at a time."""
+    """The example of Kafka's documentation, one record at a time."""
     app = st.App("sliding")
     windowed = by_item(app).windowed(st.sliding("5 seconds", grace="30 seconds"))
     windowed.count().to("out")

@@ -1,4 +1,4 @@
-"""Operators that look at one record, as Spark runs them: columns, Python and DataFrames."""
+"""Operators on single records, run by Spark: on columns, in Python and on DataFrames."""
 
 from __future__ import annotations
 

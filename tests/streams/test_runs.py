@@ -1,4 +1,4 @@
-"""Applications as they run: stores, figures, resets, stops and starts."""
+"""Running applications: stores, metrics, resets, stops and restarts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_store_is_the_state_of_the_running_query(
     app = counting(shop, "asked")
     say(shop, "asked", "tea", "jam", "tea")
     running = processed(shop, app)
-    shop.records("asked-counts")  # until what is committed is marked so
+    shop.records("asked-counts")  # waits for the transaction markers
     store = app.store("asked-counts")
     assert store.get("tea") == {"count": 2}
     assert store.get("milk") is None
@@ -206,7 +206,7 @@ def test_a_reset_passes_over_what_was_written_between_two_queries(shop: Shop) ->
 
 
 def told_of(running: Running) -> str:
-    """What Spark says of the batches, if one is missed."""
+    """Return Spark's progress reports, to explain a failed assertion."""
     return str([each.json for query in running._queries for each in query.spark.recentProgress])
 
 
@@ -288,7 +288,7 @@ def test_an_application_is_not_started_twice(shop: Shop) -> None:
 
 
 class Query:
-    """One of Spark's, as far as its end goes."""
+    """Stub of a Spark query that runs or has failed."""
 
     def __init__(self, error: str | None = None) -> None:
         self.error = error
@@ -364,7 +364,7 @@ def counts_after(shop: Shop, process: subprocess.Popen[bytes], log: Path, total:
 def test_stopped_by_ctrl_c_and_started_otherwise_it_neither_loses_nor_repeats(
     shop: Shop, tmp_path: Path
 ) -> None:
-    """Ctrl-C reaches every process of a terminal: Python, the JVM, the workers."""
+    """Ctrl-C reaches every process of the terminal: Python, the JVM and the workers."""
     shop.create("lines-c", "counts-c")
     program = tmp_path / "words.py"
     text = Path(word_count.__file__).read_text()
@@ -372,7 +372,7 @@ def test_stopped_by_ctrl_c_and_started_otherwise_it_neither_loses_nor_repeats(
     shop.send("lines-c", (None, b"to be or not to be", 1))
     log = tmp_path / "log"
     bin_dir = Path(sys.executable).parent
-    # spark-submit is a JVM that ends at once; what it leaves half done the next one finishes.
+    # The JVM of spark-submit exits at once; the next run finishes what it left incomplete.
     commands = [
         [str(bin_dir / "spark-submit"), "--master", "local[1]", str(program), shop.bootstrap],
         [sys.executable, "-m", "ottla", "run", str(program), "--master", "local[1]",

@@ -1,4 +1,4 @@
-"""Operators without state, as Spark runs them."""
+"""Stateless operators, run by Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORDER = st.Json("id string, item string, amount double, n int")
 
 
 def test_columns_and_python_give_the_same(drive: Drive) -> None:
-    """The same operators, once traced and once not, over values and nulls."""
+    """The same operators, once traced to columns and once in Python, over values and nulls."""
     app = st.App("both")
     orders = app.stream("orders", value=ORDER)
     as_columns = orders.filter(lambda o: o.n % 2 == 1).map_values(

@@ -1,4 +1,4 @@
-"""Joins of tables, by key and by foreign key, and lookups in global tables."""
+"""Table joins by key and by foreign key, and lookups in global tables."""
 
 from __future__ import annotations
 

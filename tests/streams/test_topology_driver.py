@@ -1,4 +1,4 @@
-"""What the driver promises: all that is sent before a read is one step, for every query."""
+"""The driver's guarantee: all records sent before a read are one batch, for every query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.streams.testing import TopologyDriver
 
 Drive = Callable[[st.App], TopologyDriver]
 CHANCE_S = 3.0
-"""Several times what a query needs for a batch that it may plan."""
+"""Seconds to wait for a batch that must not run: several times what a query needs for one."""
 
 
 def read(driver: TopologyDriver, topic: str) -> list[tuple[Any, Any]]:

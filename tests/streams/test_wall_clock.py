@@ -1,4 +1,4 @@
-"""Processors by the clock on the wall, as Spark runs them."""
+"""Processors with wall-clock timers, run by Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAIT_S = 180.0
 
 
 class Silence(st.Processor):
-    """Both kinds of timers, and state."""
+    """Processor with state, an event-time timer and a wall-clock timer."""
 
     last = st.ValueStore()
 

@@ -1,4 +1,4 @@
-"""An ensemble of three ZooKeeper members for all tests here; each test has a cluster of its own."""
+"""Fixtures: three ZooKeeper servers for all tests, and a new cluster for each test."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _numbers = count(1)
 
 @pytest.fixture
 def topic() -> str:
-    """A name that no other test uses."""
+    """Return a topic name that no other test uses."""
     return f"topic-{next(_numbers)}"
 
 

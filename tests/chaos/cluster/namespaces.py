@@ -1,6 +1,7 @@
-"""Brokers on machines of their own, as far as the network goes: each in a network namespace, on one
-bridge with the test and ZooKeeper. A link is cut by a route into nothing, so also in one direction
-alone. Needs root and `ip`."""
+"""Brokers in network namespaces of their own, so that tests can cut the links between them.
+
+All namespaces are on one bridge with the test and ZooKeeper. A blackhole route cuts a link, which
+can therefore fail in one direction only. Needs root and `ip`."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def ip(*words: str) -> None:
 
 
 class Namespaces:
-    """As many as there are brokers; number `n` has the address `10.213.77.n`."""
+    """One network namespace per broker; broker `n` has the address `10.213.77.n`."""
 
     def __init__(self, count: int) -> None:
         self._numbers = range(1, count + 1)
@@ -52,7 +53,7 @@ class Namespaces:
         ip("-n", name, "link", "set", "lo", "up")
 
     def cut(self, number: int, target: str) -> None:
-        """Nothing that this broker sends reaches that address any more."""
+        """Drop everything that this broker sends to the target address."""
         ip("-n", namespace(number), "route", "add", "blackhole", f"{target}/32")
 
     def heal(self) -> None:
@@ -62,7 +63,8 @@ class Namespaces:
 
     def close(self) -> None:
         for number in self._numbers:
-            # The link by its name: with its namespace it would go a while later.
+            # Delete the link explicitly: the kernel removes the link of a deleted namespace only
+            # some time later, and its name must be free at once.
             for words in (["link", "del", outer(number)], ["netns", "del", namespace(number)]):
                 subprocess.run(["ip", *words], check=False, capture_output=True)
         subprocess.run(["ip", "link", "del", BRIDGE], check=False, capture_output=True)

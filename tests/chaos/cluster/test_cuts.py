@@ -1,5 +1,6 @@
-"""Links that are cut, in one direction or both, between real processes: nothing is lost, and what
-can be led is led."""
+"""Network links between real processes that fail in one direction or in both.
+
+No acknowledged record is lost, and every partition that can have a leader keeps or gets one."""
 
 from __future__ import annotations
 
@@ -31,9 +32,12 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800)]
 
 BROKERS = (1, 2, 3)
 NO_LEADER_BUT_IT = ("the leader from its followers", "the leader from its followers, one way")
-"""It keeps its lease, so nobody takes its place; alone it is too few for acks=all."""
+"""Cuts during which no acknowledgement is expected.
+
+The leader keeps its lease, so no other replica is elected, but it cannot reach enough in-sync
+replicas for acks=all."""
 HELD_S = 8.0
-"""How long a link stays cut: several sessions of these brokers."""
+"""Seconds that a link stays cut: several session timeouts of these brokers."""
 
 
 class ClusterOfNamespaces(ClusterOfProcesses):
@@ -73,7 +77,7 @@ def cluster(namespaces: Namespaces, tmp_path: Path) -> Iterator[ClusterOfNamespa
 
 
 def cuts(leader: int) -> dict[str, list[tuple[int, str]]]:
-    """(who, what it cannot send to) of each kind of cut around a leader."""
+    """Return the links to cut in each scenario, as (sending broker, target address)."""
     others = [each for each in BROKERS if each != leader]
     peers = [(leader, address(each)) for each in others]
     back = [(each, address(leader)) for each in others]
@@ -100,7 +104,7 @@ def test_nothing_is_lost_when_links_are_cut(
         for number, target in cuts(leader)[what]:
             namespaces.cut(number, target)
         if what not in NO_LEADER_BUT_IT:
-            # What was acknowledged before may be on its way to us yet.
+            # Acknowledgements from before the cut may still be in flight.
             waited = load.next_acknowledgement(0, cut_at + 0.5, 60.0)
             print(f"\n{what}: {waited + 0.5:.2f} s to an acknowledgement")
         time.sleep(max(0.0, cut_at + HELD_S - time.monotonic()))

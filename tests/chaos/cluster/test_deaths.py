@@ -1,6 +1,6 @@
-"""Processes that die or stand still under load: leaders, controllers, members of ZooKeeper.
+"""Leaders, controllers and ZooKeeper servers that are killed or suspended under load.
 
-The figures that are printed are what a person waits: from the kill to the next acknowledgement."""
+The tests print how long a client waits: from the kill to the next acknowledgement."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_controllers_are_killed(start_cluster: StartCluster, topic: str) -> None
 
 
 def slowest_acknowledgement(load: Load, for_s: float) -> float:
-    """How long any partition went without one, in this time."""
+    """Return the longest time that any partition went without an acknowledgement."""
     until, slowest = time.monotonic() + for_s, 0.0
     while time.monotonic() < until:
         for partition in range(3):

@@ -1,12 +1,14 @@
-"""A teller as a process of its own, which a test may kill: it moves money between accounts, one
-transaction a transfer, until it has made so many or is killed.
+"""A teller that transfers money between accounts, one transaction per transfer.
+
+It runs as a separate process, so that a test can kill it, and ends after a given number of
+transfers.
 
     topic bank       a leg: {"transfer": id, "account": n, "amount": ±x}; both legs of a transfer
-                     are in the teller's partition, in batches of their own
-    topic journal    one record a transfer, with its id
+                     are in the teller's partition, in separate batches
+    topic journal    one record per transfer, with its id
 
-It says on standard output how each transfer ended, a JSON object a line: {"transfer": id,
-"outcome": "committed"}, or "aborted", or "unknown" when the answer did not come."""
+For each transfer it prints its outcome as a line of JSON: {"transfer": id, "outcome": "committed"},
+"aborted", or "unknown" if there was no response."""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ def main(bootstrap: str, number: int, count: int) -> None:
                 transfer(producer, number)
                 done += 1
         except KafkaException:
-            continue  # fenced, or given up: begin again, as an application would
+            # Fenced or timed out: start again with a new producer, as an application would.
+            continue
 
 
 def transfer(producer: Producer, partition: int) -> None:

@@ -1,7 +1,7 @@
-"""Consume, transform, produce, in transactions: a process of its own, which a test may kill.
+"""A consume-transform-produce loop in transactions, as a process that a test can kill.
 
-It copies the topic `input` to `output`, each value in brackets, and commits what it has consumed in
-the same transaction. It says "copied" on standard output after each transaction."""
+It copies the topic `input` to `output`, puts each value in brackets, and commits the consumed
+offsets in the same transaction. It prints "copied" after each transaction."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def main(bootstrap: str, transactional_id: str) -> None:
         "bootstrap.servers": bootstrap,
         "reconnect.backoff.max.ms": 100,
         "log_level": 0,
-        # With `rebootstrap` librdkafka forgets a broker that is away, but not that it coordinates
-        # a group: offsets are then never sent to the new connection (seen with 2.16.0).
+        # With `rebootstrap`, librdkafka forgets a broker that is down but still takes it for the
+        # coordinator of the group, and never sends offsets on the new connection (seen with
+        # 2.16.0).
         "metadata.recovery.strategy": "none",
     }
     while True:
@@ -49,7 +50,7 @@ def main(bootstrap: str, transactional_id: str) -> None:
             while True:
                 copy(consumer, producer)
         except KafkaException:
-            consumer.close()  # fenced, or given up: begin again
+            consumer.close()  # fenced or timed out: start again
 
 
 def copy(consumer: Consumer, producer: Producer) -> None:

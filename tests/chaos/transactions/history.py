@@ -1,16 +1,17 @@
-"""Concurrent transactional writers and a checker of what became of their transactions.
+"""Concurrent transactional writers, and a checker of the outcome of their transactions.
 
-A writer notes for each transaction what it wrote and what it was told: committed, aborted, or
-nothing (the connection broke before the answer). Every value is written once in all. After a broken
-connection a writer begins again, as a restarted application would: that ends the transaction it
-left. The checker holds the notes against what readers under read_committed were given:
+A writer records for each transaction what it wrote and how the transaction ended: committed,
+aborted, or unknown (the connection broke before the response). Every value is unique. After a
+broken connection a writer initializes its producer again, as a restarted application would, which
+aborts the open transaction. The checker compares these records with what read_committed readers
+received:
 
-    aborted read    a value of a transaction that was told to be aborted
-    lost write      a value of a transaction that was told to be committed, and is not there
+    aborted read    a value of a transaction that was reported as aborted
+    lost write      a missing value of a transaction that was reported as committed
     torn            some but not all values of a transaction
     duplicate       a value twice in a partition
     out of order    values of one writer in a partition, not in the order written
-    unstable read   what a reader was given is not what is there in the end, offset for offset"""
+    unstable read   an offset at which a reader received something else than the final log holds"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ RETRIABLE = frozenset({
 
 
 class Fenced(Exception):
-    """Another producer has begun with our transactional id, or our transaction has timed out."""
+    """Another producer uses the same transactional ID, or the transaction has timed out."""
 
 
 @dataclass
@@ -47,17 +48,19 @@ class Attempt:
     """One transaction, as its writer knows it."""
 
     values: list[tuple[int, bytes]] = field(default_factory=list)
-    """(partition, value), as far as they were acknowledged."""
+    """Pairs of partition and value, including those whose acknowledgement was lost."""
     is_whole: bool = False
-    """Whether everything was acknowledged that belongs to it."""
+    """Whether every write of the transaction was acknowledged."""
     outcome: bool | None = None
-    """True: committed, False: aborted, None: nobody told."""
+    """True if committed, False if aborted, None if the response was lost."""
     asked_commit: bool = False
-    """Whether it may have been committed."""
+    """Whether the writer tried to commit, so that the transaction may be committed."""
 
 
 class Writer(threading.Thread):
-    """Writes transactions until told to stop or `count` have an outcome. `version` 1 or 2."""
+    """Thread that writes transactions until it is stopped or `count` of them have an outcome.
+
+    `version` is 1 or 2, the version of the transaction protocol."""
 
     def __init__(
         self, name: str, transactional_id: str, port: int, topic: str, partitions: int, *,
@@ -100,7 +103,7 @@ class Writer(threading.Thread):
             self.attempts.append(attempt)
             self._write(producer, attempt)
             if self._random.random() < 0.02:
-                return  # an application that dies with its transaction open
+                return  # simulates an application that dies with its transaction open
             commit = self._random.random() < 0.75
             attempt.asked_commit = commit
             self._try(lambda commit=commit: producer.end(commit, 5 if self._version == 2 else 3))  # type: ignore[misc]
@@ -121,7 +124,8 @@ class Writer(threading.Thread):
             self._try(lambda: producer.add(self._topic, *touched))
         for partition, count in batches:
             values = [self._value() for _ in range(count)]
-            # Noted first: without an answer it may be there all the same.
+            # Record the values first: the broker may have written them even if the response is
+            # lost.
             attempt.values += [(partition, value) for value in values]
             self._try(
                 lambda partition=partition, values=values: producer.produce(  # type: ignore[misc]
@@ -149,8 +153,7 @@ class Writer(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Follows the partitions under read_committed, as a consumer does, and keeps what it is given
-    by offset."""
+    """Thread that reads all partitions under read_committed and keeps the values by offset."""
 
     def __init__(self, port: int, topic: str, partitions: int, stopping: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -173,7 +176,7 @@ class Reader(threading.Thread):
             raise
 
     def follow(self, client: RawClient, **more: int) -> bool:
-        """One round. Whether there was anything."""
+        """Fetch once from each partition, and return whether any of them advanced."""
         has_found = False
         for partition, position in enumerate(self._positions):
             answer = fetch_committed(client, self._topic, position, partition, **more)
@@ -192,7 +195,12 @@ class Reader(threading.Thread):
 
 
 def check(attempts: list[Attempt], final: list[dict[int, bytes]], readers: list[Reader]) -> None:
-    """Raises AssertionError that says what is wrong. `final`: offset -> value, by partition."""
+    """Raise AssertionError if the history violates the guarantees listed at the top of the module.
+
+    Args:
+        attempts: The transactions of all writers.
+        final: Committed values by partition and offset, read after all writers stopped.
+        readers: Readers that followed the partitions meanwhile."""
     place: dict[bytes, tuple[int, int]] = {}
     for partition, records in enumerate(final):
         counts = Counter(records.values())

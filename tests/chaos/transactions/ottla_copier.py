@@ -1,4 +1,4 @@
-"""What confluent_copier.py does, with our own clients."""
+"""The loop of confluent_copier.py, with Ottla's own clients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def main(bootstrap: str, transactional_id: str) -> None:
                 consumer.subscribe(["input"])
                 while True:
                     copy(consumer, producer)
-        except KafkaError as error:  # fenced, or given up: begin again
+        except KafkaError as error:  # fenced or timed out: start again
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
 
 

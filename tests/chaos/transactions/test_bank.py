@@ -1,13 +1,14 @@
-"""Money is neither made nor lost: transfers by librdkafka, with tellers and the broker killed at
-random, and a reader under read_committed that counts all the while.
+"""Transfers by librdkafka conserve money while tellers and the broker are killed at random.
 
-At every read of a partition of `bank`, up to its last stable offset, the sum of all amounts is
-nothing: both legs of a transfer are there, or neither. (Each teller has a partition of its own. If
-others wrote to it too, one that is slow could hide the second leg of a transfer that is over: what
-read_committed promises is that nothing undecided is read, not that all that is decided is.)
+A read_committed reader adds up all amounts throughout. Whenever it has read a partition of `bank`
+up to the last stable offset, the sum is zero: it sees both legs of a transfer or neither. Each
+teller has its own partition. If several tellers shared one, the open transaction of a slow teller
+could hide the second leg of a committed transfer: read_committed guarantees that no open
+transaction is read, not that every committed one is.
 
-In the end every transfer that was told to be committed is there once with its entry in `journal`,
-none that was told to be aborted is, and what nobody knows of is there as a whole or not at all."""
+In the end every transfer that was reported as committed is there once, with its entry in `journal`.
+No transfer that was reported as aborted is there, and one with an unknown outcome is there either
+completely or not at all."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ OVERRIDES = {
 
 
 class Auditor(threading.Thread):
-    """Adds up what is there, read by read."""
+    """Thread that adds up the amounts and checks the sum at every last stable offset."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
@@ -80,7 +81,7 @@ class Auditor(threading.Thread):
 
 
 class Teller:
-    """A process that makes transfers, and what it said of them."""
+    """Teller process, with the outcomes that it has printed."""
 
     def __init__(self, bootstrap: str, number: int, count: int) -> None:
         self.outcomes: dict[str, str] = {}
@@ -97,7 +98,7 @@ class Teller:
             try:
                 said = json.loads(line)
             except ValueError:
-                continue  # it was killed in the middle of a line
+                continue  # the process was killed while it wrote the line
             self.outcomes[said["transfer"]] = said["outcome"]
 
     @property

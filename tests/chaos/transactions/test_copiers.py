@@ -1,5 +1,4 @@
-"""Exactly once: what is consumed, changed and produced in transactions is there once, however often
-the copier and the broker are killed."""
+"""Exactly-once copying: each record is in the output once, however often copier and broker die."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ class Copier:
         )
 
     def wait_until_it_copies(self) -> None:
-        """Or ends: then the next look finds out."""
+        """Wait until the copier reports a transaction, or has exited."""
         assert self._process.stdout is not None
         self._process.stdout.readline()
 

@@ -1,8 +1,8 @@
-"""Transactions under faults, by their history: see history.py for what is checked.
+"""Transactions under faults, checked by their history: history.py lists the guarantees.
 
-Half of the writers speak the first version of the protocol, half the second. The broker is killed
-again and again; writers lose connections, die with transactions open and are fenced by others that
-begin with the same transactional id; transactions time out."""
+Half of the writers use version 1 of the transaction protocol, half version 2. The broker is killed
+again and again. Writers lose connections, die with open transactions and are fenced by others with
+the same transactional ID. Transactions time out."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ OVERRIDES = {
     "log.flush.offset.checkpoint.interval.ms": "1000",
 }
 START_TIMEOUT_S = 120
-"""What is behind the recovery point is read again at every start, on a machine that is busy."""
+"""Seconds that a start may take, which recovers much of the log on a busy machine."""
 
 
 def run(
     data_dir: Path, writers: int, transactions: int, kill_every_s: float, **overrides: str
 ) -> list[Attempt]:
-    """Returns what the writers know, once it has been checked."""
+    """Run writers and readers while the broker is killed, and return the checked attempts."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -46,7 +46,7 @@ def run(
         writing, reading = threading.Event(), threading.Event()
         each = -(-transactions // writers)
         transactional_ids = [f"id{number}" for number in range(writers - 1)]
-        transactional_ids.append("id0")  # two that fence each other
+        transactional_ids.append("id0")  # two writers that fence each other
         threads = [
             Writer(
                 f"w{number}",
@@ -85,7 +85,9 @@ def run(
 
 
 def read_to_the_end_of(port: int, partitions: int) -> list[dict[int, bytes]]:
-    """Everything that counts, once every transaction is over: those left open time out."""
+    """Wait until no transaction is open, then return the committed values by offset per partition.
+
+    Transactions that a writer left open end by their timeout."""
     with RawClient(port) as client:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:

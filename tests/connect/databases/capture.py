@@ -1,4 +1,4 @@
-"""A capture by hand: the task is driven as a worker drives it, and its records are kept."""
+"""A source task that a test drives as a worker would, and whose records it keeps."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Capture:
         return self
 
     def crash(self) -> None:
-        """As if the worker had died: connections end, nothing is confirmed."""
+        """Stop the task as if the worker had died: connections close and no offset is confirmed."""
         self.task.stop()
 
     def poll(self, *, commits: bool = True) -> list[Record]:
@@ -60,7 +60,7 @@ class Capture:
         return list(polled.records)
 
     def until(self, count: int) -> list[Record]:
-        """Until there are so many records in all; and no more come at once."""
+        """Poll until there are `count` records in total, and check that no more follow at once."""
         until = time.monotonic() + PATIENCE_S
         while len(self.records) < count:
             assert time.monotonic() < until, [each.value for each in self.records]
@@ -77,7 +77,7 @@ class Capture:
         return "".join(each.value["op"] if each.value else "-" for each in self.records)
 
     def rows(self, table: str) -> list[Row]:
-        """What the table comes to, if all records are applied."""
+        """Return the rows of the table after all records are applied."""
         return replay(self.records).get(f"shop.public.{table}", [])
 
 

@@ -1,4 +1,4 @@
-"""One PostgreSQL and one MariaDB for all tests of this folder; each test finds them empty."""
+"""Fixtures: one PostgreSQL and one MariaDB for all tests of this folder, emptied for each test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def mariadb() -> Iterator[MariaDb]:
 
 @pytest.fixture
 def database(postgres: Postgres) -> Iterator[str]:
-    """A database that is empty; to make one for each test would take longer than most of them."""
+    """Return the name of an empty database.
+
+    All tests share one, because creating a database takes longer than most of them."""
     name = "test"
     if not postgres.run(f"SELECT FROM pg_database WHERE datname = '{name}'"):
         postgres.run(f"CREATE DATABASE {name}")

@@ -1,5 +1,7 @@
-"""Real databases for tests: PostgreSQL and MariaDB from the system's packages, each in a folder of
-its own, on a port of its own. `make test` installs them where it may; else tests are skipped."""
+"""Real PostgreSQL and MariaDB servers for tests, each with its own folder and port.
+
+They come from the system's packages. `make test` installs these where it may; otherwise the tests
+are skipped."""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def _free_port() -> int:
 
 
 def _user(name: str) -> dict[str, Any]:
-    """Servers refuse to run as root."""
+    """Return the `Popen` arguments that run a server as this user, because servers refuse root."""
     if os.getuid() != 0:
         return {}
     found = pwd.getpwnam(name)
@@ -53,7 +55,9 @@ def _folder(name: str, owner: str) -> Path:
 
 
 class Postgres:
-    """`psycopg` speaks to it by `connect`; `password` is that of the role postgres."""
+    """PostgreSQL server of a test.
+
+    `connect` returns a psycopg connection; `password` is that of the role postgres."""
 
     password = "let me in"
 
@@ -102,7 +106,7 @@ class Postgres:
                 time.sleep(0.05)
 
     def stop(self, *, crash: bool = False) -> None:
-        """`crash`: at once, as if it had died."""
+        """Stop the server; `crash` stops it immediately, without a checkpoint."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
             self._process.wait(timeout=PATIENCE_S)
@@ -122,7 +126,7 @@ class Postgres:
         )  # fmt: skip
 
     def run(self, *statements: str, database: str = "postgres") -> list[tuple[Any, ...]]:
-        """The rows of the last one."""
+        """Run the statements and return the rows of the last one."""
         with self.connect(database) as connection:
             rows: list[tuple[Any, ...]] = []
             for each in statements:
@@ -131,7 +135,7 @@ class Postgres:
             return rows
 
     def drop_slot(self, name: str) -> None:
-        """Whoever used it may take a moment to end."""
+        """Drop a replication slot, with retries while a disconnected client still holds it."""
         until = time.monotonic() + PATIENCE_S
         while True:
             try:

@@ -1,8 +1,7 @@
-"""A database that is away for a while, or full: the status tells, nothing else stops, and what
-waits is done when there is one again, once.
+"""Connectors whose database is down or full: the status says so, and other connectors continue.
 
-What is full is really full where a file system may be mounted (as root); elsewhere PostgreSQL is
-told to say so."""
+When the database is back, the pending work is done exactly once. Disks are really full where the
+test may mount a file system (as root); elsewhere a trigger in PostgreSQL raises the error."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ FULL = """CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
 
 
 class Shop:
-    """Out of a PostgreSQL by changes and by queries, and into it; and a sink that needs none."""
+    """A capture, a query source and a sink on one PostgreSQL, and a sink that needs no database."""
 
     def __init__(self, worker: Standalone, postgres: Postgres, database: str) -> None:
         self.worker, self._postgres, self._database = worker, postgres, database
@@ -92,7 +91,7 @@ class Shop:
         wait_for(lambda: rows() == wanted, "the rest flows")
 
     def wait_until_all_is_there(self) -> None:
-        """Each once, and in its order."""
+        """Wait for all rows, and check that each arrived exactly once and in order."""
         orders = [n for (n,) in self.run("SELECT id FROM orders ORDER BY id")]
         for topic in ("shop.public.orders", "read-orders"):
             wait_for(lambda topic=topic: len(told(self.worker.bootstrap, topic)) >= len(orders))  # type: ignore[misc]
@@ -154,8 +153,10 @@ def test_connectors_wait_for_a_database_that_is_away(
 def test_what_is_tried_again_says_why_while_it_runs_and_the_rest_flows(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The database takes no rows for a while: a sink that is patient does not fail, but tells; who
-    only reads goes on, and a heartbeat that cannot be written is a notice."""
+    """A database that rejects inserts for a while stops neither retrying sinks nor sources.
+
+    A sink that retries without a limit stays RUNNING and shows the reason in its trace. Sources
+    that only read continue, and a heartbeat that cannot be written becomes a notice."""
     shop.start(
         errors_retry_timeout="-1", errors_retry_delay_max_ms="300",
         heartbeat_interval_ms="100", heartbeat_action_query="INSERT INTO beats VALUES (1)",
@@ -257,7 +258,7 @@ def test_mariadb_that_is_away_is_waited_for(mariadb: MariaDb) -> None:
     source.until(2)
     sink.give(person(0, 1))
     for _ in range(2):
-        # In order: that of these tests may forget its last second in a crash.
+        # Stop it cleanly: the MariaDB of these tests may lose its last second in a crash.
         mariadb.stop()
         try:
             sink.task.begin(1)
@@ -277,12 +278,12 @@ def test_mariadb_that_is_away_is_waited_for(mariadb: MariaDb) -> None:
     sink.task.stop()
 
 
-# ------------------------------------------------------------------------------------ really full
+# --------------------------------------------------------------------- disks that are really full
 
 
 @contextmanager
 def small_disk(folder: Path, size: str, owner: str = "postgres") -> Iterator[Any]:
-    """A file system of that size, and how it is made larger."""
+    """Mount a file system of this size, and yield a function that enlarges it."""
     made = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)],
         capture_output=True,
@@ -301,10 +302,10 @@ def small_disk(folder: Path, size: str, owner: str = "postgres") -> Iterator[Any
 
 @pytest.mark.chaos
 def test_a_capture_goes_on_when_postgresql_has_room_for_a_large_transaction() -> None:
-    """PostgreSQL keeps what it decodes of a large transaction on disk."""
+    """PostgreSQL spills the decoded changes of a large transaction to disk."""
     server = Postgres()
     slots = server.folder / "data" / "pg_replslot"
-    # Its folder can be removed when nothing is mounted in it any more.
+    # `closing` comes first: the server's folder can be removed only after the unmount.
     with closing(server), small_disk(slots, "1m") as enlarge, running(server):
         server.run(
             "ALTER SYSTEM SET logical_decoding_work_mem = '64kB'",
@@ -354,7 +355,7 @@ def test_a_sink_goes_on_when_the_disk_has_room_again(
 
 
 def on_small_disk(request: pytest.FixtureRequest, folder: Path, kind: str) -> Target:
-    """A database whose table people is in that folder."""
+    """Return a database that stores the table people in that folder."""
     if kind == "sqlite":
         target = sqlite_at(folder / "test.db")
         target.run("CREATE TABLE people (id INTEGER, name TEXT)")

@@ -1,5 +1,7 @@
-"""Change capture while the worker, the broker and the database are killed: replaying the topics
-gives the tables, to the last value, and so does a sink into another database."""
+"""Change capture while the worker, the broker and the database are killed.
+
+Replaying the topics yields the tables, to the last value, and so does a sink into another
+database."""
 
 from __future__ import annotations
 
@@ -64,8 +66,7 @@ def is_copied(postgres: Postgres, wanted: dict[str, list[Any]]) -> bool:
 
 
 def replayed(records: list[Any]) -> dict[str, list[Any]]:
-    """The tables, as records tell of them; it is checked that they are in order, and none is there
-    twice."""
+    """Return the tables that the records replay to; check that commits are in order and unique."""
     keys, values = JsonConverter({}, is_key=True), JsonConverter({})
     tables: dict[str, dict[Any, dict[str, Any]]] = {}
     seen: set[Any] = set()
@@ -95,7 +96,7 @@ def replayed(records: list[Any]) -> dict[str, list[Any]]:
 
 
 def _row(row: dict[str, Any]) -> tuple[Any, ...]:
-    """As `tables_of` selects it."""
+    """Return the row with values as `tables_of` selects them."""
     made = []
     for name, value in row.items():
         if name == "price" and value is not None:

@@ -1,5 +1,7 @@
-"""Change capture by a group of three workers: the one that captures dies or sleeps, another goes on
-from the same slot, and replaying the topics gives the tables: nothing lost, nothing doubled."""
+"""Change capture by a group of three workers of which the capturing one dies or is suspended.
+
+Another worker continues from the same slot, and replaying the topics yields the tables: nothing is
+lost or duplicated."""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ class Captured:
         return next(each for each in self.group.workers if each.worker_id == there)
 
     def mark(self) -> None:
-        """A row, which must arrive."""
+        """Insert a row and wait until it is in the topic."""
         self._marks += 1
         number = 900_000 + self._marks
         self._postgres.run(
@@ -72,7 +74,7 @@ class Captured:
                  f"mark {number}")  # fmt: skip
 
     def check(self) -> None:
-        """Each change once, in the order of commits, and what they come to."""
+        """Check that each change is there once, in commit order, and that they yield the tables."""
         wanted, found = tables_of(self._postgres, self._database), replayed(self._records(""))
         for name, rows in wanted.items():
             assert found.get(name, []) == rows, name

@@ -38,7 +38,7 @@ PATIENCE_S = 60.0
 
 @dataclass
 class Target:
-    """A database, and how tests speak to it."""
+    """A database with its connector properties, and a function that runs statements on it."""
 
     kind: str
     properties: dict[str, str]
@@ -60,7 +60,9 @@ def sqlite_at(path: Path) -> Target:
 
 @pytest.fixture(params=["sqlite", "postgresql", pytest.param("mariadb", marks=pytest.mark.chaos)])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
-    """MariaDB's share of these is in the long runs; what differs there is in `every_target`'s."""
+    """Yield each kind of database; MariaDB only in the long runs, to save time.
+
+    Tests of behaviour that differs on MariaDB use `every_target`."""
     yield from made_target(request, tmp_path)
 
 
@@ -160,7 +162,7 @@ def test_new_rows_are_read_once_whatever_restarts(target: Target, mode: str) -> 
 
 def moments(target: Target, *rows: tuple[int, str]) -> None:
     for number, moment in rows:
-        # The same text as SQLAlchemy's own in SQLite.
+        # In SQLite this is the text format that SQLAlchemy writes.
         target.run(f"INSERT INTO events VALUES ({number}, '{moment}')")
 
 
@@ -226,7 +228,7 @@ MOMENT = datetime.datetime(2024, 2, 29, 12, 34, 56, 789000, tzinfo=datetime.UTC)
 
 
 class Sink:
-    """A batch at a time, as a worker gives them."""
+    """A JDBC sink task that receives one batch at a time, as from a worker."""
 
     def __init__(self, target: Target, **given: str) -> None:
         properties = {
@@ -329,7 +331,7 @@ def test_a_row_that_is_refused_is_reported_and_the_rest_is_written(every_target:
     records[11] = person(11, 11, name="x", paid=decimal.Decimal("-1"))
     sink.give(*records)
     refused = [record.key["id"] for record, _ in sink.reported]
-    # MariaDB's upsert takes any unique key for the row's own.
+    # MariaDB's upsert treats a conflict on any unique key as the same row, so 7 is not refused.
     assert refused == ([3, 11] if every_target.kind == "mariadb" else [3, 7, 11])
     written = {number for (number,) in every_target.run("SELECT id FROM people")}
     assert written == set(range(20)) - {3, 7, 11}
@@ -378,7 +380,7 @@ def test_a_record_that_is_no_row_is_reported(target: Target) -> None:
 def test_values_of_every_type_come_back_from_the_other_side(
     every_target: Target, tmp_path: Path
 ) -> None:
-    """Table to records to table: the same rows."""
+    """Values copied from a table to records and back to a table are the same."""
     kinds = {
         "sqlite": ("INTEGER", "REAL", "TEXT", "BLOB", "NUMERIC(10,2)", "DATE", "DATETIME", "TEXT"),
         "postgresql": ("BIGINT", "DOUBLE PRECISION", "TEXT", "BYTEA", "NUMERIC(10,2)", "DATE",

@@ -1,4 +1,4 @@
-"""Bulk loads that Spark reads in parts: from real databases, whole, once, and of one moment."""
+"""Bulk loads that Spark reads in parts: complete, exactly once, and from one snapshot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module", autouse=True)
 def spark() -> Iterator[Any]:
-    """That of the process, if there is one."""
+    """Yield the Spark session of the process, which connectors do not close here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "stop", lambda: None)
         patch.setattr(session, "_session", None)
@@ -95,7 +95,7 @@ def test_a_query_is_read_in_parts(target: Target, tmp_path: Path) -> None:
 def test_all_parts_are_of_one_moment(
     target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the first look at the table and the reading of it, rows move from part to part."""
+    """Rows move between parts while the load is planned, but all parts are of one snapshot."""
     fill(target, 1000)
     split = spark_read.split
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_read_in_parts_is_told(
 def test_a_part_that_fails_fails_the_load_which_is_begun_again(
     target: Target, tmp_path: Path
 ) -> None:
-    """The rows by which a query's columns are known do not tell; one of the parts does."""
+    """The query fails only in one part: the rows from which its columns are inferred are good."""
     target.run(
         "CREATE TABLE items (id int PRIMARY KEY, bad boolean)",
         "INSERT INTO items SELECT i, i = 1400 FROM generate_series(1, 1500) i",

@@ -1,5 +1,6 @@
-"""Kills of a worker while Spark reads a table in parts, and while the rows go into a topic: each
-row is there once for each load, and every load is whole."""
+"""Kills of a worker while Spark reads a table in parts, and while its rows are written to a topic.
+
+Every load is complete, and each row is there once per load."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ ROWS, KILLS = 30_000, 6
 
 
 def turn_of(worker: Worker) -> int:
-    """Loads that are in the topic; -1: one is on its way there."""
+    """Return the number of completed loads, or -1 while one is being written."""
     offsets = worker.rest("/connectors/load/offsets")["offsets"]
     offset: dict[str, Any] = offsets[0]["offset"] if offsets else {}
     return -1 if "rows" in offset else int(offset.get("turn", 0))
@@ -54,7 +55,7 @@ def test_every_row_is_there_once_for_each_load_after_kills(
                 worker.start()
                 worker.wait_for("load", "RUNNING")
                 if turn % 2 == 0:
-                    # While Spark reads.
+                    # Kill while Spark reads.
                     time.sleep(chance.uniform(1, 8))
                 else:
                     wait_for_rows(worker, broker.bootstrap)
@@ -77,7 +78,7 @@ def test_every_row_is_there_once_for_each_load_after_kills(
 
 
 def wait_for_rows(worker: Worker, bootstrap: str) -> None:
-    """Until some more of a load is in the topic."""
+    """Wait until more rows of a load are in the topic."""
     before = len(read_topics(bootstrap, "load-items"))
     until = time.monotonic() + PATIENCE_S
     while len(read_topics(bootstrap, "load-items")) <= before:

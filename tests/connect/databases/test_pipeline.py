@@ -1,5 +1,7 @@
-"""From one database through topics into two others, by a worker that is killed on the way: the
-tables are equal, types included; what cannot be done is told and does not stop the rest."""
+"""A pipeline from one database through topics into two others, whose worker is killed on the way.
+
+The tables are equal, types included. Rows that cannot be written are reported and do not stop the
+others."""
 
 from __future__ import annotations
 

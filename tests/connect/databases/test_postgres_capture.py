@@ -1,4 +1,4 @@
-"""Change capture from a real PostgreSQL: snapshot, stream, and where it goes on."""
+"""Change capture from a real PostgreSQL: snapshot, streaming, and resuming from an offset."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_nothing_is_lost_or_told_twice_when_the_database_restarts(
     assert [each.key["id"] for each in capturing.records] == [0, 1, 2]
     postgres.stop()
     postgres.start()
-    # Back before it was missed.
+    # PostgreSQL is up again before the task polls, so the task reconnects without failing.
     postgres.run("INSERT INTO orders VALUES (3, 'x')", database=database)
     capturing.until(4)
     capturing.crash()

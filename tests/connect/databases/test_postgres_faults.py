@@ -1,4 +1,4 @@
-"""What goes wrong with a capture is told in a sentence, and the database is not harmed."""
+"""Faults of a capture: the error is one clear sentence, and the database is not harmed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORDERS = "CREATE TABLE orders (id int PRIMARY KEY, note text)"
 
 
 def repeated(do: Callable[[], Any]) -> None:
-    """Until it raises something."""
+    """Call `do` until it raises, or until the time is up."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         do()
@@ -90,7 +90,7 @@ def test_a_worker_that_is_asleep_loses_the_slot_to_the_next(
     try:
         asleep.poll()
         awake.offsets = asleep.offsets
-        # Nobody polls the first any more.
+        # From here on nothing polls the first capture.
         awake.start()
         postgres.run("INSERT INTO orders VALUES (1, 'a')", database=database)
         awake.until(1)
@@ -158,7 +158,7 @@ def test_what_a_slot_keeps_back_is_bounded_by_the_policy(
     capturing = Capture(connector(postgres, database, **given)).start()
     try:
         capturing.poll()
-        # The worker is busy elsewhere: nobody polls while this is written.
+        # Do not poll while this is written, like a worker that is busy elsewhere.
         postgres.run(
             "INSERT INTO orders SELECT i, repeat('x', 500) FROM generate_series(1, 10000) i",
             database=database,

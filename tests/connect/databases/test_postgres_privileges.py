@@ -1,7 +1,7 @@
-"""An unprivileged role: each error names the true cause and the statement that removes it.
+"""A capture by an unprivileged role: each error names the cause and the statement that fixes it.
 
 Every test runs the statements of the messages, as an administrator would copy them, until the
-capture starts; a statement that does not help, or a wrong cause, fails the test."""
+capture starts. A statement that does not help, or a wrong cause, fails the test."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def shop(postgres: Postgres, database: str) -> Iterator[Shop]:
 
 
 class Shop:
-    """A database with a table of somebody else's and a role that may only connect."""
+    """A database with a table of another owner, and a role that may only connect."""
 
     def __init__(self, postgres: Postgres, database: str) -> None:
         self.postgres, self.database = postgres, database
@@ -49,7 +49,7 @@ class Shop:
         return str(told.value)
 
     def helped(self, *causes: str, **given: str) -> Capture:
-        """Start a capture: refused for each cause in turn, then helped by the message."""
+        """Run the statements that the refusal for each cause suggests, then start a capture."""
         for cause in causes:
             said = self.refusal(**given)
             assert cause in said
@@ -60,7 +60,7 @@ class Shop:
         return self._capture(**given).start()
 
     def captures(self, *causes: str, **given: str) -> None:
-        """Check that the row that was there and one that comes later are captured."""
+        """Check that an existing row and one that is inserted later are captured."""
         capture = self.helped(*causes, **given)
         try:
             capture.until(1)
@@ -215,7 +215,7 @@ def test_a_new_table_without_privileges_is_noticed_and_the_others_go_on(shop: Sh
             capture.poll()
         assert "Run as a superuser: GRANT SELECT ON public.items TO reader; " in notices[0]
         assert "ALTER PUBLICATION capture ADD TABLE public.items;" in notices[0]
-        # A restart does not stop at it either.
+        # A restart does not fail because of the missing privilege either.
         capture.crash()
         capture.start()
         shop.run("INSERT INTO orders VALUES (2, 'b')")

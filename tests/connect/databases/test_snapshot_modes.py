@@ -1,4 +1,4 @@
-"""When `PostgresSource` reads the rows that are there: each mode, at the first start and later."""
+"""The snapshot modes of `PostgresSource`: each at the first start and at later ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = (
 
 
 def kept_by_database(postgres: Postgres, database: str) -> tuple[int, int]:
-    """Slots and publications."""
+    """Return the number of replication slots and publications."""
     slots = postgres.run(f"SELECT FROM pg_replication_slots WHERE database = '{database}'")
     return len(slots), len(postgres.run("SELECT FROM pg_publication", database=database))
 
@@ -34,7 +34,8 @@ def test_always_reads_the_rows_at_each_start(postgres: Postgres, database: str) 
             database=database,
         )
         capturing.start()
-        # The rows as they are now, then what led there: an update, a delete and its tombstone.
+        # First the current rows, then the changes that led to them: an update, a delete, its
+        # tombstone.
         capturing.until(3 + 2 + 3)
         assert capturing.ops() == "rrcrrud-"
         assert capturing.rows("orders") == [{"id": 2, "note": "B"}, {"id": 3, "note": "c"}]

@@ -1,4 +1,4 @@
-"""A broker and a worker as processes, for tests that kill them; topics as they are read."""
+"""A broker and a worker as processes that tests can kill, and a reader of topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 
 class Worker:
-    """`connect-standalone`, in a folder of its own, with the connectors given as properties."""
+    """`connect-standalone` in its own folder, with the given connector properties."""
 
     def __init__(self, folder: Path, bootstrap: str, *connectors: Mapping[str, str]) -> None:
         self.folder = folder
@@ -66,7 +66,7 @@ class Worker:
             )
 
     def kill(self) -> None:
-        """-9, and nothing of it is left behind."""
+        """Kill the worker and all processes of its group with SIGKILL."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -90,7 +90,7 @@ class Worker:
         return dict(tasks[0]) if tasks else {"state": "no task"}
 
     def wait_for(self, name: str, state: str, trace: str = "") -> dict[str, Any]:
-        """Until the connector's task is in that state, with that in its trace."""
+        """Wait until the connector's task is in this state, with this text in its trace."""
         until = time.monotonic() + PATIENCE_S
         while True:
             task = self.task(name)
@@ -106,7 +106,7 @@ class Worker:
 
 
 def read_topics(bootstrap: str, prefix: str) -> list[Any]:
-    """All committed records of topics whose names begin so, by topic, partition and offset."""
+    """Return all committed records of topics with this prefix, by topic, partition and offset."""
     from ottla import Admin, Consumer, TopicPartition
 
     with Admin(bootstrap) as admin:

@@ -1,7 +1,7 @@
-"""Random transactions on PostgreSQL from several connections at once, and what they came to.
+"""Random transactions on PostgreSQL from several connections at once, and their result.
 
-Databases that restart under it are part of the game: a transaction whose end is not known is either
-there or not, and the tables themselves tell."""
+The database may restart meanwhile. A transaction whose commit was not confirmed may or may not have
+happened, so tests take the expected rows from the tables themselves."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Workload:
                     connection = self._postgres.connect(self._database)
                 self.changes[number] += self._transaction(connection, chance)
             except (psycopg.OperationalError, psycopg.IntegrityError):
-                # It is restarted, or two of us were in each other's way.
+                # The server restarts, or two transactions collided.
                 time.sleep(0.01)
             except psycopg.Error as error:
                 self.errors.append(str(error))
