@@ -1,5 +1,5 @@
-"""A broker that somebody else has started, for the clients' tests to run on: `make compat` names
-one of Apache Kafka's."""
+"""A broker started by someone else, for the clients' tests to run on: `make compat` starts
+Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class ForeignBroker(NamedTuple):
 
 
 class PatientClient(RawClient):
-    """Apache Kafka says that a topic is created before its brokers know of it."""
+    """A client that retries, as Apache Kafka reports a topic as created before its brokers know
+    it."""
 
     def produce(self, *arguments: Any, **options: Any) -> Any:
         deadline = time.monotonic() + TIMEOUT_S

@@ -1,4 +1,5 @@
-"""One ZooKeeper and one cluster of three brokers for all tests here. Each test finds it whole."""
+"""One ZooKeeper and one cluster of three brokers for all tests here, healthy at the start of
+each test."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ CLIENT = "client"
 
 
 class Bed:
-    """An ensemble and a store, each in a process of its own."""
+    """A simulated ensemble, and a client process in which the store runs."""
 
     def __init__(self) -> None:
         self.cluster = SimulatedCluster(1, brokers=0)

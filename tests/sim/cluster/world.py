@@ -167,7 +167,7 @@ class World:
                 task.result()
 
     def _wait_until_well(self, tasks: list[asyncio.Task[None]]) -> bool:
-        """Wait until every partition is led, and return whether one has been lost.
+        """Wait until all writers progress, and return whether a partition has been lost.
 
         A partition is lost if every member of its ISR has lost power since. That is allowed, and
         then nothing more can be checked."""
