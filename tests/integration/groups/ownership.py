@@ -15,8 +15,8 @@ LOOKS_PER_S = 200
 class OwnershipWatch:
     """A thread that keeps comparing the partitions that the members own.
 
-    Remove a member that was killed, or paused past its session, from the watch: it has not seen
-    its partitions revoked."""
+    A member that was killed, or paused past its session, does not count: it cannot learn that
+    its partitions were revoked."""
 
     def __init__(self, *members: ConsumerProcess) -> None:
         self.members = list(members)
