@@ -1,9 +1,9 @@
-"""All tests as `make test` runs them: in three parts, each run even if an earlier one failed, with
-a final line of counts.
+"""All tests as `make test` runs them, in three parts with a final line of counts.
 
-Many tests wait more than they compute: two processes, each running whole files, take little more
-than half the time. Spark's tests run in processes of their own: its session lives until the
-process ends, and would disturb tests that count files, threads or log lines."""
+A later part runs even if an earlier one failed. Many tests wait more than they compute: two
+processes, each running whole files, take little more than half the time. Spark's tests run in
+processes of their own: its session lives until the process ends, and would disturb tests that
+count files, threads or log lines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Records written by one client and read by every other: byte for byte, with headers and
-timestamps."""
+"""Records of one client read by every other, byte for byte, with headers and timestamps."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Retention and compaction seen by clients: which records are removed, and that offsets never
-change."""
+"""Retention and compaction as clients see them; offsets never change."""
 
 from __future__ import annotations
 
@@ -104,8 +103,7 @@ def test_a_compacted_topic_is_not_subject_to_retention(client: RawClient, topic:
 
 
 def write_versions(client: RawClient, topic: str, keys: int, versions: int, **batch: Any) -> int:
-    """Write every key in every version, then enough to close the segment; return the record
-    count."""
+    """Write every key in every version, fill the segment, and return the record count."""
     count = 0
     for version in range(versions):
         for key in range(keys):

@@ -80,8 +80,7 @@ def test_the_first_batch_comes_even_if_it_is_larger_than_every_limit(
 
 
 def test_one_large_batch_fills_the_answer(client: RawClient, topic: str) -> None:
-    """The response has at least one batch of the first partition with data; the others have to
-    wait."""
+    """The first partition with data gets at least one batch; the others have to wait."""
     client.create_topic(topic, 3)
     for partition in range(3):
         client.produce(topic, [(None, bytes(5000), (), 1)], partition)

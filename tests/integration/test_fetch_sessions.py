@@ -20,8 +20,9 @@ FULL, FINAL = 0, -1
 
 
 class Session:
-    """A client with a fetch session; `fetch` sends the changes and returns the partitions in the
-    response."""
+    """A client with a fetch session.
+
+    `fetch` sends the changes and returns the partitions in the response."""
 
     def __init__(self, client: RawClient, topic: str, topic_id: bytes, version: int = 12) -> None:
         self.client = client

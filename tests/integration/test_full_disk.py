@@ -1,5 +1,4 @@
-"""A full disk: the broker rejects writes, still serves reads, and accepts writes again once there
-is space.
+"""A full disk: the broker rejects writes, serves reads, and recovers once there is space.
 
 There are two ways to run out of space: a small file system, which needs a privilege to mount,
 and a limit on the size of the process's files, which does not."""

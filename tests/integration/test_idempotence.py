@@ -1,5 +1,4 @@
-"""Idempotent producers: retries, sequence numbers out of order, and state that survives a
-restart."""
+"""Idempotent producers: retries, sequence numbers out of order, restarts."""
 
 from __future__ import annotations
 

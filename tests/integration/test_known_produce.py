@@ -1,7 +1,7 @@
-"""A producer's second request, which the broker answers without decoding it
-(broker/known_produce.py).
+"""A producer's second request, which the broker answers without decoding it.
 
-Clients must not notice a difference, in any version and whatever changes in between."""
+See broker/known_produce.py. Clients must not notice a difference, in any version and whatever
+changes in between."""
 
 from __future__ import annotations
 

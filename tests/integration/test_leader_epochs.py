@@ -18,8 +18,7 @@ TOPIC = "epochs"
 
 @pytest.fixture(scope="module")
 def restarted() -> Iterator[tuple[BrokerProcess, list[int]]]:
-    """Run a broker three times, write two records each time, and yield it with its leader
-    epochs."""
+    """Run a broker three times with two records each, and yield it with its leader epochs."""
     epochs = []
     with BrokerProcess(strict=True) as process:
         for run in range(3):

@@ -41,8 +41,7 @@ class ConsumerMember:
         self.topics, self.pattern = topics, pattern
         self.epoch = 0
         self.repeats_all = False
-        """Whether the response to the last request was lost, so that the next one repeats all
-        fields."""
+        """Whether the last response was lost, so that the next request repeats all fields."""
         self.owned: set[Place] = set()
         self.assigned: set[Place] = set()
 
@@ -93,8 +92,9 @@ class ConsumerMember:
 
 
 class ClassicMember:
-    """A member that uses the classic protocol. It is eager: it stops reading everything before
-    it joins again."""
+    """A member that uses the classic protocol.
+
+    It is eager: it stops reading everything before it joins again."""
 
     def __init__(self, topics: tuple[str, ...]) -> None:
         self.member_id, self.generation = "", -1

@@ -161,8 +161,8 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.scenario = self.scenario.restarted()
         for member in self.live:
             if isinstance(member, ClassicMember):
-                # Members with a pending request were told that the coordinator has moved, and ask
-                # the new one.
+                # Pending requests fail because the coordinator is gone; their members ask the new
+                # one.
                 if member.waits or member.joined is not None:
                     member.generation = -1
                 member.join = member.sync = member.joined = None

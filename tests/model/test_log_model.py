@@ -109,8 +109,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(producer_id=st.sampled_from(PRODUCERS), back=st.integers(0, 4))
     def retry(self, producer_id: int, back: int) -> None:
-        """Retry a batch. The log knows the last five of the epoch; after a restart, at least the
-        last."""
+        """Retry a batch: the last five of the epoch are known; after a restart, at least one."""
         mine = self.batches_of(producer_id)
         if back < min(len(mine), self.remembered(producer_id)):
             stored = mine[-1 - back]
@@ -363,13 +362,13 @@ class LogMachine(RuleBasedStateMachine):
 
     @property
     def written_end(self) -> int:
-        """Return the end of the last batch, which is below the log end offset if a truncation
-        ended in a gap."""
+        """Return the end of the last batch.
+
+        It is below the log end offset if a truncation ended in a gap."""
         return self.batches[-1].next_offset if self.batches else self.log.segments[0].base_offset
 
     def forget_producers(self) -> None:
-        """Reset the producers to what the log knows: truncation or deletion may have removed
-        their records."""
+        """Reset the producers to what the log still knows after a truncation or deletion."""
         known = self.log.producers.producers
         for producer_id in list(self.producers):
             entry = known.get(producer_id)

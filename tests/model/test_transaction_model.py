@@ -172,7 +172,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.model = Model(owner=producer, begun_from=who, changed_ms=self.now_ms)
 
     def aborted_by_coordinator(self) -> None:
-        """Abort the open transaction. The producer is fenced, but may get the new epoch with a
+        """Abort the open transaction: the producer is fenced, but may get the new epoch by a
         retry."""
         model, before = self.model, self.model.owner
         assert before is not None
@@ -306,8 +306,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.rounds)
     @rule(lost=st.booleans())
     def markers_are_written(self, lost: bool) -> None:
-        """Write all markers of a request. A crash may prevent the coordinator from recording
-        that."""
+        """Write all markers of a request; a crash may keep the coordinator from recording that."""
         wanted = self.rounds.pop(0)
         assert (wanted.commit, wanted.partitions) in self.outcomes
         if lost:

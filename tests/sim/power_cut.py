@@ -61,7 +61,8 @@ class Story:
     sequences: dict[int, int] = field(default_factory=dict)
     open_txns: set[int] = field(default_factory=set)
     vague: set[int] = field(default_factory=set)
-    """Producers whose records were deleted before they were flushed, and lost in a power cut.
+    """Producers whose deleted records were not flushed and were lost in a power cut.
+
     The log can only know what it found on disk."""
     epoch: int = 0
     said: list[str] = field(default_factory=list)
@@ -188,8 +189,9 @@ class Story:
         self.take_over()
 
     def delete_records(self) -> None:
-        """Run DeleteRecords, then retention. The log start offset is checkpointed before files
-        are deleted."""
+        """Run DeleteRecords, then retention.
+
+        The log start offset is checkpointed before files are deleted."""
         offset = self.rng.randint(self.log.log_start_offset, self.log.log_end_offset)
         self.log.advance_start_offset(offset)
         self.checkpoint()
@@ -198,8 +200,7 @@ class Story:
             segment.remove()
 
     def shut_down(self) -> None:
-        """Shut down as the broker does: write everything, sync it, and mark the shutdown as
-        clean."""
+        """Shut down as the broker does: write and sync everything, then mark a clean shutdown."""
         self.log.write_out()
         self.disk.sync_below("/data")
         self.log.synced()
@@ -351,8 +352,7 @@ def check_segment(segment: Segment, story: str) -> None:
 
 
 def described(state: ProducerState) -> dict[int, tuple[object, ...]]:
-    """Return everything but the timestamp of the last batch, which a snapshot does not store
-    separately."""
+    """Return everything but the last batch's timestamp, which a snapshot does not store."""
     return {
         entry.producer_id: (
             entry.epoch,

@@ -159,8 +159,7 @@ def test_an_emptied_log_begins_with_its_own_first_segment_after_a_power_cut() ->
 
 
 def test_a_safe_batch_that_a_flipped_bit_shortened_loses_no_byte() -> None:
-    """Seed 13121: the bytes after the wrong end of the batch were mistaken for an unfinished
-    write."""
+    """Seed 13121: the bytes after the batch's wrong end were mistaken for an unfinished write."""
     disk = new_disk()
     log = open_at(disk, config=ROOMY)
     append(log, b"first")
@@ -181,8 +180,7 @@ def test_a_safe_batch_that_a_flipped_bit_shortened_loses_no_byte() -> None:
 
 
 def test_a_batch_whose_offset_a_flipped_bit_lowered_is_refused_though_it_is_indexed() -> None:
-    """Seed 50244: the index pointed straight at the batch, and a reader that asked for it got
-    the next one."""
+    """Seed 50244: the index pointed straight at the batch, and its reader got the next one."""
     disk = new_disk()
     log = open_at(disk, config=TopicConfig(index_interval_bytes=0))
     for _ in range(4):

@@ -24,8 +24,7 @@ class Confluent(ManagingClient):
 
     @cached_property
     def admin(self) -> AdminClient:
-        """Return the admin client, which is cached: its calls are cancelled when it is
-        collected."""
+        """Return the cached admin client; its calls are cancelled when it is collected."""
         return AdminClient({"bootstrap.servers": self.bootstrap})
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:

@@ -56,7 +56,7 @@ class Kcat(Client):
         return record.key != b""
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
-        """Create the topic by requesting its metadata; the broker's default sets the partition
+        """Create the topic by requesting its metadata, with the broker's default partition
         count."""
         self._run("-L", "-t", topic)
 

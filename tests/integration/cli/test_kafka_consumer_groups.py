@@ -32,8 +32,9 @@ def group(topic: str) -> str:
 
 @pytest.fixture
 def filled(admin: Admin, client: RawClient, topic: str, group: str) -> str:
-    """Create a topic with two partitions of ten records, one second apart; the group has read
-    four of each."""
+    """Create a topic with two partitions of ten records, one second apart.
+
+    The group has read four records of each."""
     admin.create_topics(NewTopic(topic, 2, configs={"retention.ms": "-1"}))
     for partition in range(2):
         records = [(None, b"v", (), START_MS + 1000 * number) for number in range(RECORDS)]

@@ -25,8 +25,7 @@ def admin(broker: BrokerProcess) -> Iterator[Admin]:
 
 @pytest.fixture
 def open_transaction(admin: Admin, client: RawClient, topic: str) -> TransactionalProducer:
-    """Open a transaction under the ID `of-<topic>`, with one record in the topic's only
-    partition."""
+    """Open a transaction under the ID `of-<topic>`, with one record in partition 0."""
     admin.create_topics(topic)
     producer = TransactionalProducer(client, f"of-{topic}").begin()
     assert producer.add(topic) is ErrorCode.NONE

@@ -1,5 +1,6 @@
-"""Fixtures to run Ottla's clients against a broker: Ottla's own, or the one at
-OTTLA_TEST_BOOTSTRAP (`make compat` sets it to an Apache Kafka broker)."""
+"""Fixtures to run Ottla's clients against Ottla's broker or another one.
+
+OTTLA_TEST_BOOTSTRAP names the other one; `make compat` sets it to an Apache Kafka broker."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A broker started by someone else, for the clients' tests to run on: `make compat` starts
-Apache Kafka's."""
+"""A running broker for the clients' tests: `make compat` uses one of Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -24,8 +23,9 @@ class ForeignBroker(NamedTuple):
 
 
 class PatientClient(RawClient):
-    """A client that retries, as Apache Kafka reports a topic as created before its brokers know
-    it."""
+    """A client that retries while the broker does not know a new topic.
+
+    Apache Kafka reports a topic as created before its brokers know of it."""
 
     def produce(self, *arguments: Any, **options: Any) -> Any:
         deadline = time.monotonic() + TIMEOUT_S

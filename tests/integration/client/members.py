@@ -1,5 +1,4 @@
-"""Helpers for group members in tests: rebalance listeners, reading, and polling in the
-background."""
+"""Helpers for group members in tests: listeners, reading, polling in the background."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ class Heard(RebalanceListener):
 
 @contextmanager
 def polling(consumer: Consumer) -> Iterator[list[Record]]:
-    """Poll in a background thread while the block runs, and collect the records in the yielded
-    list."""
+    """Poll in a background thread while the block runs, and yield the list of records."""
     records: list[Record] = []
     failures: list[BaseException] = []
     stopping = threading.Event()

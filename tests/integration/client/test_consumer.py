@@ -31,8 +31,7 @@ FAST = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50}
 
 
 def fill(client: RawClient, topic: str, count: int, partitions: int = 1, first: int = 0) -> None:
-    """Produce records v0, v1 … to the partitions in turn, with key k and a header, at times
-    1000, 1001 …"""
+    """Produce v0, v1 … to the partitions in turn, with key k and a header, at times 1000, 1001 …"""
     if not first:
         client.create_topic(topic, partitions, retention_ms="-1")
     for number in range(first, first + count):

@@ -98,8 +98,10 @@ def test_a_broker_that_is_killed_and_comes_back_is_read_on(tmp_path: Path) -> No
 
 
 class Restarted:
-    """A broker that restarts at the consumer's second fetch, and again when the consumer
-    validates its position. Each restart changes the leader epoch."""
+    """A broker that restarts twice, with a new leader epoch each time.
+
+    It restarts at the consumer's second fetch, and again when the consumer validates its
+    position."""
 
     def __init__(self) -> None:
         self.epoch = self.fetches = 0

@@ -1,5 +1,4 @@
-"""Ottla's consumer in groups of the new protocol (KIP-848), which it uses if the broker supports
-it."""
+"""Ottla's consumer in groups of the new protocol (KIP-848), its default if supported."""
 
 from __future__ import annotations
 

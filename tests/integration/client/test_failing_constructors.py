@@ -138,8 +138,7 @@ def held() -> tuple[set[str], int]:
 
 @contextmanager
 def nothing_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Check that everything opened in the block is soon closed, and that asyncio logs no
-    complaint."""
+    """Check that everything opened in the block is soon closed, without asyncio warnings."""
     before = held()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

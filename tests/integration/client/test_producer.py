@@ -53,8 +53,7 @@ def await_leader(broker: BrokerProcess, topic: str) -> None:
 
 
 def read(broker: BrokerProcess, topic: str, partitions: int = 1, count: int = 1) -> list[Message]:
-    """Return all records of a topic, by partition and offset; fail if there are fewer than
-    `count`."""
+    """Return all records of a topic by partition and offset; fail if fewer than `count`."""
     consumer = ConfluentConsumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "reader", "enable.partition.eof": True}
     )

@@ -1,5 +1,4 @@
-"""A proxy that terminates TLS: clients connect with TLS, and it connects to the broker in plain
-text."""
+"""A proxy that terminates TLS and forwards to the broker in plain text."""
 
 from __future__ import annotations
 

@@ -136,8 +136,9 @@ class ClusterOfProcesses:
         )
 
     def _knows_all(self, broker: BrokerProcess) -> bool:
-        """Return whether this broker knows all others; brokers, the controller included, learn
-        of changes at different times."""
+        """Return whether this broker knows all the others.
+
+        Brokers, the controller included, learn of changes at different times."""
         host, _, port = broker.bootstrap.rpartition(":")
         with RawClient(int(port), host) as client:
             told = client.call(Api.METADATA, topics=[])
@@ -240,8 +241,7 @@ def wait_for(look: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S) -
 
 
 def _end_offset(consumer: Consumer, partition: TopicPartition) -> int:
-    """Return the end offset, with retries: leaders may still be moving, and this client does not
-    retry."""
+    """Return the end offset, with retries: leaders may be moving, and librdkafka asks only once."""
     offsets = wait_for(
         lambda: consumer.get_watermark_offsets(partition, timeout=10), "answer of a leader"
     )

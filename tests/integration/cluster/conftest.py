@@ -1,5 +1,4 @@
-"""One ZooKeeper and one cluster of three brokers for all tests here, healthy at the start of
-each test."""
+"""One ZooKeeper and one cluster of three brokers, healthy at the start of each test."""
 
 from __future__ import annotations
 

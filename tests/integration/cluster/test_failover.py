@@ -151,8 +151,9 @@ def test_a_consumer_group_goes_on_when_its_coordinator_dies(
 
 
 def _coordinator(cluster: ClusterOfProcesses, group: str) -> int:
-    """Return the group's coordinator, using a new client: librdkafka's keeps asking the dead
-    broker."""
+    """Return the group's coordinator.
+
+    This uses a new client, because librdkafka's keeps asking the dead broker."""
     with Admin(cluster.bootstrap) as admin:
         return admin.describe_groups(group)[group].coordinator.id
 

@@ -1,5 +1,4 @@
-"""Reassignment of replicas: to a new broker, away from one to be removed, to more or fewer
-brokers."""
+"""Reassignment of replicas: to a new broker, away from one, to more or fewer brokers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Producers on three brokers that continue before the markers of their last transaction are
-written.
+"""Producers that continue before the markers of their last transaction are written.
 
-EndTxn is answered once the decision is committed; the markers follow. Requests sent in between
-are answered as Apache Kafka 4.3.1 does, and never with a fatal error. The tests send single
-requests in version 2 of the protocol, because real clients are too slow to hit that gap."""
+They run on three brokers. EndTxn is answered once the decision is committed; the markers follow.
+Requests sent in between are answered as Apache Kafka 4.3.1 does, and never with a fatal error.
+The tests send single requests in version 2 of the protocol, because real clients are too slow to
+hit that gap."""
 
 from __future__ import annotations
 
@@ -76,8 +76,7 @@ class Clients:
         return self._ask(TRANSACTION, lambda: self.producer.end(commit, **more))
 
     def _ask(self, kind: int, ask: Callable[[], ErrorCode]) -> ErrorCode:
-        """Ask a coordinator, and retry with the next one while leaders move back to preferred
-        replicas."""
+        """Ask a coordinator, and the next one while leaders move back to preferred replicas."""
         codes: list[ErrorCode] = []
 
         def is_answered() -> bool:

@@ -25,8 +25,9 @@ ROUNDS = 3
 CHAOS_ROUNDS = 30
 TIMEOUT_S = 60.0
 SESSION_TIMEOUT_S = 45.0
-"""Session timeout of librdkafka: a group waits this long for a member that could not leave
-because its coordinator was down."""
+"""Session timeout of librdkafka.
+
+A group waits this long for a member that could not leave because its coordinator was down."""
 Victim = Callable[[ClusterOfProcesses, str, str], int]
 
 
@@ -132,8 +133,7 @@ def leader_of(cluster: ClusterOfProcesses, id: str, topic: str) -> int:
 
 
 def committed(cluster: ClusterOfProcesses, topic: str) -> list[set[bytes]]:
-    """Return the values that a read_committed consumer sees, by partition, and check for
-    duplicates."""
+    """Return the values that a read_committed consumer sees, by partition, without duplicates."""
     found = cluster.read_all(topic)
     for partition, values in found.items():
         assert len(values) == len(set(values)), f"{topic}-{partition} has something twice"
@@ -225,8 +225,9 @@ def test_all_or_nothing_when_many_brokers_die(
 
 
 def copy_while_brokers_die(cluster: ClusterOfProcesses, topic: str, rounds: int) -> None:
-    """Copy records with their offsets in one transaction: whichever broker dies, each is copied
-    exactly once."""
+    """Copy records and commit their offsets in transactions while brokers die.
+
+    Each record must be copied exactly once."""
     source, target = f"{topic}-source", f"{topic}-target"
     cluster.create_topic(source, partitions=PARTITIONS)
     cluster.create_topic(target, partitions=PARTITIONS)

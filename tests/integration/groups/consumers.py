@@ -107,8 +107,7 @@ def describe(client: RawClient, group: str) -> Any:
 
 
 def assigned_partitions(assignment: bytes) -> list[int]:
-    """Parse the assignment of a consumer that reads one topic: version, topic count, name,
-    partitions."""
+    """Parse a consumer's assignment of one topic: version, topic count, name, partitions."""
     if len(assignment) < 6 or not int.from_bytes(assignment[2:6], "big"):
         return []
     position = 8 + int.from_bytes(assignment[6:8], "big")
@@ -139,8 +138,7 @@ def owned_by(described: Any) -> dict[str, list[int]]:
 
 
 def wait_until_consumers_share(client: RawClient, group: str, members: int, partitions: int) -> Any:
-    """Wait until the consumer group is stable with this many members, which own each partition
-    once."""
+    """Wait until the consumer group is stable and its members own each partition once."""
 
     def is_shared(described: Any) -> bool:
         owned = owned_by(described)
@@ -152,8 +150,7 @@ def wait_until_consumers_share(client: RawClient, group: str, members: int, part
 
 
 def wait_until_shared(client: RawClient, group: str, members: int, partitions: int) -> Any:
-    """Wait until the classic group is stable with this many members, which own each partition
-    once."""
+    """Wait until the classic group is stable and its members own each partition once."""
 
     def is_shared(described: Any) -> bool:
         if described.group_state != "Stable" or len(described.members) != members:

@@ -1,5 +1,4 @@
-"""Acknowledged group state survives kills, restarts and compaction, and the log has Kafka's
-format."""
+"""Group state survives kills, restarts and compaction, and is stored in Kafka's format."""
 
 from __future__ import annotations
 

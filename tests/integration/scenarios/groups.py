@@ -28,8 +28,7 @@ def with_coordinator(given: Given) -> Given:
 
 
 def join(given: Given, version: int = 9, member_id: str = "") -> Any:
-    """Join and return the final response: in newer versions the first one only returns a member
-    ID."""
+    """Join and return the final response; in newer versions the first only has a member ID."""
     answer = with_coordinator(given).client.call(
         Api.JOIN_GROUP,
         version,

@@ -177,8 +177,7 @@ class TransactionalProducer:
 
 
 def read_committed(client: RawClient, topic: str, partition: int = 0) -> list[bytes]:
-    """Return what a read_committed consumer reads from the beginning to the last stable offset,
-    one batch at a time."""
+    """Return what a read_committed consumer reads up to the last stable offset, batch by batch."""
     found: list[bytes] = []
     offset = 0
     while True:

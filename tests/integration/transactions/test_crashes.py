@@ -1,7 +1,6 @@
-"""Durability of decisions: if the broker stops between a decision and its markers, the next start
-writes them.
+"""Durability of decisions when the broker stops before it has written the markers.
 
-No marker is written before the decision is on disk."""
+The next start writes them. No marker is written before the decision is on disk."""
 
 from __future__ import annotations
 
@@ -123,8 +122,7 @@ def test_a_decision_is_carried_out_after_a_stop_between_any_two_markers(
 
 
 class RefusedOnce:
-    """A marker writer that fails once, as if the partition were not open yet when the start
-    finds a decision."""
+    """A marker writer that fails once, as if the partition were not open yet at the start."""
 
     def __init__(self, embedded: EmbeddedBroker) -> None:
         self._markers = LocalMarkers(embedded.broker)

@@ -138,10 +138,10 @@ class Writer(Client):
 
 
 class Reader(Client):
-    """A consumer that reads a partition from the beginning over and over, from any broker that
-    claims to lead it.
+    """A consumer that keeps reading a partition from the beginning.
 
-    Every record that it reads must be committed and must never change."""
+    It reads from any broker that claims to lead. Every record that it reads must be committed
+    and must never change."""
 
     def __init__(self, world: World, key: TopicPartition) -> None:
         super().__init__(world)
@@ -223,8 +223,9 @@ class Committer(Client):
 
 
 class EndAsker(Client):
-    """A client that lists the end offset of a partition, which must cover every record committed
-    before the request."""
+    """A client that lists a partition's end offset.
+
+    The offset must cover every record committed before the request."""
 
     def __init__(self, world: World, key: TopicPartition) -> None:
         super().__init__(world)
@@ -242,10 +243,9 @@ class EndAsker(Client):
 
 
 class Transactor(Client):
-    """A producer that writes each number to two partitions in one transaction, then commits or
-    aborts.
+    """A producer that writes each number to two partitions in one transaction.
 
-    Each number must be in both partitions exactly once, or in neither."""
+    It commits or aborts; each number must be in both partitions exactly once, or in neither."""
 
     def __init__(self, world: World, topic: str, version: int) -> None:
         super().__init__(world)

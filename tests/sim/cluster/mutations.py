@@ -1,8 +1,7 @@
-"""Mutations that remove one rule of replication or transactions each; the simulator must notice
-them.
+"""Mutations that each remove one rule of replication or transactions.
 
-A mutation patches one rule out of the running code. If the design numbers the rule, the
-mutation's docstring begins with that number."""
+The simulator must notice every one of them. A mutation patches one rule out of the running code.
+If the design numbers the rule, the mutation's docstring begins with that number."""
 
 from __future__ import annotations
 
@@ -68,8 +67,7 @@ def forget_what_is_pending(patch: pytest.MonkeyPatch) -> None:
 
 
 def shrink_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    """2: a replica stops counting for the high watermark before its removal from the ISR is
-    committed."""
+    """2: a replica leaving the ISR stops counting before the change is committed."""
     propose = Leadership.propose
 
     def at_once(self: Leadership, isr: Mapping[int, int]) -> Any:
@@ -152,8 +150,7 @@ def commit_without_checks(patch: pytest.MonkeyPatch) -> None:
 
 
 def give_producer_ids_unchecked(patch: pytest.MonkeyPatch) -> None:
-    """9: a broker allocates a block of producer IDs without checking that no other broker took
-    it."""
+    """9: a block of producer IDs is allocated without checking for another owner."""
     txn = ZooKeeperStore.txn
 
     async def unchecked(self: ZooKeeperStore, checks: Sequence[Check], ops: Sequence[Op]) -> int:

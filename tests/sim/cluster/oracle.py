@@ -101,8 +101,9 @@ class Oracle:
         self._judged: dict[TopicPartition, tuple[int, int]] = {}
         """Last leader that was declared dead, and its epoch."""
         self._violation: AssertionError | None = None
-        """Violation found in the tree. It is found in the middle of a step, where raising it
-        would go unnoticed, so the next step raises it."""
+        """Violation found in the tree, raised in the next step.
+
+        It is found in the middle of a step, where an exception would go unnoticed."""
         self._producer_ids: set[int] = set()
         self._topic_paths: dict[str, str] = {}
         cluster.scheduler.after_step.append(self._stepped)
@@ -240,8 +241,7 @@ class Oracle:
         return found
 
     def has_eligible(self, state: PartitionState, without: int | None = None) -> bool:
-        """Return whether a member of the ISR has all committed records and may lead once it is
-        alive."""
+        """Return whether a member of the ISR has all committed records and could lead."""
         return any(
             member != without and self._continues(self._cluster.machines[member], incarnation)
             for member, incarnation in zip(state.isr, state.isr_incarnations, strict=True)

@@ -1,9 +1,9 @@
-"""A sweep over many simulated worlds, in parallel on every core, until one fails: `make sim
-SEEDS=10000`.
+"""A sweep over many simulated worlds until one fails: `make sim SEEDS=10000`.
 
-An event is a step of the scheduler: one callback of one process, such as an arriving message, a
-timer, or the result of a thread. A world may lose a partition together with every member of its
-ISR; nothing is checked after that, and such worlds are counted."""
+The worlds run in parallel on every core. An event is a step of the scheduler: one callback of
+one process, such as an arriving message, a timer, or the result of a thread. A world may lose a
+partition together with every member of its ISR; nothing is checked after that, and such worlds
+are counted."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ WORLD_LIMIT_S = 900
 """Time limit of a world, in real seconds. A world that takes longer is in an endless loop."""
 TOLD_EVERY_S = 10.0
 YOUNG_OBJECTS = 50_000
-"""Garbage collection threshold. A world creates many short-lived objects and few reference
-cycles."""
+"""Garbage collection threshold: most objects of a world are short-lived and not in cycles."""
 
 WORLDS_KEPT = 20
 """Number of worlds between two garbage collections; each keeps some MB in reference cycles."""
@@ -48,8 +47,9 @@ class Outcome(NamedTuple):
 
 
 class TookTooLong(KeyboardInterrupt):
-    """Timeout of a world. It is a KeyboardInterrupt because event loops let no other exception
-    out of a callback."""
+    """Timeout of a world.
+
+    It is a KeyboardInterrupt because event loops let no other exception out of a callback."""
 
 
 # ------------------------------------------------------------------------------------- one world

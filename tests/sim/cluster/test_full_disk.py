@@ -33,8 +33,7 @@ def test_a_leader_with_a_full_disk_leaves_its_partition_to_another_in_sync_repli
 
 
 def test_a_record_acknowledged_by_the_leader_alone_outlives_its_full_disk() -> None:
-    """With acks=1 the followers may not have the record yet; they must get it before another
-    leads."""
+    """The followers may not have an acks=1 record yet; they must get it before another leads."""
     with bed(**LAG) as world:
         full = world.leader()
         assert world.produce(full) is E.NONE

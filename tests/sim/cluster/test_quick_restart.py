@@ -22,8 +22,7 @@ def seconds_until_it_leads_again(world: Bed, leader: int) -> float:
 
 
 def test_a_killed_broker_that_restarts_at_once_does_not_wait_for_its_own_lease() -> None:
-    """The new process holds the locks of the killed one's directories, which proves that one
-    dead."""
+    """The new process holds the directory locks of the killed one, which must therefore be dead."""
     with bed(**SESSION) as world:
         leader = world.leader()
         assert world.produce(leader) is E.NONE

@@ -1,5 +1,4 @@
-"""Exact sequences of events in a cluster of three brokers that once failed, or would without a
-rule."""
+"""Exact sequences of events in a cluster of three brokers, mostly from past failures."""
 
 from __future__ import annotations
 
@@ -82,8 +81,7 @@ class Bed:
         return self.broker(number).partitions[KEY]
 
     def leader(self) -> int:
-        """Return the broker that leads with the highest epoch of those that consider themselves
-        the leader."""
+        """Return the broker with the highest epoch of those that consider themselves the leader."""
         found = {
             machine.number: machine.broker.partitions[KEY]
             for machine in self.cluster.ready
@@ -282,8 +280,8 @@ def test_a_leader_whose_disk_fails_leaves_it_to_others() -> None:
 
 
 def test_a_leader_whose_disk_fails_is_replaced_before_anybody_else_can_die() -> None:
-    """If the others died first, the failed broker would be the only in-sync replica, without any
-    data (seed 6509)."""
+    """If the others died first, the failed broker would be the only ISR member, without data
+    (seed 6509)."""
     with bed(log_flush_acks_all="true") as world:
         old = world.leader()
         world.cluster.machines[old].disk.inject(Fault("sync", path="/t-0/"))
@@ -474,8 +472,7 @@ def test_a_log_that_could_not_be_opened_is_opened_later_unless_its_topic_has_gon
 def test_a_leader_reads_for_its_followers_only_what_has_news(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """For partitions without news, the leader only records the fetch, so that their followers
-    stay in sync."""
+    """Without news, the leader only records the fetch, which keeps the followers in sync."""
     with bed() as world:
         world.run(world._create("quiet", 9))
         world.until(lambda: all(len(each.partitions) == 10 for each in world.brokers()))

@@ -306,7 +306,7 @@ def test_an_abandoned_transaction_is_aborted_within_the_cleanup_interval_after_i
 def test_an_abort_that_cannot_be_written_is_logged_a_few_times_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """With one broker of three left, the coordinator retries every 100 ms."""
+    """One broker of three is left, and the coordinator retries every 100 ms."""
     caplog.set_level(logging.INFO, logger="ottla")
     with repeatable(1):
         world = TransactionalCluster(

@@ -46,8 +46,7 @@ GROUP, TRANSACTION = 0, 1
 
 @contextmanager
 def first_epoch(epoch: int) -> Iterator[None]:
-    """Start new transactional IDs at this producer epoch, as if they had been in use for a long
-    time."""
+    """Start new transactional IDs at this producer epoch, as if they had been used for long."""
     begin_producer = transactions.begin_producer
 
     def begin(known: Transaction | None, event: InitRequested, now_ms: int) -> Transaction:

@@ -226,8 +226,7 @@ class World:
         return {broker.partitions[key].log.log_end_offset for broker in brokers}
 
     def _wait_for_images(self) -> None:
-        """Wait for the images to match the tree, as preferred leaders may be being elected just
-        now."""
+        """Wait for the images to match the tree: preferred leaders may just be taking over."""
         deadline = self.cluster.scheduler.now + QUIET_S
         while (wrong := self.oracle.wrong_image()) is not None:
             assert self.cluster.scheduler.now < deadline, wrong
@@ -441,8 +440,7 @@ class World:
             return None
 
     def leader(self, key: TopicPartition) -> int:
-        """Return the leader with the highest epoch of those that consider themselves the leader,
-        or 0."""
+        """Return the broker with the highest epoch that considers itself the leader, or 0."""
         found = self._leaders(key)
         return max(found, key=lambda number: found[number].leader_epoch, default=0)
 
@@ -462,8 +460,7 @@ class World:
     # ------------------------------------------------------------------------------- invariants
 
     def _check_replicas(self) -> None:
-        """Check that each partition has one leader, and that all replicas have the committed
-        records."""
+        """Check that each partition has one leader and all replicas its committed records."""
         for topic, count in PARTITIONS.items():
             for index in range(count):
                 key = TopicPartition(topic, index)

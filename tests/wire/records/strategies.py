@@ -34,5 +34,6 @@ EXAMPLE = [
     Record(2, 1_700_000_086_400, b"gone", None, ()),
     Record(3, 1_700_000_000_000, b"", b"", (("ключ", b"\xff"),)),
 ]
-"""Nulls, empty values, headers, a value longer than an lz4 or snappy literal run, and timestamps
-out of order."""
+"""Nulls, empty values, headers, a long value, and timestamps out of order.
+
+The long value does not fit in one lz4 or snappy literal run."""

@@ -23,8 +23,7 @@ every_codec = pytest.mark.parametrize("codec", NAMES)
 
 
 def knows(client: str, codec: str) -> bool:
-    """Return whether the client supports the codec: kafka-python needs an optional library for
-    snappy."""
+    """Return whether the client has the codec: snappy is optional for kafka-python."""
     return codec != "snappy" or client != "kafka-python" or has_snappy()
 
 

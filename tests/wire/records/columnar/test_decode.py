@@ -24,8 +24,9 @@ from ottla.wire.records.varint import encode_varint
 
 SHORT_WAY: list[tuple[int, int]] = []
 LONG_WAY = [(12_345, 0)]
-"""An aborted transaction of an unknown producer. It does not change the result, but makes the
-decoder take its slower, careful path."""
+"""An aborted transaction of an unknown producer.
+
+It does not change the result, but makes the decoder take its slower, more careful path."""
 
 
 def decoded(data: bytes | bytearray | memoryview, **options: Any) -> list[DecodedRecords]:
