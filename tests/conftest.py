@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Settings and hooks shared by all tests."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from hypothesis import settings
 
 from ottla.wire.codec import set_strict
 
-# A response with a field that no version of its API has is a mistake that production forgives.
+# Fail on a response field that no version of its API has; outside tests it is ignored.
 set_strict(True)
 
-# Machines that run tests are shared, and slow at times: a limit per example would fail at random.
+# Test machines are shared and sometimes slow: a deadline per example would fail at random.
 settings.register_profile("ottla", deadline=None)
 settings.load_profile("ottla")
 
 
-# Who runs tests in the background of a shell ignores Ctrl-C, and so would the programs they start.
+# A shell ignores SIGINT for background jobs, and the programs that the tests start would inherit
+# that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Tell of a failure when it happens: a run that is cut short prints no summary."""
+    """Report a failure when it happens: an interrupted run prints no summary."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         print(f"\n{report.when} of {report.nodeid} failed after {report.duration:.1f} s")
         print("\n".join(report.longreprtext.splitlines()[-40:]), flush=True)
@@ -36,8 +37,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """pytest-timeout sends a signal, which a call that never comes back from C does not notice
-    (librdkafka has some). A minute later the process says where its threads are, and ends."""
+    """Dump the stacks and exit if a test hangs for a minute longer than its timeout.
+
+    pytest-timeout relies on a signal, which Python does not handle during a C call that never
+    returns (librdkafka has some)."""
     marker = item.get_closest_marker("timeout")
     seconds = float(marker.args[0] if marker else _default_timeout(item.config))
     if not seconds:
@@ -56,8 +59,10 @@ def _default_timeout(config: pytest.Config) -> str:
 
 @pytest.fixture(autouse=True)
 def loggers_as_before() -> Iterator[None]:
-    """Brokers inside a test let clients change the levels of their loggers, as Kafka does, and
-    import-linter switches off all loggers there are; the next test must not find them so."""
+    """Restore the levels of Ottla's loggers after each test.
+
+    Brokers inside a test let clients change the log levels, as Kafka does, and import-linter
+    disables all existing loggers."""
     before = {logger.name: logger.level for logger in _our_loggers()}
     yield
     for logger in _our_loggers():

@@ -1,9 +1,9 @@
-"""All tests, as `make test` runs them: in three parts, the later ones whatever became of the
-earlier, and one closing line of counts.
+"""All tests as `make test` runs them, in three parts with a final line of counts.
 
-Many tests wait more than they work: two processes, each with whole files, take little more than
-half the time. Spark's tests have processes of their own: its session lives until the end of the
-process, and would be in the way of tests that count files, threads or log lines."""
+A later part runs even if an earlier one failed. Many tests wait more than they compute: two
+processes, each running whole files, take little more than half the time. Spark's tests run in
+processes of their own: its session lives until the process ends, and would disturb tests that
+count files, threads or log lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 IN_PARALLEL = ("-n", "2", "--dist", "loadfile", "--max-worker-restart", "1")
 SPARK_TESTS = ("tests/spark", "tests/streams", "tests/connect")
 WORLDS = 200
-"""Simulated clusters, the same ones each time; `make sim` runs others, and more of them."""
+"""Number of simulated clusters, the same ones each time; `make sim` runs others, and more."""
 
 
 class Counts(NamedTuple):
@@ -34,8 +34,9 @@ class Counts(NamedTuple):
 
 
 def counts_in(report: Path) -> Counts:
-    """Of a report in JUnit's form. One that is not there, or not whole, is of a run that did not
-    end."""
+    """Return the counts in a JUnit report.
+
+    A missing or incomplete report counts as one failure: the run did not finish."""
     try:
         suites = ElementTree.parse(report).getroot().iter("testsuite")
     except (OSError, ElementTree.ParseError):
@@ -55,12 +56,12 @@ def run_tests(report: Path, *arguments: str) -> Counts:
     command = (sys.executable, "-m", "pytest", f"--junitxml={report}", *IN_PARALLEL, *arguments)
     ended_with = subprocess.run(command, check=False).returncode
     counts = counts_in(report)
-    # A run may fail for other reasons than a test: collection, a worker that died.
+    # A run may also fail without a failed test: a collection error, a worker that died.
     return counts if ended_with == 0 or counts.failed else counts.plus(Counts(failed=1))
 
 
 def simulate_clusters() -> Counts:
-    """They count as one test, which fails if one of them breaks."""
+    """Run the simulated clusters, which count as one test that fails if any of them does."""
     command = (sys.executable, "-m", "tests.sim.cluster.sweep", "--seeds", str(WORLDS))
     held = subprocess.run(command, check=False).returncode == 0
     return Counts(passed=int(held), failed=int(not held))

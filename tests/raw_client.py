@@ -1,7 +1,7 @@
-"""Kafka's protocol spoken by hand: blocking, one socket, any API in any version.
+"""A blocking client at the level of single requests: one socket, any API in any version.
 
-Every answer is read twice, by our own codec and by kio, which must both find its end. The value of
-a call is ours; field names are the schema's."""
+Every response is parsed twice, by Ottla's codec and by kio, and both must find its end. A call
+returns the value from Ottla's codec; field names are those of the schema."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RawClient:
     # ----------------------------------------------------------------------------- the protocol
 
     def call(self, api: int, version: int | None = None, **body: Any) -> Any:
-        """Send a request, in the newest version unless told, and read its answer."""
+        """Send a request, in the newest version by default, and return the response."""
         version = newest(api) if version is None else version
         correlation_id = self.send(api, version, **body)
         return self.receive(api, version, correlation_id)
@@ -74,11 +74,11 @@ class RawClient:
         return self._receive_exactly(size)
 
     def assert_is_closed(self) -> None:
-        """Nothing more comes, and the broker ends the connection."""
+        """Assert that the broker closes the connection without sending anything more."""
         assert self._socket.recv(1) == b""
 
     def assert_is_silent(self) -> None:
-        """No answer has come, and the connection is open: a request on it is served."""
+        """Assert that no response has arrived and that the connection still serves requests."""
         version = newest(Api.API_VERSIONS)
         software = {"client_software_name": "raw", "client_software_version": "1"}
         self.call(Api.API_VERSIONS, version, **software)
@@ -98,7 +98,7 @@ class RawClient:
     # ------------------------------------------------------------------------ common requests
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> bytes:
-        """Its id. Configs are written with underscores for dots."""
+        """Create a topic and return its ID. Configs are written with underscores for dots."""
         answer = self.call(
             Api.CREATE_TOPICS,
             topics=[
@@ -153,7 +153,9 @@ class RawClient:
         version: int = 12,
         **batch: Any,
     ) -> Any:
-        """The one partition's answer. `records` is a whole batch, or records to make one of."""
+        """Produce to one partition and return its part of the response.
+
+        `records` is a whole batch, or the records to build one from."""
         if records is not None and not isinstance(records, bytes | bytearray):
             records = build_batch(records, **batch)
         answer = self.call(
@@ -174,7 +176,7 @@ class RawClient:
         partition_max_bytes: int = 1 << 26,
         **more: Any,
     ) -> Any:
-        """The one partition's answer to a fetch without a session."""
+        """Fetch from one partition, without a session, and return its part of the response."""
         asked = {
             "partition": partition,
             "fetch_offset": offset,
@@ -196,7 +198,7 @@ class RawClient:
         return answer.responses[0].partitions[0]
 
     def records(self, topic: str, offset: int = 0, partition: int = 0) -> list[Record]:
-        """Every record from `offset` to the end."""
+        """Return every record from `offset` to the end."""
         found: list[Record] = []
         while True:
             answer = self.fetch(topic, offset, partition)
@@ -219,7 +221,7 @@ class RawClient:
         return answer.topics[0].partitions[0]
 
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
-        """Where the log begins and ends."""
+        """Return the log start offset and the end offset."""
         return (
             self.list_offset(topic, -2, partition).offset,
             self.list_offset(topic, -1, partition).offset,
@@ -240,7 +242,7 @@ def newest(api: int) -> int:
 def produce_body(
     topics: dict[Any, dict[int, bytes | None]], acks: int = -1, timeout_ms: int = 10_000
 ) -> dict[str, Any]:
-    """Topics are names, or ids of 16 bytes."""
+    """Return the body of a Produce request. Topics are names, or IDs of 16 bytes."""
     return {
         "acks": acks,
         "timeout_ms": timeout_ms,
@@ -279,7 +281,7 @@ def _kio_reader(api: int, version: int) -> Any:
 def eventually(
     look: Callable[[], T], holds: Callable[[T], bool] = bool, timeout_s: float = TIMEOUT_S
 ) -> T:
-    """Look until it holds; the last thing seen is in the failure."""
+    """Call `look` until its result holds, and return it; a failure shows the last result."""
     deadline = time.monotonic() + timeout_s
     while True:
         seen = look()

@@ -1,4 +1,4 @@
-"""A broker that all compatibility tests share, and the clients that are installed here."""
+"""A broker that all compatibility tests share, and the clients installed on this machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CLASSES = {
 }
 CLIENTS = tuple(_CLASSES)
 LIBRARIES = CLIENTS[:3]
-"""Those with admin calls."""
+"""Clients with admin calls."""
 _numbers = count(1)
 
 
@@ -57,5 +57,5 @@ def client(request: pytest.FixtureRequest, broker: BrokerProcess) -> Client:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses."""
+    """Return a name that no other test uses."""
     return f"compat.{next(_numbers)}"

@@ -1,4 +1,4 @@
-"""aiokafka's admin calls, in the older versions of the protocol."""
+"""aiokafka's admin calls, in older versions of the protocol."""
 
 from __future__ import annotations
 

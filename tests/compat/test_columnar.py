@@ -1,4 +1,4 @@
-"""Tables that clients of others read, record by record, and records of theirs as tables."""
+"""Tables that other clients read record by record, and their records read as tables."""
 
 from __future__ import annotations
 

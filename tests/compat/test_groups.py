@@ -27,7 +27,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def topic(raw: RawClient) -> str:
-    """A topic with two partitions of one record each."""
+    """Create a topic with two partitions of one record each."""
     name = f"groups.{next(_numbers)}"
     raw.create_topic(name, 2)
     for partition in range(2):

@@ -1,4 +1,4 @@
-"""What one client writes, every client reads: byte for byte, with headers and timestamps."""
+"""Records of one client read by every other, byte for byte, with headers and timestamps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RECORDS = [
 
 
 def stamped(records: list[Sent]) -> list[Sent]:
-    """With explicit timestamps, not all of them rising."""
+    """Return the records with explicit timestamps, not all of them in order."""
     return [
         record._replace(timestamp=FIRST_TIMESTAMP + (number * 1000 if number % 5 else 0))
         for number, record in enumerate(records)

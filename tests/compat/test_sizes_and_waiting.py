@@ -1,4 +1,4 @@
-"""Large records, many partitions, and consumers that wait."""
+"""Large records, many partitions, and consumers that wait for data."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_every_one_of_many_partitions_can_be_used(
 def test_a_waiting_consumer_gets_a_record_as_soon_as_it_is_appended(
     broker: BrokerProcess, raw: RawClient, client: Client, topic: str
 ) -> None:
-    """It asks the broker to wait for ten seconds: were it not woken, it would sleep."""
+    """The consumer's fetch may wait ten seconds: only a new record can end it sooner."""
     raw.create_topic(topic)
     arrivals: list[float] = []
     arrived = threading.Semaphore(0)
@@ -80,11 +80,11 @@ def test_a_waiting_consumer_gets_a_record_as_soon_as_it_is_appended(
         assert arrived.acquire(timeout=TIMEOUT_S)
     reader.join(TIMEOUT_S)
     delays = [got - gave for got, gave in zip(arrivals, appends, strict=True)]
-    assert median(delays[1:]) < 0.1  # the first one waited for the consumer to connect
+    assert median(delays[1:]) < 0.1  # the first delay includes connecting the consumer
 
 
 def test_a_client_reads_many_partitions_at_once(broker: BrokerProcess, topic: str) -> None:
-    """In one fetch session, with an incremental fetch for each answer."""
+    """The client uses one fetch session, with incremental fetches."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     from tests.compat.clients.confluent import Confluent
 

@@ -1,4 +1,4 @@
-"""A broker that the tests share which do not restart, fill or configure it."""
+"""A shared broker for tests that do not restart, fill or configure it."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def client(broker: BrokerProcess) -> Iterator[RawClient]:
 
 @pytest.fixture
 def topic() -> str:
-    """A name that no other test uses."""
+    """Return a name that no other test uses."""
     return f"topic-{next(_numbers)}"

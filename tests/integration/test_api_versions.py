@@ -1,4 +1,4 @@
-"""ApiVersions tells exactly the truth, also to clients that are newer than we are."""
+"""ApiVersions reports exactly the served versions, also to clients newer than the broker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_is_told_is_what_the_schema_has(client: RawClient) -> None:
 def test_the_versions_around_what_is_told_are_refused(
     broker: BrokerProcess, client: RawClient
 ) -> None:
-    """By closing the connection, as Kafka does."""
+    """The broker closes the connection, as Kafka does."""
     for api_key, (low, high) in told(client).items():
         if api_key == Api.API_VERSIONS:
             continue
@@ -66,7 +66,7 @@ def test_an_api_that_is_not_told_closes_the_connection(
 
 @pytest.mark.parametrize("version", [5, 99, 32767])
 def test_a_newer_client_is_told_the_range_in_version_0(client: RawClient, version: int) -> None:
-    """KIP-511; the body of such a request cannot be understood and does not matter."""
+    """KIP-511: the broker cannot parse the body of such a request, and does not need it."""
     client.send_frame(header(Api.API_VERSIONS, version) + b"\xff\x00 not to be read")
     frame = client.receive_frame()
     correlation_id, answer = decode_response(Api.API_VERSIONS, 0, memoryview(frame))
@@ -87,7 +87,7 @@ def test_software_names_are_checked(client: RawClient, name: str, version: str) 
 
 
 def test_answers_come_in_the_order_of_the_requests(client: RawClient, topic: str) -> None:
-    """A fetch that waits is not overtaken by what was asked after it."""
+    """Later requests do not overtake a fetch that waits."""
     client.create_topic(topic)
     waiting = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
     first = client.send(

@@ -1,4 +1,4 @@
-"""A broker in the test's own process, used by clients that block and by clients that do not."""
+"""A broker in the test's own process, used by blocking and by asyncio clients."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_test_with_a_loop_of_its_own_can_use_it() -> None:
 
 
 def test_it_is_ready_within_150_ms() -> None:
-    """The best of a few: what is measured is the broker, not who else uses the machine."""
+    """The best of a few attempts counts, to measure the broker and not the load of the machine."""
     took = []
     for _ in range(5):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Retention and compaction from outside: what goes, what stays, and that offsets never change."""
+"""Retention and compaction as clients see them; offsets never change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OVERRIDES = {
 HOUR_MS = 3_600_000
 SEGMENT: dict[str, Any] = {"segment_bytes": "1048576"}
 FILLER = bytes(1_000_000)
-"""With one more of these, a segment is full."""
+"""A value so large that one more of them fills a segment."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def now_ms() -> int:
 
 
 def produce(client: RawClient, topic: str, age_ms: int = 0, key: bytes | None = b"k") -> int:
-    """A record of almost a segment. Its offset."""
+    """Produce a record that almost fills a segment, and return its offset."""
     answer = client.produce(topic, [(key, FILLER, (), now_ms() - age_ms)])
     assert answer.error_code == 0
     offset: int = answer.base_offset
@@ -103,7 +103,7 @@ def test_a_compacted_topic_is_not_subject_to_retention(client: RawClient, topic:
 
 
 def write_versions(client: RawClient, topic: str, keys: int, versions: int, **batch: Any) -> int:
-    """Every key in every version, then enough to close the segment. How many records."""
+    """Write every key in every version, fill the segment, and return the record count."""
     count = 0
     for version in range(versions):
         for key in range(keys):
@@ -116,7 +116,7 @@ def write_versions(client: RawClient, topic: str, keys: int, versions: int, **ba
 
 
 def small(records: list[Record]) -> dict[int, tuple[bytes | None, bytes | None]]:
-    """Offset -> key and value of the records that are no fillers."""
+    """Return offset -> (key, value) of the records that are not fillers."""
     return {
         record.offset: (record.key, record.value)
         for record in records
@@ -133,7 +133,7 @@ def test_only_the_last_version_of_each_key_stays(client: RawClient, topic: str, 
     expected = {count - 5 + key: (b"key %d" % key, b"version 9") for key in range(5)}
     eventually(lambda: small(client.records(topic)), lambda found: found == expected)
     assert client.offsets(topic)[1] == count + 2
-    # Offsets that are gone lead to the next one that is there.
+    # A fetch at a removed offset continues with the next one that is there.
     assert client.records(topic, 3)[0].offset == count - 5
     assert client.fetch(topic, 3).error_code == 0
     assert client.produce(topic, [(b"key 0", b"next", (), now_ms())]).base_offset == count + 2
@@ -158,7 +158,7 @@ def test_tombstones_remove_their_keys_and_then_go(client: RawClient, topic: str)
     )
 
     def without_tombstone() -> bool:
-        # Only what is written makes a log dirty enough to be cleaned again.
+        # Only new records make a log dirty enough to be cleaned again.
         client.produce(topic, [(b"filler", FILLER, (), now_ms())])
         return small(client.records(topic)) == {1: (b"kept", b"v")}
 
@@ -244,7 +244,7 @@ def test_requests_are_served_while_a_log_is_compacted(client: RawClient, topic: 
         client.call(Api.METADATA, 4, topics=[], allow_auto_topic_creation=False)
         delays.append(time.monotonic() - started)
 
-    for _ in range(20):  # compaction may be done with the last of them
+    for _ in range(20):  # compaction may be finished by the last of them
         assert client.produce(topic, records).error_code == 0
         ask()
     deadline = time.monotonic() + 20

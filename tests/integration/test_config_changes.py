@@ -1,4 +1,4 @@
-"""Configs change what the broker does at once, without a restart, and survive one."""
+"""Config changes take effect at once, without a restart, and survive one."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_another_broker_cannot_be_described(client: RawClient) -> None:
 
 
 def test_the_flush_settings_of_a_topic_are_taken(client: RawClient, topic: str) -> None:
-    """What they do to the disk shows after a power cut only; that they are taken shows here."""
+    """The test shows only that they are accepted; their effect shows after a power cut."""
     client.create_topic(topic, flush_messages="1", flush_ms="10")
     for number in range(5):
         assert client.produce(topic, [(None, b"v", (), 1)]).base_offset == number

@@ -1,4 +1,4 @@
-"""DeleteRecords: records that are gone stay gone."""
+"""DeleteRecords, whose effect survives restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker seen from inside: nothing is left behind by clients that go away."""
+"""The broker's internal state: clients that disconnect leave nothing behind."""
 
 from __future__ import annotations
 

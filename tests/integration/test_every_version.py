@@ -1,8 +1,8 @@
-"""Every API that the broker serves, in every version that the schema has: the answer is read by kio
-and by us, and says what is true.
+"""Every API that the broker serves, in every version of its schema.
 
-Each API has one scenario. Fields that a version does not have are left out of its request; in the
-answer they read as defaults, so a scenario says from which version on it expects a field."""
+Both kio and Ottla's codec read the response, and its contents are checked. Each API has one
+scenario. Fields that a version does not have are left out of its request; in the response they
+read as defaults, so a scenario states from which version on it expects a field."""
 
 from __future__ import annotations
 

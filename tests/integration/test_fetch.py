@@ -1,4 +1,4 @@
-"""Fetch without sessions: limits, waits, epochs."""
+"""Fetch without sessions: limits, waits and epochs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ UNKNOWN_LEADER_EPOCH = 75
 UNSUPPORTED_COMPRESSION_TYPE = 76
 UNKNOWN_TOPIC_ID = 100
 LONG_MS = 15_000
-"""A wait that a test would notice."""
+"""A wait long enough for a test to notice."""
 
 
 @pytest.fixture
 def filled(client: RawClient, topic: str) -> str:
-    """Ten batches of one record of a thousand bytes each."""
+    """Produce ten batches of one record of a thousand bytes each."""
     client.create_topic(topic, 2)
     for number in range(10):
         client.produce(topic, [(None, b"%d" % number + bytes(999), (), number)])
@@ -80,7 +80,7 @@ def test_the_first_batch_comes_even_if_it_is_larger_than_every_limit(
 
 
 def test_one_large_batch_fills_the_answer(client: RawClient, topic: str) -> None:
-    """At least one batch of the first partition that has any; the others wait for their turn."""
+    """The first partition with data gets at least one batch; the others have to wait."""
     client.create_topic(topic, 3)
     for partition in range(3):
         client.produce(topic, [(None, bytes(5000), (), 1)], partition)

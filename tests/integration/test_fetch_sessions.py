@@ -20,7 +20,9 @@ FULL, FINAL = 0, -1
 
 
 class Session:
-    """A client that keeps a session; `fetch` sends what changed and returns what is told."""
+    """A client with a fetch session.
+
+    `fetch` sends the changes and returns the partitions in the response."""
 
     def __init__(self, client: RawClient, topic: str, topic_id: bytes, version: int = 12) -> None:
         self.client = client
@@ -33,7 +35,7 @@ class Session:
     def fetch(
         self, offsets: dict[int, int] | None = None, forget: Sequence[int] = (), **body: Any
     ) -> dict[int, Any]:
-        """Partition -> its part of the answer."""
+        """Fetch and return partition -> its part of the response."""
         answer = self.ask(offsets or {}, forget, **body)
         assert answer.error_code == 0, answer
         self.id = answer.session_id
@@ -77,7 +79,7 @@ class Session:
 
 @pytest.fixture(params=[12, 18], ids=["by name", "by id"])
 def session(request: pytest.FixtureRequest, client: RawClient, topic: str) -> Session:
-    """Open, with four partitions of one record each, all read to their ends."""
+    """Return an open session with four partitions of one record each, all read to the end."""
     topic_id = client.create_topic(topic, PARTITIONS)
     for partition in range(PARTITIONS):
         client.produce(topic, [(None, b"%d" % partition, (), 1)], partition)
@@ -172,7 +174,7 @@ def test_errors_are_told_until_they_are_over(session: Session) -> None:
 
 
 def test_partitions_with_data_take_turns_under_a_limit(session: Session) -> None:
-    """A byte limit starves none of them."""
+    """A byte limit must not starve any partition."""
     for partition in range(PARTITIONS):
         produce(session, partition, bytes(1000))
     read: list[int] = []

@@ -1,7 +1,7 @@
-"""A disk without room: writes are refused, reads go on, and writes work again when there is room.
+"""A full disk: the broker rejects writes, serves reads, and recovers once there is space.
 
-Two ways to run out of room: a small file system of its own, which takes a privilege to mount, and a
-limit on the size of the process's files, which does not."""
+There are two ways to run out of space: a small file system, which needs a privilege to mount,
+and a limit on the size of the process's files, which does not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(client: RawClient, topic: str) -> int:
-    """Produce until it is refused; how many records were accepted."""
+    """Produce until the broker rejects a record, and return the number of accepted records."""
     for count in range(DISK_BYTES // len(RECORD) + 50):
         answer = client.produce(topic, [(b"%d" % count, RECORD, (), 1)])
         if answer.error_code:

@@ -1,4 +1,4 @@
-"""Idempotent producers: what is a retry, what is out of order, and what survives a restart."""
+"""Idempotent producers: retries, sequence numbers out of order, restarts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_SEQUENCE = 2**31 - 1
 
 
 class Producer:
-    """Sends batches of numbered records by hand."""
+    """A producer that sends single batches of numbered records."""
 
     def __init__(self, client: RawClient, topic: str, producer_id: int | None = None) -> None:
         self.client = client
@@ -108,7 +108,7 @@ def test_a_new_epoch_begins_with_sequence_zero(producer: Producer) -> None:
 def test_a_producer_that_the_partition_does_not_know_may_begin_anywhere(
     producer: Producer,
 ) -> None:
-    """Its earlier records may have been removed by retention."""
+    """Retention may have removed the producer's earlier records."""
     assert producer.accepted(17) == 0
 
 
@@ -170,7 +170,7 @@ def test_producers_are_known_after_a_restart(
     own_broker.restart(kill=kill)
     with RawClient(own_broker.port) as client:
         first = Producer(client, topic, first.id)
-        assert first.accepted(6, 2) == 6  # the last one is known as a retry
+        assert first.accepted(6, 2) == 6  # the last batch is recognised as a retry
         assert first.send(9).error_code == OUT_OF_ORDER_SEQUENCE_NUMBER
         assert first.accepted(8) == 9
         fenced = Producer(client, topic, fenced.id)

@@ -1,5 +1,7 @@
-"""A producer's second request is answered without being decoded (broker/known_produce.py). Nobody
-may be able to tell, whatever the version, and whatever changes in between."""
+"""A producer's second request, which the broker answers without decoding it.
+
+See broker/known_produce.py. Clients must not notice a difference, in any version and whatever
+changes in between."""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def test_later_requests_are_answered_as_the_first(
     for number in range(4):
         partition = number % 2
         body = produce_body({named: {partition: batch(b"%d" % number)}}, acks)
-        answer = client.call(Api.PRODUCE, version, **body)  # kio reads it too
+        answer = client.call(Api.PRODUCE, version, **body)  # kio parses the response too
         (told,) = answer.responses[0].partition_responses
         assert (told.index, told.error_code) == (partition, 0)
         assert (told.base_offset, told.log_append_time_ms) == (number // 2, -1)

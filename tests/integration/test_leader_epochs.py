@@ -1,4 +1,4 @@
-"""Leader epochs: one more with every start, and each with its end in the log."""
+"""Leader epochs: each start adds one, and the log has the end offset of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPIC = "epochs"
 
 @pytest.fixture(scope="module")
 def restarted() -> Iterator[tuple[BrokerProcess, list[int]]]:
-    """A broker that ran three times and wrote two records each time; and its leader epochs."""
+    """Run a broker three times with two records each, and yield it with its leader epochs."""
     epochs = []
     with BrokerProcess(strict=True) as process:
         for run in range(3):
@@ -92,7 +92,7 @@ def test_a_client_of_another_epoch_is_refused(client: RawClient, epochs: list[in
 def test_a_fenced_fetch_is_told_the_leader(
     restarted: tuple[BrokerProcess, list[int]], client: RawClient, epochs: list[int]
 ) -> None:
-    """KIP-951, from version 16."""
+    """KIP-951: Fetch returns the current leader from version 16."""
     topic_id = client.call(Api.METADATA, topics=[{"name": TOPIC}]).topics[0].topic_id
     asked = {
         "partition": 0,

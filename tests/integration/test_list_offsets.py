@@ -21,7 +21,7 @@ NEEDS_VERSION = {
 
 @pytest.fixture
 def filled(client: RawClient, topic: str) -> str:
-    """Timestamps 100, 300, 200 in one batch; 250; 900 and 50 in one batch."""
+    """Produce timestamps 100, 300, 200 in one batch; 250; 900 and 50 in one batch."""
     client.create_topic(topic, 2)
     for stamps in ((100, 300, 200), (250,), (900, 50)):
         client.produce(topic, [(None, b"v", (), stamp) for stamp in stamps], compression="gzip")

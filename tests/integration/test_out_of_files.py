@@ -1,4 +1,4 @@
-"""A broker that may open no more files turns new clients away, serves the others, and recovers."""
+"""A broker without free file descriptors rejects new clients, serves the others, and recovers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.raw_client import RawClient, eventually
 
 from ottla.testing.broker import BrokerProcess
 
-# ApiVersions version 0: api key, version, correlation id, no client id.
+# ApiVersions version 0: API key, version, correlation ID, no client ID.
 QUESTION = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
@@ -32,7 +32,7 @@ def test_running_out_of_files_sheds_load_and_recovers() -> None:
 
 
 def limit_that_leaves(count: int, pid: int) -> int:
-    """The limit on open files under which the process can open just so many more."""
+    """Return the limit on open files under which the process can open exactly `count` more."""
     taken = set(map(int, os.listdir(f"/proc/{pid}/fd")))
     limit = 0
     while count:

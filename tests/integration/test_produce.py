@@ -1,4 +1,4 @@
-"""Produce: what is refused, with which code, and what it does to the rest of the request."""
+"""Produce requests that are rejected: the error code, and the effect on the rest of the request."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GOOD = build_batch([(b"k", b"v", (), 1_700_000_000_000)] * 2)
 
 
 def changed(position: int, layout: str, *fields: int, sealed: bool = True) -> bytes:
-    """A good batch with other bytes in one place, and the CRC that belongs to them."""
+    """Return a valid batch with some bytes changed, and the matching CRC if `sealed`."""
     batch = bytearray(GOOD)
     struct.pack_into(layout, batch, position, *fields)
     return bytes(seal(batch)) if sealed else bytes(batch)

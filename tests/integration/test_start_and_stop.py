@@ -1,4 +1,4 @@
-"""Starting and stopping the process: what it says, and what it leaves behind."""
+"""Starting and stopping the process: its output, and the files that it leaves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MENDED = re.compile(r"recover|mend|cut |rebuilt|damaged|truncat", re.IGNORECASE)
 
 
 def refusal(broker: BrokerProcess) -> str:
-    """The one sentence with which a broker refuses to start."""
+    """Return the one-line error of a broker that refuses to start."""
     try:
         broker.start(wait=False)
         assert broker.wait() == 1, broker.log()
@@ -60,7 +60,7 @@ def test_a_directory_in_use_is_told_in_one_sentence(own_broker: BrokerProcess) -
 
 
 def test_an_unwritable_directory_is_told_in_one_sentence(tmp_path: Path) -> None:
-    """A file in the way is something that root cannot write to either."""
+    """A file in place of the directory is something that even root cannot write to."""
     in_the_way = tmp_path / "file"
     in_the_way.touch()
     said = refusal(BrokerProcess(in_the_way / "data"))

@@ -1,4 +1,4 @@
-"""What the broker changes in a batch before it stores it: times, offsets, compression."""
+"""Changes that the broker makes to a batch before it stores it: times, offsets, compression."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stored(client: RawClient, topic: str) -> list[BatchHeader]:
 
 
 def test_batches_are_stored_as_they_were_sent(client: RawClient, topic: str) -> None:
-    """All but the 16 bytes that are the broker's to set."""
+    """Only the 16 bytes that the broker sets may differ."""
     client.create_topic(topic)
     sent = [build_batch(RECORDS, compression=codec) for codec in ("none", *CODECS)]
     for batch in sent:

@@ -1,4 +1,4 @@
-"""`log.flush.acks.all`: an acknowledged record is on the disk, and nobody reads one that is not."""
+"""`log.flush.acks.all`: an acknowledged record is on disk, and no client reads one that is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics: auto-creation, deletion, re-creation, and the settings that forbid them."""
+"""Topics: auto-creation, deletion, re-creation, and the settings that disable them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def running(**overrides: str) -> Iterator[RawClient]:
 
 @pytest.fixture(scope="module")
 def forbidding() -> Iterator[RawClient]:
-    """A broker that creates and deletes no topics by itself."""
+    """Start a broker that neither auto-creates nor deletes topics."""
     yield from running(auto_create_topics_enable="false", delete_topic_enable="false")
 
 

@@ -1,7 +1,8 @@
-"""Members of consumer groups, of either protocol, as they are on their own side.
+"""Members of consumer groups, of either protocol, from the client's point of view.
 
-What a member owns is what it reads from at this moment: it begins with a partition when it is told,
-and stops when it gets to it, or when it finds out that it is a member no more."""
+A member owns the partitions that it reads from at this moment. It starts reading a partition
+when it is assigned, and stops when it processes the revocation or learns that it is no longer a
+member."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def as_owned(owned: set[Place]) -> dict[bytes, frozenset[int]]:
 
 
 class ConsumerMember:
-    """Of the consumer protocol."""
+    """A member that uses the consumer protocol."""
 
     def __init__(
         self, member_id: str, topics: tuple[str, ...] | None, pattern: str | None,
@@ -40,7 +41,7 @@ class ConsumerMember:
         self.topics, self.pattern = topics, pattern
         self.epoch = 0
         self.repeats_all = False
-        """It has not heard the answer to its last request, so the next says everything again."""
+        """Whether the last response was lost, so that the next request repeats all fields."""
         self.owned: set[Place] = set()
         self.assigned: set[Place] = set()
 
@@ -63,7 +64,7 @@ class ConsumerMember:
 
     def _take(self, call: Call) -> None:
         if call.code is not ErrorCode.NONE:
-            # Fenced, or not known any more: everything stops, and it joins again.
+            # The member was fenced or is unknown: it stops reading everything and joins again.
             assert call.code in (
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 ErrorCode.FENCED_MEMBER_EPOCH,
@@ -82,7 +83,7 @@ class ConsumerMember:
             self.owned |= self.assigned
 
     def give_up(self) -> None:
-        """What it is not assigned any more, it stops to read."""
+        """Stop reading partitions that are no longer assigned."""
         self.owned &= self.assigned
 
     def stop(self) -> None:
@@ -91,7 +92,9 @@ class ConsumerMember:
 
 
 class ClassicMember:
-    """Of the classic protocol; eager, so that it stops with everything before it joins again."""
+    """A member that uses the classic protocol.
+
+    It is eager: it stops reading everything before it joins again."""
 
     def __init__(self, topics: tuple[str, ...]) -> None:
         self.member_id, self.generation = "", -1
@@ -106,7 +109,7 @@ class ClassicMember:
         return any(call is not None and not call.is_done for call in (self.join, self.sync))
 
     def step(self, scenario: ConsumerScenario) -> None:
-        """The next thing that such a client does, by what it was told last."""
+        """Do what a real client would do next, according to the last responses."""
         if self.waits:
             return
         if self.generation < 0:
@@ -134,7 +137,7 @@ class ClassicMember:
         self.joined = None
 
     def look(self, scenario: ConsumerScenario) -> None:
-        """Take the answers that have come."""
+        """Process the responses that have arrived."""
         if self.join is not None and self.join.is_done:
             call, self.join = self.join, None
             if call.error is not None:
@@ -162,7 +165,7 @@ class ClassicMember:
                 self._refused(call.code)
 
     def _refused(self, code: ErrorCode) -> None:
-        """It joins again; what it owns it keeps until then if it is a member still."""
+        """Prepare to join again; keep the owned partitions until then if still a member."""
         assert code in (
             ErrorCode.REBALANCE_IN_PROGRESS,
             ErrorCode.UNKNOWN_MEMBER_ID,
@@ -177,7 +180,7 @@ class ClassicMember:
 
 
 def assign(members: list[dict[str, Any]], scenario: ConsumerScenario) -> dict[str, bytes]:
-    """What the leader of a classic group does: the partitions of a topic to its subscribers."""
+    """Assign each topic's partitions to its subscribers, as the leader of a classic group does."""
     topics = {each["member_id"]: read_subscription(each["metadata"]).topics for each in members}
     given: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in topics}
     for name, topic in scenario.topics.topics.items():

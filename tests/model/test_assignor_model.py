@@ -1,7 +1,7 @@
-"""Assignors through many changes of a group, each beginning with what the one before assigned.
+"""Assignors through many changes of a group, each starting from the previous assignment.
 
-The reference is arithmetic: every partition once, loads that differ by one at most where all
-subscribe to the same, and no more partitions that change hands than the loads demand."""
+The reference is arithmetic: each partition is assigned exactly once; loads differ by at most one
+if all members subscribe to the same topics; and no more partitions move than the loads require."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Assignors(RuleBasedStateMachine):
     @initialize(name=st.sampled_from(sorted(ASSIGNORS)), shared=st.booleans())
     def begin(self, name: str, shared: bool) -> None:
         self.name, self.shared = name, shared
-        """Whether all subscribe to all topics."""
+        """Whether all members subscribe to all topics."""
         self.counts: dict[bytes, int] = {TOPICS[0]: 6}
         self.subscriptions: dict[str, frozenset[bytes]] = {}
         self.assigned: dict[str, Assignment] = {}

@@ -1,4 +1,4 @@
-"""The machine of classic groups (tests/unit/core/group/test_group_machine.py), for long."""
+"""Long runs of the classic group state machine (tests/unit/core/group/test_group_machine.py)."""
 
 from __future__ import annotations
 

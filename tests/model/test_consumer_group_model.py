@@ -1,19 +1,20 @@
-"""Any order of events in a group that members of both protocols come to and go from.
+"""Random sequences of events in a group that members of both protocols join and leave.
 
-Members are dynamic and static, name topics or patterns, lose answers, dawdle, crash; topics come,
-grow and go; the log fails; the coordinator restarts. So a group is a classic one at times, a
-consumer group at others, and becomes one from the other while its members work.
+Members are dynamic and static, subscribe to topics or patterns, lose responses, react late and
+crash; topics are created, get more partitions and are deleted; the log fails; the coordinator
+restarts. So the group is sometimes a classic group and sometimes a consumer group, and is
+converted while its members work.
 
-Checked after every step
-- no partition is read by two members at once, of those that the coordinator counts as members;
-- the epochs of a group never go down, and none is ahead of the group's;
-- what the group believes of owners is what its members have;
-- once an assignment is made, each partition of each topic subscribed to is in it once;
-- a coordinator that loads the log, compacted or not, knows the same group;
+Checked after every step:
+- no partition is read by two current members at once;
+- the epochs of a group never decrease, and no member's epoch is ahead of the group's;
+- the owners that the group has recorded are the actual ones;
+- a new assignment contains each partition of each subscribed topic exactly once;
+- a coordinator that loads the log, compacted or not, gets the same group;
 - every member has a session.
 
-And in the end, when all who are left do as they are told, every partition of every topic that
-somebody subscribes to is read by one of them."""
+In the end, when the remaining members follow their assignments, one of them reads each partition
+of each subscribed topic."""
 
 from __future__ import annotations
 
@@ -160,7 +161,8 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.scenario = self.scenario.restarted()
         for member in self.live:
             if isinstance(member, ClassicMember):
-                # Whoever waited was told that the coordinator is gone, and asks the new one.
+                # Pending requests fail because the coordinator is gone; their members ask the new
+                # one.
                 if member.waits or member.joined is not None:
                     member.generation = -1
                 member.join = member.sync = member.joined = None
@@ -191,7 +193,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         readers: dict[Place, str] = {}
         for member in self.live:
             if member.member_id not in group.members:
-                continue  # its session is over, and it has not heard of it yet
+                continue  # its session has expired, and it has not heard of that yet
             for place in member.owned:
                 assert place not in readers, f"{readers[place]} and {member.member_id} read {place}"
                 readers[place] = member.member_id
@@ -304,7 +306,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             assert set(read) == self.subscribed(consumers)
 
     def _leave_one_of_each_instance(self) -> None:
-        """Two members of one instance get in each other's way for ever."""
+        """Leave one member of each instance: two of them would fence each other for ever."""
         seen: set[str] = set()
         for member in list(self.live):
             if isinstance(member, ConsumerMember) and member.instance_id is not None:
@@ -320,7 +322,7 @@ def _with_interval(interval_ms: int) -> Any:
 NORMAL = settings(max_examples=25, stateful_step_count=50, deadline=None)
 LONG = settings(max_examples=2_000, stateful_step_count=80, deadline=None)
 SEEDS: tuple[int, ...] = (1, 848)
-"""Those of runs that failed once come here."""
+"""Seeds of runs that failed once."""
 
 
 @pytest.mark.parametrize("number", SEEDS)

@@ -1,7 +1,7 @@
-"""A log against a list: whatever is done to it, it holds what the list holds.
+"""A log compared with a list after every operation.
 
-Small segments and index intervals make many of both. The disk is simulated, so that the process can
-be killed between any two steps, indexes can be lost, and every run is repeatable."""
+Small segments and index intervals make many of both. The disk is simulated, so the process can
+be killed between any two steps, indexes can be lost, and every run is reproducible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_SEQUENCE = 0x7FFFFFFF
 
 @dataclass
 class Stored:
-    """A batch as the log should hold it."""
+    """A batch as the log should store it."""
 
     data: bytes
     header: BatchHeader
@@ -52,7 +52,7 @@ class Stored:
 
 @dataclass
 class Producer:
-    """What an idempotent producer believes of itself."""
+    """An idempotent producer's own state."""
 
     epoch: int = 0
     next_sequence: int = 0
@@ -109,7 +109,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(producer_id=st.sampled_from(PRODUCERS), back=st.integers(0, 4))
     def retry(self, producer_id: int, back: int) -> None:
-        """The last five batches of its epoch are known; after a restart, at least the last."""
+        """Retry a batch: the last five of the epoch are known; after a restart, at least one."""
         mine = self.batches_of(producer_id)
         if back < min(len(mine), self.remembered(producer_id)):
             stored = mine[-1 - back]
@@ -170,7 +170,7 @@ class LogMachine(RuleBasedStateMachine):
         assert caught.value.code == code
 
     def batches_of(self, producer_id: int) -> list[Stored]:
-        """Of its present epoch, those that the log still has."""
+        """Return the batches of the producer's current epoch that the log still has."""
         epoch = self.producers[producer_id].epoch if producer_id in self.producers else -1
         return [
             stored
@@ -218,7 +218,7 @@ class LogMachine(RuleBasedStateMachine):
         read = headers_of(bytes(found.records))
         assert found.next_offset == (read[-1].next_offset if read else offset)
         if read and read[-1].last_offset != expected[-1].header.last_offset:
-            following = expected[len(read)].data  # it stopped at a limit or at a segment's end
+            following = expected[len(read)].data  # stopped at a limit or segment end
             is_limit = len(found.records) + len(following) > max_bytes
             bases = [segment.base_offset for segment in self.log.segments]
             assert is_limit or any(
@@ -228,7 +228,7 @@ class LogMachine(RuleBasedStateMachine):
     def expected_read(
         self, offset: int, max_bytes: int, max_offset: int, at_least_one: bool
     ) -> list[Stored]:
-        """All that a read may give, in order."""
+        """Return all batches that a read may return, in order."""
         del at_least_one, max_bytes
         if offset >= max_offset:
             return []
@@ -274,7 +274,7 @@ class LogMachine(RuleBasedStateMachine):
         found = self.log.offset_of_max_timestamp()
         newest, offset, epoch = min(readable, default=(1, -1, -1))
         newest = -newest
-        is_hidden = any(  # by a start offset inside its batch
+        is_hidden = any(  # by a log start offset inside its batch
             time > newest
             for stored in self.batches
             if stored.base_offset < self.start_offset < stored.next_offset
@@ -362,11 +362,13 @@ class LogMachine(RuleBasedStateMachine):
 
     @property
     def written_end(self) -> int:
-        """Where the last batch ends: before the log does, if a truncation led into a gap."""
+        """Return the end of the last batch.
+
+        It is below the log end offset if a truncation ended in a gap."""
         return self.batches[-1].next_offset if self.batches else self.log.segments[0].base_offset
 
     def forget_producers(self) -> None:
-        """Go on from what the log knows: its records may be gone, by truncation or deletion."""
+        """Reset the producers to what the log still knows after a truncation or deletion."""
         known = self.log.producers.producers
         for producer_id in list(self.producers):
             entry = known.get(producer_id)

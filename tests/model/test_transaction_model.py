@@ -1,15 +1,15 @@
-"""The machine of transactions against a plain model of what a producer is promised.
+"""The transaction state machine compared with a plain model of a producer's guarantees.
 
-The model knows nothing of states or records. It knows who owns a transactional id, what was added
-since the last end, how the last transaction ended, and whether its markers are all written. From
-that it says what every request must be answered. Crashes load the shard anew from its records; a
-marker round may be lost with them, and must be asked for again.
+The model knows nothing of states or records. It knows who owns a transactional ID, which
+partitions were added since the last end, how the last transaction ended, and whether all its
+markers are written. From that it derives the expected response to every request. A crash reloads
+the shard from its records; requests for markers may be lost in it, and must be sent again.
 
-A client may go on before the markers are written, with the epoch or the producer id that EndTxn
-returned, and epochs may be close to their last: what Apache Kafka 4.3.1 answers then was asked of a
-cluster of three.
+A client may continue before the markers are written, with the epoch or the producer ID that
+EndTxn returned, and epochs may be close to the last one. The expected responses for these cases
+were recorded from a cluster of three Apache Kafka 4.3.1 brokers.
 
-Short runs by default; `make chaos` runs long ones. A seed that failed is kept as an example."""
+Runs are short by default; `make chaos` runs long ones. Seeds that failed are kept as examples."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ class Call:
 @dataclass
 class Model:
     owner: Producer | None = None
-    """Who may write now."""
+    """Producer that may write now."""
     added: set[TopicPartition] | None = None
-    """None: no transaction is open."""
+    """Partitions of the open transaction; None if none is open."""
     started_ms: int = 0
     changed_ms: int = 0
     outcome: bool | None = None
-    """How the last transaction ended; None: there was none since the owner began."""
+    """Whether the last transaction was committed; None if there was none since the owner began."""
     is_deciding: bool = False
-    """Its markers are not all written."""
+    """Whether markers of the last transaction are still missing."""
     bumped_from: Producer | None = None
-    """Who the owner was before the end of the last transaction gave it a new identity."""
+    """The owner's identity before the end of the last transaction gave it a new one."""
     is_bumping: bool = False
-    """Whether the last thing that happened was version 2's."""
+    """Whether the last operation was one of version 2."""
     begun_from: Producer | None = None
-    """Who the owner said it was when it last began."""
+    """Identity that the owner sent when it last began."""
 
 
 class TransactionMachine(RuleBasedStateMachine):
@@ -81,18 +81,18 @@ class TransactionMachine(RuleBasedStateMachine):
         self.next_id = 100
         self.log: list[tuple[bytes, bytes | None]] = []
         self.rounds: list[WriteMarkers] = []
-        """Asked for and not yet written."""
+        """Markers requested and not yet written."""
         self.outcomes: set[tuple[bool, frozenset[TopicPartition]]] = set()
-        """How transactions ended, and what they had touched."""
+        """Outcome and partitions of each transaction that has ended."""
         self.sessions: list[Producer] = []
-        """Identities that somebody may still believe to have."""
+        """Identities that some producer may still use."""
         self.shard = self.new_shard()
 
     def new_shard(self) -> TransactionShard:
         limits = TransactionSettings(max_timeout_ms=60_000, id_expiration_ms=EXPIRATION_MS)
         return TransactionShard(limits, self)
 
-    # the token for markers
+    # The completion callbacks of a request for markers.
     def reply(self, body: dict[str, Any]) -> None:
         self.rounds.append(body["markers"])
 
@@ -141,7 +141,7 @@ class TransactionMachine(RuleBasedStateMachine):
             assert code == E.NONE
             self.begun(body, who)
         elif model.is_deciding:
-            # Also who is too late: it is fenced once the markers are written.
+            # This includes outdated producers: they are fenced only once the markers are written.
             assert code == E.CONCURRENT_TRANSACTIONS
         elif model.added is not None:
             if who.id != owner.id or who.epoch < owner.epoch:
@@ -153,7 +153,7 @@ class TransactionMachine(RuleBasedStateMachine):
             assert code == E.NONE
             self.begun(body, who)
         elif code == E.NONE:
-            # Only who has just been given the present identity may be given it again.
+            # Only a producer that has just received the current identity may receive it again.
             assert (body["producer_id"], body["producer_epoch"]) == owner
             assert who in (model.begun_from, model.bumped_from)
             model.added, model.outcome, model.is_bumping = None, None, False
@@ -172,7 +172,8 @@ class TransactionMachine(RuleBasedStateMachine):
         self.model = Model(owner=producer, begun_from=who, changed_ms=self.now_ms)
 
     def aborted_by_coordinator(self) -> None:
-        """The producer is fenced, but may take over the new epoch with a retry."""
+        """Abort the open transaction: the producer is fenced, but may get the new epoch by a
+        retry."""
         model, before = self.model, self.model.owner
         assert before is not None
         assert model.added is not None
@@ -182,7 +183,7 @@ class TransactionMachine(RuleBasedStateMachine):
         model.bumped_from, model.is_bumping = before, True
 
     def after(self, who: Producer) -> Producer:
-        """Who a producer is once its epoch is bumped."""
+        """Return a producer's identity after its epoch is bumped."""
         if who.epoch >= LAST_EPOCH - 1:
             return Producer(self.next_id, 0)
         return Producer(who.id, who.epoch + 1)
@@ -222,7 +223,7 @@ class TransactionMachine(RuleBasedStateMachine):
         return False
 
     def has_next_id(self) -> bool:
-        """Whether the owner gets another producer id when the markers are written."""
+        """Return whether the owner gets another producer ID when the markers are written."""
         known = self.shard.transactions.get(ID)
         return known is not None and known.next_producer_id >= 0
 
@@ -269,7 +270,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.is_deciding and self.model.bumped_from is not None)
     @rule(commit=st.booleans())
     def end_before_the_markers_are_written(self, commit: bool) -> None:
-        """With the identity that the end before has just returned."""
+        """End the transaction with the identity that the previous EndTxn has just returned."""
         assert self.model.owner is not None
         self.check_end_version_2(self.model.owner, commit)
 
@@ -305,7 +306,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.rounds)
     @rule(lost=st.booleans())
     def markers_are_written(self, lost: bool) -> None:
-        """All of a round; what the coordinator then notes may be lost with a crash."""
+        """Write all markers of a request; a crash may keep the coordinator from recording that."""
         wanted = self.rounds.pop(0)
         assert (wanted.commit, wanted.partitions) in self.outcomes
         if lost:
@@ -329,7 +330,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.carry_out(decision)
         for timer in decision.timers:
             self.decide(timer.event)
-        self.model.begun_from = None  # who began again is not written down
+        self.model.begun_from = None  # the log does not record the identity that began again
 
     @rule(by_ms=st.sampled_from([1, TIMEOUT_MS, EXPIRATION_MS]))
     def time_passes(self, by_ms: int) -> None:
@@ -358,7 +359,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.owner is not None and not self.model.is_deciding)
     @rule()
     def epochs_are_nearly_used_up(self) -> None:
-        """As after thousands of transactions."""
+        """Move the epoch close to the last one, as after thousands of transactions."""
         known, owner = self.shard.transactions[ID], self.model.owner
         assert owner is not None
         if known.producer_epoch >= LAST_EPOCH - 3:

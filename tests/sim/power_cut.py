@@ -1,9 +1,9 @@
-"""A log on a simulated disk, run through one life after another, and held against what it took.
+"""A log on a simulated disk, run through a series of power cuts and compared with what it accepted.
 
-`Story` appends, flushes, rolls and checkpoints at random until the power goes in the middle of some
-call to the disk. `reopen` then opens what is left and checks it: everything that was flushed is
-there, byte for byte; nothing that was never appended is; indexes, epochs, producers and aborted
-transactions are those of the batches that are there."""
+`Story` appends, flushes, rolls and checkpoints at random until the power fails in the middle of
+a call to the disk. `reopen` then opens what is left and checks it: everything that was flushed
+is there, byte for byte; nothing is there that was never appended; indexes, epochs, producers and
+aborted transactions match the batches that are there."""
 
 from __future__ import annotations
 
@@ -53,16 +53,17 @@ class Story:
     config: TopicConfig = field(init=False)
     log: Log = field(init=False)
     history: list[bytes] = field(default_factory=list)
-    """The batches as they should be stored, from offset 0 on; the last may not have been taken."""
+    """Batches as they should be stored, from offset 0 on. The last append may have failed."""
     undone: list[list[bytes]] = field(default_factory=list)
-    """Histories that were truncated, while that may not have reached the disk."""
+    """Histories from before a truncation that may not have reached the disk yet."""
     safe_offset: int = 0
     is_clean: bool = False
     sequences: dict[int, int] = field(default_factory=dict)
     open_txns: set[int] = field(default_factory=set)
     vague: set[int] = field(default_factory=set)
-    """Producers of whom records were deleted before they were safe, and were lost with the power:
-    the log goes by what it found."""
+    """Producers whose deleted records were not flushed and were lost in a power cut.
+
+    The log can only know what it found on disk."""
     epoch: int = 0
     said: list[str] = field(default_factory=list)
 
@@ -74,12 +75,12 @@ class Story:
             index_interval_bytes=self.rng.choice([0, 100, 700, 4_096]),
         )
         self.reopen()
-        self.disk.sync_directory(DIRECTORY)  # else the first file may go, and later ones stay
+        self.disk.sync_directory(DIRECTORY)  # else only later files may survive
 
     # ------------------------------------------------------------------------------------ living
 
     def live(self, calls: int) -> None:
-        """Go on until the power is cut in the middle of a call to the disk."""
+        """Run random operations until the power is cut in the middle of a call to the disk."""
         self.disk.cut_in(calls)
         try:
             while True:
@@ -152,7 +153,7 @@ class Story:
         self.undone.clear()
 
     def flush_late(self) -> None:
-        """A flush in another thread: appends go on between its beginning and its end."""
+        """Flush in another thread: appends continue while the flush is running."""
         end_offset = self.log.log_end_offset
         job = self.log.begin_flush(with_indexes=self.rng.random() < 0.4)
         for _ in range(self.rng.randint(0, 4)):
@@ -173,7 +174,7 @@ class Story:
         write_offsets(self.disk, STARTS, {PARTITION: self.log.log_start_offset})
 
     def truncate(self) -> None:
-        """As a follower does that disagrees with its leader; it takes the checkpoint back first."""
+        """Truncate as a follower that diverges from its leader does: lower the checkpoint first."""
         kept = self.rng.randint(0, len(self.history))
         offset = read_header(self.history[kept]).base_offset if kept < len(self.history) else 0
         if kept == len(self.history) or offset < self.log.log_start_offset:
@@ -188,7 +189,9 @@ class Story:
         self.take_over()
 
     def delete_records(self) -> None:
-        """DeleteRecords, then retention. The start is checkpointed before files go."""
+        """Run DeleteRecords, then retention.
+
+        The log start offset is checkpointed before files are deleted."""
         offset = self.rng.randint(self.log.log_start_offset, self.log.log_end_offset)
         self.log.advance_start_offset(offset)
         self.checkpoint()
@@ -197,11 +200,11 @@ class Story:
             segment.remove()
 
     def shut_down(self) -> None:
-        """As the broker does: write out, sync everything, and say so."""
+        """Shut down as the broker does: write and sync everything, then mark a clean shutdown."""
         self.log.write_out()
         self.disk.sync_below("/data")
         self.log.synced()
-        self.disk.sync_below("/data")  # the snapshots, which followed
+        self.disk.sync_below("/data")  # the snapshots written after the flush
         self.safe_offset = self.log.recovery_point
         self.checkpoint()
         self.is_clean = True
@@ -280,7 +283,7 @@ class Story:
                 self.vague.add(header.producer_id)
 
     def readable(self, txns: list[AbortedTxn]) -> list[tuple[int, int, int]]:
-        """What a reader needs to know; nothing of the deleted records of a transaction."""
+        """Return the aborted transactions that a reader needs, without deleted records."""
         start_offset = self.log.log_start_offset
         return [
             (txn.producer_id, max(txn.first_offset, start_offset), txn.last_offset)
@@ -293,10 +296,10 @@ class Story:
         self.epoch = max(self.epoch, self.log.epochs.latest_epoch)
         self.take_over()
         self.retry_last_batches()
-        self.checkpoint()  # the old one may claim more than is left
+        self.checkpoint()  # the old one may cover more than is left
 
     def take_over(self) -> None:
-        """Producers that know what the log knows of them."""
+        """Reset the producers to what the log knows about them."""
         self.open_txns = set(self.log.producers._open_txns)
         self.sequences = {}
         for entry in self.log.producers.producers.values():
@@ -322,7 +325,7 @@ class Story:
 
 
 def between(history: list[bytes], start_offset: int, end_offset: int) -> list[bytes]:
-    """The batches that hold a record of this range and reach no further."""
+    """Return the batches that have a record in the range and do not extend beyond its end."""
     headers = [(read_header(batch), batch) for batch in history]
     return [
         batch
@@ -349,7 +352,7 @@ def check_segment(segment: Segment, story: str) -> None:
 
 
 def described(state: ProducerState) -> dict[int, tuple[object, ...]]:
-    """All but the timestamp of the last batch, for which a snapshot has no room of its own."""
+    """Return everything but the last batch's timestamp, which a snapshot does not store."""
     return {
         entry.producer_id: (
             entry.epoch,
@@ -363,7 +366,7 @@ def described(state: ProducerState) -> dict[int, tuple[object, ...]]:
 
 
 def refused(log: Log, offset: int) -> bool:
-    """Whether the batch that begins at `offset` is known to be damaged."""
+    """Return whether the batch at `offset` is known to be corrupt."""
     try:
         read(log, offset, 1)
     except KafkaError as error:

@@ -45,7 +45,7 @@ def test_what_was_flushed_survives_many_power_cuts(block: int) -> None:
 
 
 def flipped_bit(seed: int) -> None:
-    """Everything is flushed and checkpointed, and then one bit of a log file is another."""
+    """Flush and checkpoint everything, then flip one bit of a log file."""
     story = Story(seed)
     for _ in range(story.rng.randint(5, 60)):
         story.act()
@@ -140,7 +140,7 @@ def full_disk(seed: int) -> None:
 
 
 def survives_full_disk(story: Story) -> bool:
-    """Append, roll or flush; False if there was no room for it. Nothing else may happen."""
+    """Append, roll or flush, and return False if the disk was full. No other error may occur."""
     sequences, open_txns = dict(story.sequences), set(story.open_txns)
     end_offset, kept = story.log.log_end_offset, list(story.history)
     try:
@@ -159,7 +159,7 @@ def survives_full_disk(story: Story) -> bool:
 
 
 def reopened_when_full(story: Story) -> None:
-    """The broker is started again while there is no room: it must still serve reads."""
+    """Restart the broker while the disk is full: it must still serve reads."""
     story.log = open_at(story.disk, recovery_point=story.safe_offset, config=story.config)
     assert stored(story.log) == b"".join(story.history), story
     story.take_over()

@@ -1,4 +1,4 @@
-"""What failing seeds of the simulation came down to, each told as a story of its own."""
+"""Failing seeds of the simulation, each reduced to a short scenario."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ ROOMY = TopicConfig(segment_bytes=2**20)
 
 
 def produce(log: Log, sequence: int, producer_id: int = 7) -> int:
-    """One record of an idempotent producer. Its offset."""
+    """Append one record of an idempotent producer and return its offset."""
     appended = append(log, b"x", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     return appended.base_offset
 
 
 def is_known(log: Log, sequence: int, producer_id: int = 7) -> bool:
-    """Whether the retry of a record is recognised."""
+    """Return whether the log recognises the retry of a record as a duplicate."""
     end_offset = log.log_end_offset
     return produce(log, sequence, producer_id) < end_offset
 
 
 def log_of_two_segments(disk: SimulatedDisk) -> Log:
-    """Producer 7 is at offsets 0 and 1, then a segment begins; nothing is flushed."""
+    """Return an unflushed log with producer 7 at offsets 0 and 1, and a new segment after them."""
     log = open_at(disk, config=ROOMY)
     disk.sync_directory(DIRECTORY)
     produce(log, 0)
@@ -83,12 +83,12 @@ def test_old_segments_go_as_far_as_snapshots_are_on_disk() -> None:
 
 
 def test_a_truncation_remembers_producers_whose_snapshot_no_flush_has_written_yet() -> None:
-    """Seed 10728: the truncated log had forgotten producer 7, and took its retry for new."""
+    """Seed 10728: the truncated log had forgotten producer 7 and accepted its retry as new."""
     for begin_flush in (False, True):
         log = log_of_two_segments(new_disk())
         if begin_flush:
             log.begin_flush()
-        log.segments[0].cut(0)  # so that nothing but the snapshot can tell
+        log.segments[0].cut(0)  # so that only the snapshot knows the producer
         log.truncate_to(2, NOW)
         assert is_known(log, 1)
 
@@ -108,7 +108,7 @@ def test_a_truncation_to_the_very_start_remembers_the_producers_of_deleted_recor
 
 
 def test_a_log_that_lost_all_its_files_goes_by_its_snapshots_at_once() -> None:
-    """Seed 13316: it had forgotten producer 7, until the next start found the snapshot."""
+    """Seed 13316: the log had forgotten producer 7 until the next start found the snapshot."""
     disk = new_disk()
     log = log_of_two_segments(disk)
     log.flush(NOW)
@@ -120,7 +120,7 @@ def test_a_log_that_lost_all_its_files_goes_by_its_snapshots_at_once() -> None:
 
 
 def test_a_log_that_begins_behind_its_lost_end_remembers_producers_through_every_cut() -> None:
-    """Records 0 to 9 are deleted; then the power goes, and takes those that were not flushed."""
+    """Records 0 to 9 are deleted; then a power cut removes the records that were not flushed."""
     for calls in range(60):
         disk = new_disk(calls)
         log = open_at(disk, config=ROOMY)
@@ -143,7 +143,7 @@ def test_a_log_that_begins_behind_its_lost_end_remembers_producers_through_every
 
 
 def test_an_emptied_log_begins_with_its_own_first_segment_after_a_power_cut() -> None:
-    """Seed 246: the new first file was gone, and a later one had become the start."""
+    """Seed 246: the new first file was lost, and a later one had become the start of the log."""
     for seed in range(20):
         disk = new_disk(seed)
         log = log_of_two_segments(disk)
@@ -159,7 +159,7 @@ def test_an_emptied_log_begins_with_its_own_first_segment_after_a_power_cut() ->
 
 
 def test_a_safe_batch_that_a_flipped_bit_shortened_loses_no_byte() -> None:
-    """Seed 13121: the bytes behind its wrong end were taken for an unfinished write."""
+    """Seed 13121: the bytes after the batch's wrong end were mistaken for an unfinished write."""
     disk = new_disk()
     log = open_at(disk, config=ROOMY)
     append(log, b"first")
@@ -168,7 +168,7 @@ def test_a_safe_batch_that_a_flipped_bit_shortened_loses_no_byte() -> None:
     (segment,) = log.segments
     path, size = segment.file.path, segment.size
     last = list(segment.iter_headers(0, wait=True))[-1]
-    disk.flip_bit(path, last.position + 11, 2)  # of the length
+    disk.flip_bit(path, last.position + 11, 2)  # in the length field
     assert read_header(disk.read_bytes(path), last.position).size == last.size - 4
     disk = disk.power_cut()
     log = open_at(disk, recovery_point=2, config=ROOMY)
@@ -180,7 +180,7 @@ def test_a_safe_batch_that_a_flipped_bit_shortened_loses_no_byte() -> None:
 
 
 def test_a_batch_whose_offset_a_flipped_bit_lowered_is_refused_though_it_is_indexed() -> None:
-    """Seed 50244: the index led straight to it, and who asked for it was given the next one."""
+    """Seed 50244: the index pointed straight at the batch, and its reader got the next one."""
     disk = new_disk()
     log = open_at(disk, config=TopicConfig(index_interval_bytes=0))
     for _ in range(4):
@@ -212,7 +212,7 @@ def test_an_unfinished_write_behind_safe_batches_is_still_cut() -> None:
 
 
 def followed_into_a_gap(disk: SimulatedDisk) -> Log:
-    """A batch at 0, a gap at 1 and 2, and a truncation of all behind the gap."""
+    """Return a log with a batch at 0, a gap at 1 and 2, and everything after the gap truncated."""
     log = open_at(disk)
     follow(log, batch_of(b"first", base_offset=0, leader_epoch=0))
     follow(log, batch_of(b"undone", base_offset=3, leader_epoch=0))

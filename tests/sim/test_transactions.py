@@ -1,9 +1,9 @@
-"""Power cuts under transactions, with `log.flush.acks.all`: a whole broker on a simulated disk.
+"""Power cuts during transactions, with `log.flush.acks.all`: a whole broker on a simulated disk.
 
-Writers commit and abort; at some moment the disk is taken as a power cut at that moment would leave
-it, and a new broker starts on it. What writers had been told by then must hold: see
-tests/chaos/transactions/history.py for what is checked. A decision that was told, and whose markers
-had not reached the disk, must be carried out by the new broker."""
+Writers commit and abort. At a random moment the disk is copied as a power cut would leave it,
+and a new broker starts on the copy. Everything acknowledged by then must hold;
+tests/chaos/transactions/history.py says what is checked. If a decision was acknowledged and its
+markers had not reached the disk, the new broker must write them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ T = TypeVar("T")
 
 
 class SimulatedBroker(Broker):
-    """On a disk that is not safe for threads, so nothing runs in one. What waits for the disk takes
-    some turns of the loop, and the files of one partition may be synced long before another's."""
+    """A broker on a disk that is not thread-safe, so it runs nothing in threads.
+
+    Operations that wait for the disk take several iterations of the loop, and the files of one
+    partition may be synced long before another's."""
 
     async def run_blocking(self, work: Callable[[], T]) -> T:
         for _ in range(random.randrange(MOST_TURNS)):
@@ -64,7 +66,7 @@ def port_of(broker: Broker) -> int:
 async def live_until_the_cut(
     data_dir: Path, disk: SimulatedDisk, chance: random.Random
 ) -> tuple[SimulatedDisk, list[Attempt]]:
-    """(The disk as it is found, what the writers knew when the power went.)"""
+    """Return the disk as found after the power cut, and what the writers knew at that moment."""
     broker = new_broker(data_dir, disk)
     await broker.start()
     stopping = threading.Event()
@@ -99,7 +101,7 @@ async def live_until_the_cut(
         for _ in range(chance.randrange(50)):
             await asyncio.sleep(0)
         known = [[replace(attempt) for attempt in writer.attempts] for writer in writers]
-        found = deepcopy(disk).power_cut()  # this broker is let go in peace, with its own disk
+        found = deepcopy(disk).power_cut()  # this broker shuts down normally, on its own disk
         stopping.set()
         for writer in writers:
             await asyncio.to_thread(writer.join)
@@ -117,8 +119,10 @@ async def live_until_the_cut(
 
 
 def as_known(attempt: Attempt, before: Attempt | None) -> Attempt:
-    """What a writer was told after the power went it was not told; what it did then, it may have
-    done before."""
+    """Return an attempt as known at the power cut.
+
+    Responses received after the cut do not count, but operations sent after it may have happened
+    before."""
     return replace(attempt, outcome=None if before is None else before.outcome)
 
 

@@ -1,7 +1,7 @@
 """Our generated readers and writers against kio's own, for every API, version and direction.
 
-The values are drawn from a seed per message: random, null where the schema allows it, and with
-tagged fields at and away from their defaults."""
+The values are drawn from one seed per message: random, null where the schema allows it, and with
+tagged fields at their defaults or not."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def plain(value: Any) -> Any:
 
 
 def with_defaults(values: Any, struct_: Struct) -> Any:
-    """What a reader must give back: absent tagged fields are not in the message."""
+    """Return the values that a reader must return: absent tagged fields have their defaults."""
     result = {}
     for field in struct_.fields:
         value = values[field.name]

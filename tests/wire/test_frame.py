@@ -1,4 +1,4 @@
-"""Frames out of bytes, with no socket."""
+"""Splitting bytes into frames, without a socket."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def framed(payload: bytes) -> bytes:
 
 
 def feed(reader: FrameReader, data: bytes) -> list[bytes]:
-    """Everything a transport would do with these bytes, as one arrival."""
+    """Feed the bytes to the reader as a transport would, and return the complete frames."""
     frames = []
     while data:
         room = reader.room()

@@ -1,4 +1,4 @@
-"""aiokafka: asyncio, with the older versions of the protocol."""
+"""aiokafka: asyncio, with older versions of the protocol."""
 
 from __future__ import annotations
 

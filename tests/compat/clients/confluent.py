@@ -24,7 +24,7 @@ class Confluent(ManagingClient):
 
     @cached_property
     def admin(self) -> AdminClient:
-        """Kept: its calls are cancelled when it goes."""
+        """Return the cached admin client; its calls are cancelled when it is collected."""
         return AdminClient({"bootstrap.servers": self.bootstrap})
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:

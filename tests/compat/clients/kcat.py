@@ -1,7 +1,7 @@
-"""kcat, as Debian has it: an older librdkafka, without admin calls.
+"""kcat as packaged by Debian: an older librdkafka, without admin calls.
 
-Topics come into being by asking for them. Headers are printed as `name=value,…`, so the values that
-kcat is given to read have neither `=` nor `,`."""
+Topics are created by requesting their metadata. Headers are printed as `name=value,…`, so the
+values in these tests contain neither `=` nor `,`."""
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ class Kcat(Client):
         return done.stdout
 
     def can_send(self, record: Sent) -> bool:
-        """It takes an empty key for none."""
+        """Reject empty keys, which kcat sends as null."""
         return record.key != b""
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
-        """By asking for it; the number of partitions is the broker's default."""
+        """Create the topic by requesting its metadata, with the broker's default partition
+        count."""
         self._run("-L", "-t", topic)
 
     def topics(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""Records, and what every client is asked to do with them."""
+"""Records, and the operations that every client has to support."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Sent(NamedTuple):
     value: bytes | None
     headers: Headers = ()
     timestamp: int | None = None
-    """None: the client's clock."""
+    """Timestamp in milliseconds, or None to use the client's clock."""
 
 
 class Received(NamedTuple):
@@ -32,7 +32,7 @@ OnRecord: TypeAlias = Callable[[Received], None]
 
 
 class Client(ABC):
-    """One client library. Each call opens what it needs and closes it again."""
+    """One client library. Each call opens its own connections and closes them again."""
 
     name: str
     codecs: Sequence[str] = CODECS
@@ -42,7 +42,7 @@ class Client(ABC):
         self.bootstrap = bootstrap
 
     def can_send(self, record: Sent) -> bool:
-        """Whether the client itself has nothing against it."""
+        """Return whether the client library can send this record."""
         return True
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Client(ABC):
         acks: str = "all",
         idempotent: bool = False,
     ) -> None:
-        """Returns when all are acknowledged, or handed to the system with acks 0."""
+        """Send the records and return when all are acknowledged, or sent if `acks` is 0."""
 
     @abstractmethod
     def consume(
@@ -75,22 +75,22 @@ class Client(ABC):
         max_wait_ms: int = 500,
         on_record: OnRecord = lambda record: None,
     ) -> list[Received]:
-        """`count` records from `offset` on, read without a group."""
+        """Return `count` records from `offset` on, read without a group."""
 
     @abstractmethod
     def offset_at(self, topic: str, timestamp: int, partition: int = 0) -> int | None:
-        """Of the first record at or after a time; None if there is none."""
+        """Return the offset of the first record at or after a time, or None if there is none."""
 
 
 class ManagingClient(Client):
-    """One that deletes topics, too."""
+    """A client library that can also delete topics."""
 
     @abstractmethod
     def delete_topic(self, topic: str) -> None: ...
 
 
 class ProduceRefused(Exception):
-    """The client said that a record was not accepted; the argument is Kafka's code."""
+    """An error from the client for a rejected record; the argument is Kafka's error code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)

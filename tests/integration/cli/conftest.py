@@ -1,4 +1,4 @@
-"""Tools against the shared broker."""
+"""Fixtures to run the command-line tools against the shared broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.testing.broker import BrokerProcess
 
 @pytest.fixture
 def run(broker: BrokerProcess) -> Run:
-    """`run("topics", "--list")` on the shared broker."""
+    """Return a function that runs a tool on the shared broker: `run("topics", "--list")`."""
     return running_on(broker.bootstrap)
 
 
@@ -26,7 +26,9 @@ def succeed(run: Run) -> Run:
 
 @pytest.fixture
 def fail(run: Run) -> Fail:
-    """Runs what must end with exit code 1 and nothing on the standard output; what it said."""
+    """Return a function that runs a failing command and returns its error output.
+
+    The command must end with exit code 1 and without a traceback."""
 
     def fail(*words: str, stdin: str | None = None) -> str:
         ran = run(*words, stdin=stdin)

@@ -1,4 +1,4 @@
-"""Running the commands of `ottla` in this process."""
+"""Helpers to run the commands of `ottla` in this process."""
 
 from __future__ import annotations
 

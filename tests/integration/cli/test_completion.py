@@ -39,7 +39,7 @@ def test_every_program_is_completed() -> None:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment with all programs on the PATH."""
+    """Return an environment with all programs on the PATH."""
     commands = tmp_path_factory.mktemp("bin")
     for name, place in SCRIPTS.items():
         module, _, function = place.partition(":")
@@ -81,7 +81,7 @@ def test_bash_completes(
 
 
 class Terminal:
-    """An interactive bash that has read the script."""
+    """An interactive bash that has sourced the completion script."""
 
     def __init__(self, environment: dict[str, str], directory: Path) -> None:
         pid, self._fd = pty.fork()

@@ -200,7 +200,7 @@ def test_interrupted_it_commits_what_it_printed_and_says_how_much(
     ) as process:
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(2)] == [b"a\n", b"b\n"]
-        time.sleep(0.2)  # it is polling again, most likely; if not, this holds all the same
+        time.sleep(0.2)  # most likely it is polling again; the test holds either way
         process.send_signal(number)
         _, said = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == code

@@ -32,8 +32,9 @@ def group(topic: str) -> str:
 
 @pytest.fixture
 def filled(admin: Admin, client: RawClient, topic: str, group: str) -> str:
-    """A topic with two partitions of ten records, one second apart; of each the group has read
-    four."""
+    """Create a topic with two partitions of ten records, one second apart.
+
+    The group has read four records of each."""
     admin.create_topics(NewTopic(topic, 2, configs={"retention.ms": "-1"}))
     for partition in range(2):
         records = [(None, b"v", (), START_MS + 1000 * number) for number in range(RECORDS)]
@@ -44,7 +45,7 @@ def filled(admin: Admin, client: RawClient, topic: str, group: str) -> str:
 
 @pytest.fixture
 def member(client: RawClient, group: str, topic: str) -> str:
-    """The id of the only member, which has the topic's partition 1."""
+    """Return the ID of the group's only member, to which partition 1 is assigned."""
     joined = join(client, group, group_instance_id="static")
     name = topic.encode()
     assignment = b"\0\1\0\0\0\1" + len(name).to_bytes(2, "big") + name

@@ -92,7 +92,7 @@ def test_describe_by_id_by_state_and_by_overrides(succeed: Run, fail: Fail, topi
     assert len(by_id.lines) == 2
     fail("topics", "--describe", "--topic-id", "AAAAAAAAAAAAAAAAAAAAAQ")
     for state in ("under-replicated", "unavailable", "under-min-isr"):
-        # Other tests may have left topics on this broker that are in such a state.
+        # Other tests may have left topics in such a state on this broker.
         assert topic not in succeed("topics", "--describe", f"--{state}-partitions").out
     at_min = succeed("topics", "--describe", "--at-min-isr-partitions").lines
     assert any(f"Topic: {topic}\tPartition: 0" in line for line in at_min)

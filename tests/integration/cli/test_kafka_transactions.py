@@ -1,4 +1,4 @@
-"""`kafka-transactions` against a broker, and the admin client's calls behind it."""
+"""`kafka-transactions` against a broker, and the admin client's calls that it uses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def admin(broker: BrokerProcess) -> Iterator[Admin]:
 
 @pytest.fixture
 def open_transaction(admin: Admin, client: RawClient, topic: str) -> TransactionalProducer:
-    """Under the id `of-<topic>`, with one record in the topic's only partition."""
+    """Open a transaction under the ID `of-<topic>`, with one record in partition 0."""
     admin.create_topics(topic)
     producer = TransactionalProducer(client, f"of-{topic}").begin()
     assert producer.add(topic) is ErrorCode.NONE
@@ -134,7 +134,7 @@ def test_a_transaction_that_hangs_is_found_and_aborted(topic: str) -> None:
         healthy = TransactionalProducer(client, "healthy").begin()
         assert healthy.add(topic) is ErrorCode.NONE
         assert healthy.produce(topic, b"awaited") is ErrorCode.NONE
-        # Written without telling the coordinator: nobody will ever write its marker.
+        # The record bypasses the coordinator, so its marker will never be written.
         hanging = TransactionalProducer(client, "forgotten").begin()
         assert hanging.produce(topic, b"hangs", version=11) is ErrorCode.NONE
         for where in (["--topic", topic], ["--broker-id", "1"]):

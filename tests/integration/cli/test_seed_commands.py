@@ -1,8 +1,8 @@
-"""The command lines that people learn Kafka with, as they write them down.
+"""The command lines that Kafka tutorials teach, exactly as written there.
 
-They are run by a shell, word for word, against a broker on Kafka's own port. Only if something else
-has that port already, another is put in its place. The commands are found on the PATH by the names
-that pyproject.toml gives them."""
+A shell runs them verbatim against a broker on Kafka's default port; the port is replaced only if
+it is already in use. The commands are found on the PATH under the names that pyproject.toml
+gives them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def start(port: int, tmp_path: Path) -> Iterator[Shell]:
-    """Starts a command line in a shell."""
+    """Yield a function that starts a command line in a shell."""
     commands = tmp_path / "bin"
     commands.mkdir()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -65,7 +65,7 @@ def start(port: int, tmp_path: Path) -> Iterator[Shell]:
     def start(line: str) -> subprocess.Popen[bytes]:
         line = line.replace(str(KAFKAS_PORT), str(port))
         process = subprocess.Popen(
-            # exec: the process is the command itself, and a signal reaches it.
+            # With exec the process is the command itself, so that signals reach it.
             ["/bin/sh", "-c", f"exec {line}"],
             env=environment,
             stdin=subprocess.PIPE,
@@ -129,8 +129,10 @@ def _lines_of(process: subprocess.Popen[bytes]) -> Queue[str]:
 
 
 def _type_until_shown(producer: subprocess.Popen[bytes], shown: Queue[str]) -> str:
-    """Without --from-beginning a consumer shows what is written once it is there; nobody tells
-    when that is."""
+    """Keep sending lines until the consumer shows one.
+
+    Without --from-beginning a consumer shows only what is written after it has joined, and gives
+    no sign of when that is."""
     deadline = time.monotonic() + TIMEOUT_S
     number = 0
     while time.monotonic() < deadline:

@@ -19,7 +19,7 @@ START_MS = 1_600_000_000_000
 
 @pytest.fixture
 def filled(broker: BrokerProcess, client: RawClient, topic: str) -> Iterator[str]:
-    """A topic with two partitions; the first has ten records, one second apart."""
+    """Create a topic with two partitions; the first has ten records, one second apart."""
     with Admin(broker.bootstrap) as admin:
         admin.create_topics(NewTopic(topic, 2, configs={"retention.ms": "-1"}))
         records = [(None, b"v", (), START_MS + 1000 * number) for number in range(10)]
@@ -130,7 +130,7 @@ def test_log_directories_are_kafkas_json(succeed: Run, fail: Fail, filled: str) 
     as_json = succeed("log-dirs", "--describe", "--topic-list", filled, "--json").json
     for shown in (found, as_json):
         ((directory,),) = (broker["logDirs"] for broker in shown["brokers"])
-        # Other programs write to the disk between the two calls.
+        # Other programs may write to the disk between the two calls.
         assert 0 < directory.pop("usableBytes") < directory["totalBytes"]
     assert found == as_json
     assert directory["error"] is None

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority of our own, and what it signs, made by `openssl`."""
+"""A certificate authority for tests and the certificates that it signs, made with `openssl`."""
 
 from __future__ import annotations
 

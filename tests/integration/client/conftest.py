@@ -1,5 +1,6 @@
-"""Our clients against a broker: ours, or the one that OTTLA_TEST_BOOTSTRAP names (`make compat`
-names Apache Kafka's)."""
+"""Fixtures to run Ottla's clients against Ottla's broker or another one.
+
+OTTLA_TEST_BOOTSTRAP names the other one; `make compat` sets it to an Apache Kafka broker."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _numbers = count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What a test does to a broker of its own says nothing of the foreign one."""
+    """Skip tests that start a broker of their own: they would not test the foreign one."""
     if FOREIGN is None:
         return
     for item in items:
@@ -31,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def broker(request: pytest.FixtureRequest) -> BrokerProcess | ForeignBroker:
     if FOREIGN is not None:
         return ForeignBroker(FOREIGN)
-    started: BrokerProcess = request.getfixturevalue("broker")  # the one that this one hides
+    started: BrokerProcess = request.getfixturevalue("broker")  # the outer fixture
     return started
 
 
@@ -60,7 +61,7 @@ def client(raw: RawClient) -> RawClient:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses, nor an earlier run on the same broker."""
+    """Return a name that no other test uses, nor an earlier run on the same broker."""
     return f"client-{os.getpid()}-{next(_numbers)}"
 
 

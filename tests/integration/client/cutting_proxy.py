@@ -1,7 +1,7 @@
-"""A proxy before a broker that cuts connections at random bytes, in either direction.
+"""A proxy in front of a broker that cuts connections at random bytes, in either direction.
 
-The broker must be told to advertise the proxy's address. Cutting means a reset: what was forwarded
-before may or may not have been read, as with a real network."""
+The broker must advertise the proxy's address. Cutting means a reset: bytes that were forwarded
+before it may or may not have been read, as on a real network."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CuttingProxy:
         self._target_port = port
 
     def cut(self, mean_bytes: float | None, seed: int = 0) -> None:
-        """Cut each connection after so many bytes on average, from now on; None: no more."""
+        """Cut each connection after this many bytes on average, or stop cutting if None."""
         self._mean_bytes = mean_bytes
         self._chance = random.Random(seed)
 

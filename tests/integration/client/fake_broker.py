@@ -1,8 +1,8 @@
-"""A broker that does as a test tells it: a socket, Kafka's frames, and a script in Python.
+"""A scripted broker: a socket, Kafka's frames, and a script in Python.
 
-Each connection runs the script in a thread of its own; when the script returns, the connection is
-closed. `serve` is a script for all that a client needs to get going: it tells its versions, and of
-itself as the only broker."""
+Each connection runs the script in a thread of its own and is closed when the script returns.
+`serve` is a script that answers what every client needs first: ApiVersions, and metadata that
+lists the fake broker as the only one."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Asked(NamedTuple):
 
 
 class Stream:
-    """One connection, seen from the broker's side."""
+    """One connection from the broker's point of view."""
 
     def __init__(self, connection: socket.socket, broker: FakeBroker) -> None:
         self.socket = connection
         self.broker = broker
 
     def receive(self) -> Asked | None:
-        """The next request; None at the end."""
+        """Return the next request, or None when the client has closed the connection."""
         head = self._exactly(4)
         if head is None:
             return None
@@ -65,14 +65,14 @@ class Stream:
         self.answer(asked, **versions_body(versions))
 
     def open(self, versions: dict[int, tuple[int, int]] | None = None) -> None:
-        """Take the first request, which asks for versions, and tell them."""
+        """Answer the first request, which must be ApiVersions."""
         asked = self.receive()
         assert asked is not None
         assert asked.api == Api.API_VERSIONS
         self.answer_versions(asked, versions or KNOWN)
 
     def serve(self, versions: dict[int, tuple[int, int]] | None = None) -> None:
-        """Answer what can be answered until the client goes."""
+        """Answer ApiVersions and Metadata, and return at any other request or at the end."""
         while (asked := self.receive()) is not None:
             if asked.api == Api.API_VERSIONS:
                 self.answer_versions(asked, versions or KNOWN)
@@ -108,7 +108,7 @@ def versions_body(versions: dict[int, tuple[int, int]]) -> dict[str, Any]:
 class FakeBroker:
     def __init__(self, script: Script, *, tls: ssl.SSLContext | None = None) -> None:
         self.asked: list[Asked] = []
-        """Every request that came, on any connection."""
+        """Every request received so far, on any connection."""
         self.connections = 0
         self.host = "127.0.0.1"
         self._script = script
@@ -146,7 +146,7 @@ class FakeBroker:
                 self._open.append(connection)
             self._script(Stream(connection, self))
         except OSError:
-            pass  # the client has gone
+            pass  # the client has closed the connection
         finally:
             connection.close()
 

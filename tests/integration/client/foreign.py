@@ -1,5 +1,4 @@
-"""A broker that somebody else has started, for the clients' tests to run on: `make compat` names
-one of Apache Kafka's."""
+"""A running broker for the clients' tests: `make compat` uses one of Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -24,7 +23,9 @@ class ForeignBroker(NamedTuple):
 
 
 class PatientClient(RawClient):
-    """Apache Kafka says that a topic is created before its brokers know of it."""
+    """A client that retries while the broker does not know a new topic.
+
+    Apache Kafka reports a topic as created before its brokers know of it."""
 
     def produce(self, *arguments: Any, **options: Any) -> Any:
         deadline = time.monotonic() + TIMEOUT_S

@@ -1,8 +1,9 @@
-"""A consumer in a process of its own, which a test interrupts. It says the offset of each record
-that it was handed, one a line, and ends with the interrupt.
+"""A consumer in a process of its own, which a test interrupts.
 
-    singly   iterates; the `with` ends with the exception
-    polls    polls lists; the exception is caught, and the consumer closed by hand"""
+It prints the offset of each record that it received, one per line, and ends on the interrupt.
+
+    singly   iterates; the `with` block ends with the exception
+    polls    polls lists; catches the exception and closes the consumer explicitly"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ OPTIONS = {"auto_offset_reset": "earliest", "auto_commit_interval_ms": 10, "fetc
 
 
 def say(*offsets: int) -> None:
-    """In one call, which no interrupt can divide: all of it, or nothing, is said."""
+    """Print the offsets in a single call, so that an interrupt cannot split the output."""
     os.write(1, b"".join(b"%d\n" % offset for offset in offsets))
 
 
@@ -32,11 +33,12 @@ def poll(bootstrap: str, topic: str) -> None:
     try:
         say(-1)
         while True:
-            # Kept before anything is done with them: an interrupt may come with the next call.
+            # Assigned before the records are used, because an interrupt may arrive during the next
+            # call.
             records = consumer.poll()
             say(*(record.offset for record in records))
     except KeyboardInterrupt:
-        say(*(record.offset for record in records))  # perhaps twice, which does no harm
+        say(*(record.offset for record in records))  # perhaps twice, which is harmless
     finally:
         consumer.close()
 

@@ -1,4 +1,4 @@
-"""Members of groups in tests: what they hear, what they read, how to keep them polling."""
+"""Helpers for group members in tests: listeners, reading, polling in the background."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TIMEOUT_S = 20.0
 
 
 def produce(client: RawClient, topic: str, partitions: int = 6) -> None:
-    """One record to each partition."""
-    now = int(time.time() * 1000)  # a broker may delete what is old
+    """Produce one record to each partition."""
+    now = int(time.time() * 1000)  # a broker may delete old records
     for partition in range(partitions):
         assert client.produce(topic, [(None, b"v", (), now)], partition).error_code == 0
 
@@ -47,7 +47,7 @@ class Heard(RebalanceListener):
 
 @contextmanager
 def polling(consumer: Consumer) -> Iterator[list[Record]]:
-    """Polls in a thread of its own as long as the block runs; what came is in the list."""
+    """Poll in a background thread while the block runs, and yield the list of records."""
     records: list[Record] = []
     failures: list[BaseException] = []
     stopping = threading.Event()

@@ -1,4 +1,4 @@
-"""Admin: groups, their offsets, and what partitions hold."""
+"""Admin calls for groups, their offsets and the contents of partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.client.errors import ClientError, UnknownTopic
 from ottla.wire.records.builder import RecordFields
 
 ASSIGNMENT = b"\0\1\0\0\0\1\0\1t\0\0\0\2\0\0\0\0\0\0\0\2\xff\xff\xff\xff"
-"""Of a consumer: t-0 and t-2."""
+"""Assignment of a consumer: t-0 and t-2."""
 
 
 def fill(raw: RawClient, topic: str, *timestamps: int, partition: int = 0) -> None:
@@ -36,7 +36,7 @@ def fill(raw: RawClient, topic: str, *timestamps: int, partition: int = 0) -> No
 def test_a_classic_group_is_listed_described_and_deleted(
     admin: Admin, raw: RawClient, group: str
 ) -> None:
-    assert admin.list_group_offsets(group)[group] == {}  # Kafka makes its topic for groups now
+    assert admin.list_group_offsets(group)[group] == {}  # Kafka creates its offsets topic now
     joined = join(raw, group, group_instance_id="static-1")
     assignments = [{"member_id": joined.member_id, "assignment": ASSIGNMENT}]
     sync(raw, group, joined, assignments=assignments, group_instance_id="static-1")

@@ -1,4 +1,4 @@
-"""Admin: quotas and SCRAM users, where brokers have them."""
+"""Admin calls for quotas and SCRAM users, on brokers that support them."""
 
 from __future__ import annotations
 

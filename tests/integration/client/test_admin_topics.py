@@ -1,4 +1,4 @@
-"""Admin: topics, configs and the cluster."""
+"""Admin calls for topics, configs and the cluster."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Clients as people call them who come from other libraries: dotted dictionaries, lists, typing
-errors in keywords."""
+"""Clients called in the style of other libraries: dotted dictionaries, lists, misspelt keywords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The brokers as a client sees them: finding them, losing them, finding them again."""
+"""A client's view of the brokers: discovery, failure, rediscovery."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cluster_of(bootstrap: str | list[str], **properties: Any) -> Cluster:
 
 
 class Started:
-    """`async with Started("host:port", …) as cluster`."""
+    """A context manager for a started cluster: `async with Started("host:port", …) as cluster`."""
 
     def __init__(self, bootstrap: str | list[str], **properties: Any) -> None:
         self.cluster = cluster_of(bootstrap, **properties)
@@ -74,7 +74,7 @@ def test_the_next_bootstrap_server_is_asked_when_one_is_not_there(broker: Broker
 
 
 def test_a_broker_with_an_address_that_nobody_can_reach_is_named() -> None:
-    """A wrong advertised.listeners is the most common mistake there is."""
+    """A wrong advertised.listeners is the most common configuration mistake."""
 
     def script(stream: Stream) -> None:
         while (asked := stream.receive()) is not None:

@@ -1,4 +1,4 @@
-"""One connection to a broker: versions, pipelining, time, and peers that misbehave."""
+"""One connection to a broker: versions, pipelining, timeouts and misbehaving peers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_with(
 
 
 def opening(script: Script, timeout_s: float = 5.0) -> ClientError:
-    """What opening a connection to a peer with this script fails with."""
+    """Return the error of opening a connection to a peer that runs this script."""
     with FakeBroker(script) as broker, pytest.raises(ClientError) as failure:
         run_with(broker, lambda connection: asyncio.sleep(0), timeout_s)
     assert f"127.0.0.1:{broker.port}" in str(failure.value)
@@ -244,7 +244,7 @@ def test_a_web_server_is_no_broker() -> None:
 def test_a_tls_alert_reserves_no_memory() -> None:
     def script(stream: Stream) -> None:
         stream.socket.recv(1000)
-        stream.send(b"\x15\x03\x03\x00\x02\x02\x46")  # as a size: 352 million bytes
+        stream.send(b"\x15\x03\x03\x00\x02\x02\x46")  # read as a frame size: 352 million bytes
         stream.socket.recv(1)
 
     error = opening(script)
@@ -360,7 +360,7 @@ def test_versions_that_are_refused_are_a_failure() -> None:
 
 
 def test_requests_that_have_no_time_are_told_so_on_every_loop() -> None:
-    """uvloop's handles of what is due at once do not tell when that is."""
+    """On uvloop, the handle of a callback that is due at once has no due time."""
     uvloop = pytest.importorskip("uvloop")
 
     async def main(port: int) -> None:

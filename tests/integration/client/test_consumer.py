@@ -31,7 +31,7 @@ FAST = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50}
 
 
 def fill(client: RawClient, topic: str, count: int, partitions: int = 1, first: int = 0) -> None:
-    """Records v0, v1 … in turn, with key k and a header, at times 1000, 1001 …"""
+    """Produce v0, v1 … to the partitions in turn, with key k and a header, at times 1000, 1001 …"""
     if not first:
         client.create_topic(topic, partitions, retention_ms="-1")
     for number in range(first, first + count):
@@ -277,7 +277,7 @@ def test_auto_commit_commits_now_and_then_while_iterating(
         while watcher.committed(tp)[tp] is None:
             client.produce(topic, [(None, b"more", (), 1)])
             record = next(records)
-        # The record in hand is not committed: the user may be busy with it.
+        # The record just returned is not committed: the application may still be processing it.
         found = watcher.committed(tp)[tp]
         assert found is not None
         assert found.offset <= record.offset

@@ -1,4 +1,4 @@
-"""What goes wrong around a consumer: Ctrl-C, a broker that dies, transactions that are aborted."""
+"""Failures around a consumer: Ctrl-C, a broker that dies, aborted transactions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ INTERRUPTS = 6
 
 
 def said(bootstrap: str, kind: str, topic: str, after: int) -> list[int]:
-    """What a consumer was handed until Ctrl-C, which came after so many lines."""
+    """Return the offsets that a consumer received before Ctrl-C, sent after this many lines."""
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM), kind, bootstrap, topic], stdout=subprocess.PIPE
     )
@@ -98,8 +98,10 @@ def test_a_broker_that_is_killed_and_comes_back_is_read_on(tmp_path: Path) -> No
 
 
 class Restarted:
-    """A broker that is restarted when the consumer fetches for the second time, and again when it
-    asks whether the log still has what it read: each time the leader's epoch is another."""
+    """A broker that restarts twice, with a new leader epoch each time.
+
+    It restarts at the consumer's second fetch, and again when the consumer validates its
+    position."""
 
     def __init__(self) -> None:
         self.epoch = self.fetches = 0
@@ -158,7 +160,7 @@ def test_a_leader_that_is_restarted_again_while_a_position_is_looked_up_is_asked
 
 
 class HalfAway(Restarted):
-    """Partition 0 is here, partition 1 at a broker that nobody can reach."""
+    """A cluster with partition 0 on this broker and partition 1 on an unreachable one."""
 
     def __init__(self, away_port: int) -> None:
         super().__init__()
@@ -266,9 +268,9 @@ def test_a_seek_to_the_beginning_right_after_a_fetch_began_reads_from_the_beginn
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: complaints.append(context))
         async with AsyncConsumer(broker.bootstrap, fetch_max_wait_ms=50) as consumer:
-            await consumer.partitions_for(topic)  # the leader is known: a fetch can begin at once
+            await consumer.partitions_for(topic)  # learns the leader, so a fetch can begin at once
             consumer.assign([tp])
-            consumer.seek(tp, 1)  # begins a fetch, whose task has not run when the next line does
+            consumer.seek(tp, 1)  # starts a fetch whose task has not run before the next line
             consumer.seek_to_beginning(tp)
             found: list[int] = []
             while len(found) < 2:
@@ -276,7 +278,7 @@ def test_a_seek_to_the_beginning_right_after_a_fetch_began_reads_from_the_beginn
             return found
 
     assert asyncio.run(asyncio.wait_for(read(), TIMEOUT_S)) == [0, 1]
-    gc.collect()  # an exception that was never retrieved is reported when its task goes
+    gc.collect()  # a task reports an exception that was never retrieved when it is collected
     assert not complaints
 
 

@@ -1,4 +1,4 @@
-"""Our consumer as a member of classic groups: with others of its kind, and of other kinds."""
+"""Ottla's consumer in classic groups, among its own kind and other clients."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _numbers = count(1)
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerProcess | ForeignBroker]:
-    if FOREIGN is not None:  # it has these overrides too
+    if FOREIGN is not None:  # a foreign broker has these overrides too
         yield ForeignBroker(FOREIGN)
         return
     overrides = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
@@ -112,7 +112,7 @@ def test_assignors_work_together_with_another_client(
             if strategy == "cooperative-sticky":
                 revoked = [set(said["revoked"]) for said in first.changes() if "revoked" in said]
                 assert revoked == [second.owned], "and nothing else"
-            first.close()  # the leader leaves, and ours leads
+            first.close()  # the leader leaves, and Ottla's consumer becomes the leader
             eventually(lambda: len(second.owned), lambda size: size == PARTITIONS)
             with ConsumerProcess(broker, other, group, topic, **options) as third:
                 eventually(lambda: len(third.owned), lambda size: size == PARTITIONS // 2)
@@ -188,7 +188,7 @@ def test_listeners_run_in_the_polling_thread_and_may_use_the_consumer(
         def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
             super().on_assigned(partitions)
             for tp in partitions:
-                consumer.seek(tp, 1)  # what is there already is not wanted
+                consumer.seek(tp, 1)  # skip the records that are already there
 
         def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
             super().on_revoked(partitions)
@@ -231,8 +231,8 @@ def test_an_exception_of_a_listener_comes_out_of_poll_and_the_rebalance_goes_on(
 def test_partitions_that_stay_are_never_paused_in_a_cooperative_rebalance(
     broker: BrokerProcess, client: RawClient, topic: str, group: str
 ) -> None:
-    """While a second member joins, and does not even poll, records of partitions that stay keep
-    coming without a gap as long as the rebalance."""
+    """While a second member joins without polling, records of the retained partitions arrive
+    without a gap as long as the rebalance."""
     client.create_topic(topic, 2)
     options = {**FAST, "group_id": group, "partition_assignment_strategy": "cooperative-sticky"}
     heard = Heard()
@@ -310,7 +310,7 @@ def test_iterating_slowly_counts_as_polling(
     with Consumer(broker.bootstrap, **options) as consumer:
         consumer.subscribe([topic], listener=heard)
         for record in consumer:
-            time.sleep(0.25)  # the user's work
+            time.sleep(0.25)  # the application's work
             if record.offset == 5:
                 break
         assert heard.events == [("assigned", [0])]

@@ -1,4 +1,4 @@
-"""Our consumer in groups of the new protocol (KIP-848), which it uses where the broker has it."""
+"""Ottla's consumer in groups of the new protocol (KIP-848), its default if supported."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _numbers = count(1)
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerProcess | ForeignBroker]:
-    if FOREIGN is not None:  # it has these overrides too
+    if FOREIGN is not None:  # a foreign broker has these overrides too
         yield ForeignBroker(FOREIGN)
         return
     with BrokerProcess(strict=True, overrides=OVERRIDES) as process:
@@ -117,7 +117,7 @@ def test_members_share_and_take_over_from_one_that_is_killed(
 def test_members_of_both_protocols_and_of_other_clients_share_one_group(
     broker: BrokerProcess, client: RawClient, topic: str, group: str
 ) -> None:
-    """A classic group is moved to the new protocol when the first such member joins."""
+    """A classic group is converted when the first member of the new protocol joins."""
     client.create_topic(topic, PARTITIONS)
     options = {"session_ms": 6_000, "strategy": "range"}
     with ExitStack() as stack:
@@ -206,14 +206,16 @@ def test_a_static_member_that_restarts_keeps_its_partitions(
 ) -> None:
     client.create_topic(topic, PARTITIONS)
     for attempt in range(ATTEMPTS):
-        # A machine that lets a session pass before the member is back proves nothing.
+        # The attempt proves nothing if the machine is so slow that the session expires meanwhile.
         if restart_static_member(broker.bootstrap, topic, f"{group}-{attempt}") < SESSION_MS / 2000:
             return
     pytest.skip("this machine is too slow for a restart within a session")
 
 
 def restart_static_member(bootstrap: str, topic: str, group: str) -> float:
-    """How long it was away, in seconds. In this process: another takes longer to start."""
+    """Restart a static member and return how many seconds it was away.
+
+    It runs in this process, because another one takes longer to start."""
     options = {**FAST, "group_id": group, "group_protocol": "consumer", "topics": topic}
     heard, half = Heard(), PARTITIONS // 2
     with (

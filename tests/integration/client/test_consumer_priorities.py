@@ -25,7 +25,7 @@ def level(partition: int) -> int:
 
 
 def drain(consumer: Consumer, count: int, at_a_time: int = 7) -> list[int]:
-    """The priorities of the next records."""
+    """Return the priorities of the next records."""
     found: list[int] = []
     while len(found) < count:
         records = consumer.poll(TIMEOUT_S, max_records=min(at_a_time, count - len(found)))
@@ -53,7 +53,7 @@ def test_higher_priorities_are_drained_first(
 def test_what_comes_later_overtakes_what_waits(
     broker: BrokerProcess, client: RawClient, topic: str
 ) -> None:
-    """Even where fetches are so small that most of what waits is still at the broker."""
+    """This holds even if fetches are so small that most waiting records are still at the broker."""
     client.create_topic(topic, PARTITIONS, retention_ms="-1")
     fill(client, topic, 2, 50)
     options = {**FAST, "max_partition_fetch_bytes": 500}
@@ -63,7 +63,7 @@ def test_what_comes_later_overtakes_what_waits(
         fill(client, topic, 1, 5)
         fill(client, topic, 0, 5)
         high = TopicPartition(topic, 0)
-        while consumer.lag(high):  # until it has heard of them, at most a fetch later
+        while consumer.lag(high):  # until the consumer knows of them, at most one fetch later
             drain(consumer, 1)
         seen = drain(consumer, 20)
         assert 2 not in seen[seen.index(1) :][: seen.count(1)], "priority 1 before 2"

@@ -1,4 +1,4 @@
-"""Records as Arrow tables: polled by a consumer, or read from here to there."""
+"""Records as Arrow tables: polled by a consumer, or read from a range of offsets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ottla.testing.broker import BrokerProcess
 pa = pytest.importorskip("pyarrow", reason="the extra `arrow` is not installed")
 pytest.importorskip("numba", reason="the extra `arrow` is not installed")
 
-TIMEOUT_S = 60.0  # the kernels may have to be compiled
+TIMEOUT_S = 60.0  # the kernels may have to be compiled first
 FAST = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50}
 NAMES = ["topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers"]
 
@@ -247,7 +247,7 @@ def test_tables_with_asyncio(broker: BrokerProcess, client: RawClient, topic: st
 def test_damage_is_told_and_what_is_before_it_is_given(
     broker: BrokerProcess, client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker would not send such bytes; a bad network card might."""
+    """A broker would not send such bytes, but a faulty network card might."""
     from ottla.client.consumer import fetcher
 
     original = fetcher.FetchedPartition

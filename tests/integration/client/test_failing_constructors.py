@@ -120,7 +120,7 @@ CASES = [
 
 @pytest.fixture(scope="module", autouse=True)
 def what_the_first_loop_opens_for_all() -> None:
-    """uvloop opens a pipe for signals once, and keeps it."""
+    """Start a uvloop loop once: the first one opens a pipe for signals and keeps it."""
     LoopThread("first").close()
 
 
@@ -130,7 +130,7 @@ def with_short_timeouts(kind: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def held() -> tuple[set[str], int]:
-    """The names of threads, and the number of open files and sockets."""
+    """Return the names of the threads, and the number of open files and sockets."""
     open_files = len(list(DESCRIPTORS.iterdir())) if DESCRIPTORS.exists() else 0
     names = {thread.name for thread in threading.enumerate()}
     return {name for name in names if name.startswith(("ottla-", "asyncio"))}, open_files
@@ -138,12 +138,12 @@ def held() -> tuple[set[str], int]:
 
 @contextmanager
 def nothing_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """What the block opens is closed soon after it, and asyncio complains of nothing."""
+    """Check that everything opened in the block is soon closed, without asyncio warnings."""
     before = held()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         yield
-        gc.collect()  # asyncio complains of tasks and transports when they go
+        gc.collect()  # asyncio complains about tasks and transports when they are collected
         deadline = time.monotonic() + PATIENCE_S
         while held() != before and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -169,7 +169,7 @@ def test_an_asyncio_client_that_fails_leaves_nothing_behind(
 ) -> None:
     async def begin(bootstrap: str) -> None:
         client = ASYNC[kind](bootstrap, **with_short_timeouts(kind, failure.options))
-        await client.start()  # and not `async with`, which could still close it
+        await client.start()  # not `async with`, which could still close it
 
     async def fail(bootstrap: str) -> None:
         with pytest.raises((UserError, KafkaError)) as raised:

@@ -1,4 +1,4 @@
-"""Open transactions are found although a coordinator dies while it is asked."""
+"""Open transactions are found even if a coordinator dies during the request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.testing.broker_thread import BrokerThread
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[SharedClient]:
-    """Of a broker where one transaction is open."""
+    """Yield a client of a broker with one open transaction."""
     with BrokerThread() as broker:
         broker.create_topic("written")
         made = SharedClient(ProducerConfig(bootstrap_servers=[broker.bootstrap]))

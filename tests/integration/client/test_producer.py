@@ -1,4 +1,4 @@
-"""The producer against a real broker, read back with other people's clients."""
+"""The producer against a real broker, with the records read back by other clients."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def create(broker: BrokerProcess, topic: str, partitions: int = 1, **config: str
 
 
 def await_leader(broker: BrokerProcess, topic: str) -> None:
-    """Apache Kafka tells of a leader before that leads."""
+    """Wait for the leader to accept writes: Apache Kafka announces it before that."""
     consumer = ConfluentConsumer({"bootstrap.servers": broker.bootstrap, "group.id": "reader"})
     try:
         consumer.get_watermark_offsets(ConfluentPartition(topic, 0), TIMEOUT_S)
@@ -53,7 +53,7 @@ def await_leader(broker: BrokerProcess, topic: str) -> None:
 
 
 def read(broker: BrokerProcess, topic: str, partitions: int = 1, count: int = 1) -> list[Message]:
-    """All records of a topic, by partition and offset; fails if there are not so many."""
+    """Return all records of a topic by partition and offset; fail if fewer than `count`."""
     consumer = ConfluentConsumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "reader", "enable.partition.eof": True}
     )
@@ -123,7 +123,7 @@ def test_every_codec_and_every_acks(
 ) -> None:
     values = [b"%d " % number * 20 for number in range(500)]
     create(broker, topic)
-    await_leader(broker, topic)  # without acks, what comes before it leads is lost
+    await_leader(broker, topic)  # without acks, records sent before the leader is ready are lost
     with Producer(broker.bootstrap, acks=acks, compression_type=codec) as producer:
         futures = [producer.send(topic, value) for value in values]
         producer.flush(TIMEOUT_S)
@@ -143,7 +143,7 @@ def test_keys_lie_where_librdkafka_puts_them_by_javas_hash(
     other = ConfluentProducer(
         {"bootstrap.servers": broker.bootstrap, "partitioner": "murmur2_random"}
     )
-    for key in keys[:-1]:  # librdkafka's "random" part takes an empty key for none
+    for key in keys[:-1]:  # librdkafka's "random" partitioner treats an empty key as none
         other.produce(
             topic, b"", key, callback=lambda _, told: theirs.update({told.key(): told.partition()})
         )
@@ -344,7 +344,7 @@ def test_partitions_that_are_added_are_used(broker: BrokerProcess, topic: str) -
 
 
 def test_a_broker_that_forgot_the_producer_is_told_anew(broker: BrokerProcess, topic: str) -> None:
-    """Records deleted up to the end take the producer's state with them."""
+    """Deleting all records also deletes the producer's state."""
     create(broker, topic, 1)
     with Producer(broker.bootstrap) as producer:
         for number in range(5):

@@ -1,5 +1,6 @@
-"""Connections cut at random bytes, brokers and producers killed: with idempotence nothing is lost,
-doubled or out of order. A failing run says its seed."""
+"""Connections cut at random bytes, brokers and producers killed.
+
+With idempotence no record is lost, duplicated or reordered. A failing run prints its seed."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def place() -> Iterator[Place]:
 
 @pytest.fixture
 def own_place() -> Iterator[Place]:
-    """With few topics: a broker that is killed recovers them all."""
+    """Start a broker with few topics: after a kill it has to recover all of them."""
     yield from opened()
 
 
@@ -79,7 +80,7 @@ def read(bootstrap: str, topic: str, partitions: int = 2) -> dict[int, list[byte
 
 
 def run_with_cuts(place: Place, seed: int, *, kills: int = 0) -> None:
-    """Send some records while the proxy cuts, and look at what came of it."""
+    """Send records while the proxy cuts connections, then check the log."""
     chance = random.Random(seed)
     topic = f"cut-{seed}-{next(_topics)}"
     place.proxy.cut(None)
@@ -155,8 +156,10 @@ def test_thirty_random_runs_with_killed_brokers(own_place: Place) -> None:
 
 
 def run_transactions(place: Place, seed: int) -> None:
-    """Transactions while the proxy cuts: committed ones are seen whole, once and in order, others
-    not at all."""
+    """Run transactions while the proxy cuts connections, then check the log.
+
+    Committed transactions must be visible completely, exactly once and in order, and others not
+    at all."""
     chance = random.Random(seed)
     topic = f"transactions-{seed}-{next(_topics)}"
     place.proxy.cut(None)

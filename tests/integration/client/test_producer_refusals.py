@@ -1,4 +1,4 @@
-"""What brokers may refuse a batch with, one by one, from a broker that does as it is told."""
+"""Errors with which brokers may reject a batch, one by one, from a scripted broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ APIS = (Api.PRODUCE, Api.METADATA, Api.API_VERSIONS, Api.INIT_PRODUCER_ID)
 
 
 class Refusing:
-    """Answers Produce with what the test lines up, and then with success."""
+    """A script that answers Produce with the errors that the test lists, then with success."""
 
     def __init__(self, produce_version: int | None = None) -> None:
         self.answers: list[dict[str, Any]] = []

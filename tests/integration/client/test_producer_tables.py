@@ -1,4 +1,4 @@
-"""Arrow tables into topics, read back with librdkafka."""
+"""Arrow tables written to topics, read back with librdkafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions of our producer, in both protocols, seen by librdkafka with read_committed."""
+"""Transactions of Ottla's producer, in both protocols, read by librdkafka with read_committed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ids = count(1)
 
 @pytest.fixture(params=["implicit", "explicit"])
 def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The second is what a client does to a cluster with transaction.version 1."""
+    """Select the protocol; "explicit" is the one for clusters with transaction.version 1."""
     if request.param == "explicit":
         monkeypatch.setattr(transaction, "FIRST_IMPLICIT", 99)
     return str(request.param)
@@ -40,7 +40,7 @@ def transactional_id() -> str:
 
 
 def committed(broker: BrokerProcess, topic: str, isolation: str = "read_committed") -> list[bytes]:
-    """The values that a consumer sees up to the end."""
+    """Return the values that a consumer reads up to the end."""
     consumer = ConfluentConsumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -80,7 +80,7 @@ def test_committed_is_seen_and_aborted_is_not(
         producer.begin_transaction()
         producer.send(topic, b"open").result(TIMEOUT_S)
         assert committed(broker, topic) == [b"one", b"two", b"three"]
-    # Closing it aborted what was open.
+    # Closing the producer aborted the open transaction.
     assert committed(broker, topic) == [b"one", b"two", b"three"]
     assert b"lost" in committed(broker, topic, "read_uncommitted")
 

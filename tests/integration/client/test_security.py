@@ -1,4 +1,4 @@
-"""TLS through a proxy that ends it, and SASL with a broker that checks it."""
+"""TLS through a terminating proxy, and SASL with a broker that checks it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def server_context(authority: Authority, names: str = "DNS:localhost") -> ssl.SS
 
 @pytest.fixture(scope="module")
 def proxy(authority: Authority) -> Iterator[TlsProxy]:
-    """A broker behind a proxy; its certificate is for `localhost`."""
+    """Start a broker behind a proxy whose certificate is for `localhost`."""
     with TlsProxy(server_context(authority)) as proxy:
         advertised = f"PLAINTEXT://localhost:{proxy.port}"
         with BrokerProcess(overrides={"advertised.listeners": advertised}) as broker:
@@ -146,7 +146,7 @@ def test_files_that_cannot_be_read_are_an_error_before_anything_is_connected() -
 
 
 class SaslScript:
-    """A broker that lets nobody in who does not know the password."""
+    """A broker that rejects clients that do not know the password."""
 
     def __init__(self, mechanism: str, user: str = "alice", password: str = "secret") -> None:
         self.mechanism = mechanism

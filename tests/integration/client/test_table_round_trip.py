@@ -1,4 +1,4 @@
-"""A table goes into a topic with `send_table` and comes back with `read_table`."""
+"""Tables written with `send_table` and read back with `read_table`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEYS = ["1", "2", "3"]
 
 
 class ArrowExport:
-    """A data frame that only has the Arrow interface, with the types that Polars exports."""
+    """A data frame with only the Arrow interface, and the types that Polars exports."""
 
     def __init__(self, columns: dict[str, list[Any]]) -> None:
         self._table = pa.table({name: self._array(each) for name, each in columns.items()})

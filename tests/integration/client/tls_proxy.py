@@ -1,4 +1,4 @@
-"""A proxy that ends TLS: clients speak TLS to it, it speaks to the broker in the clear."""
+"""A proxy that terminates TLS and forwards to the broker in plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ZooKeeper member and three brokers, as processes, with short leases so that tests are quick."""
+"""A ZooKeeper member and three brokers as processes, with short leases to keep tests fast."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ class ClusterOfProcesses:
         self._admin: AdminClient | None = None
 
     def add(self, id: int, **overrides: str) -> BrokerProcess:
-        """Another broker, not started."""
+        """Add a broker without starting it."""
         config = {**self._overrides, "zookeeper.connect": self.zookeeper, "node.id": str(id)}
         config |= {key.replace("_", "."): value for key, value in overrides.items()}
         self.brokers[id] = BrokerProcess(self.directory / f"broker-{id}", overrides=config)
         return self.brokers[id]
 
     def start(self) -> None:
-        """Those that do not run."""
+        """Start the brokers that are not running."""
         stopped = [broker for broker in self.brokers.values() if not broker.is_running]
         for broker in stopped:
             broker.start(wait=False)
@@ -100,7 +100,8 @@ class ClusterOfProcesses:
     @property
     def admin(self) -> AdminClient:
         if self._admin is None:
-            # A broker that stands still must not be waited for when others could be asked.
+            # A short timeout, so that a paused broker does not delay calls that others could
+            # answer.
             settings = {"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 3_000}
             self._admin = AdminClient({**settings, "log_level": 0})
         return self._admin
@@ -122,7 +123,7 @@ class ClusterOfProcesses:
         return self.partitions(topic)[partition].leader == broker
 
     def is_healthy(self) -> bool:
-        """All brokers run and know each other, and every replica is in sync."""
+        """Return whether all brokers run and know each other, and every replica is in sync."""
         if not all(self._knows_all(broker) for broker in self.brokers.values()):
             return False
         told = self.admin.list_topics(timeout=10)
@@ -135,7 +136,9 @@ class ClusterOfProcesses:
         )
 
     def _knows_all(self, broker: BrokerProcess) -> bool:
-        """Each sees changes when it sees them, the controller too."""
+        """Return whether this broker knows all the others.
+
+        Brokers, the controller included, learn of changes at different times."""
         host, _, port = broker.bootstrap.rpartition(":")
         with RawClient(int(port), host) as client:
             told = client.call(Api.METADATA, topics=[])
@@ -149,7 +152,7 @@ class ClusterOfProcesses:
             raise AssertionError(f"{error}\n{self.story()}") from None
 
     def story(self) -> str:
-        """What is wrong, and the last words of all brokers."""
+        """Describe what is unhealthy, with the last log lines of all brokers."""
         told = self.admin.list_topics(timeout=10)
         lines = [f"controller {told.controller_id}, brokers {sorted(told.brokers)}"]
         lines += [
@@ -170,14 +173,14 @@ class ClusterOfProcesses:
     ) -> None:
         configs = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, replicas, config=configs)
-        # Not `admin`, which gives up on a broker soon: a disk may take its time.
+        # Not `admin`, whose short timeout would expire on a slow disk.
         patient = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         made = patient.create_topics([new], operation_timeout=TIMEOUT_S, request_timeout=TIMEOUT_S)
         for future in made.values():
             future.result(TIMEOUT_S)
 
     def read_all(self, topic: str, expected: int = 0) -> dict[int, list[bytes]]:
-        """Values by partition, in the order of their offsets, up to the ends of the logs."""
+        """Return the values by partition, in offset order, up to the ends of the logs."""
         with consumer_of(self.bootstrap) as consumer:
             ends = {
                 index: _end_offset(consumer, TopicPartition(topic, index))
@@ -209,8 +212,8 @@ def consumer_of(bootstrap: str, **properties: Any) -> Iterator[Consumer]:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
-            # With `rebootstrap` librdkafka forgets brokers that are away. Once (2.16.1) it did not
-            # fetch any more afterwards, in a stable group that was behind; why is not known.
+            # With `rebootstrap` librdkafka forgets brokers that are down. Once (2.16.1) it stopped
+            # fetching after that, in a stable group that was behind; the cause is unknown.
             "metadata.recovery.strategy": "none",
             "log_level": 0,
             **{key.replace("_", "."): value for key, value in properties.items()},
@@ -223,7 +226,7 @@ def consumer_of(bootstrap: str, **properties: Any) -> Iterator[Consumer]:
 
 
 def wait_for(look: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S) -> Any:
-    """Look until it is true, and return what was seen."""
+    """Call `look` until it returns a true value, and return that."""
     deadline = time.monotonic() + timeout_s
     failure: Exception | None = None
     while True:
@@ -238,7 +241,7 @@ def wait_for(look: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S) -
 
 
 def _end_offset(consumer: Consumer, partition: TopicPartition) -> int:
-    """Leaders may still be moving, and this client does not ask again."""
+    """Return the end offset, with retries: leaders may be moving, and librdkafka asks only once."""
     offsets = wait_for(
         lambda: consumer.get_watermark_offsets(partition, timeout=10), "answer of a leader"
     )

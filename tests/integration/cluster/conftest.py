@@ -1,4 +1,4 @@
-"""One ZooKeeper and one cluster of three brokers for all tests here. Each test finds it whole."""
+"""One ZooKeeper and one cluster of three brokers, healthy at the start of each test."""
 
 from __future__ import annotations
 

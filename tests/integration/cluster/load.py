@@ -1,5 +1,6 @@
-"""A writer that never stops: idempotent, acks=all, each value a number; it knows what was
-acknowledged, and when."""
+"""A background producer of numbered values, idempotent with acks=all.
+
+It records which values were acknowledged, and when."""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ class Load:
     # ----------------------------------------------------------------------------- asserting
 
     def next_acknowledgement(self, partition: int, after: float, timeout_s: float = 30.0) -> float:
-        """Seconds from `after` to the first acknowledgement behind it."""
+        """Return the seconds from `after` to the next acknowledgement."""
         deadline = time.monotonic() + timeout_s
         while True:
             times = self.acknowledged_at[partition]
@@ -89,7 +90,7 @@ class Load:
     def first_acknowledgement_from(
         self, partition: int, number: int, timeout_s: float = 60.0
     ) -> float:
-        """When a record that was sent as this number or later was acknowledged."""
+        """Return when the first record with this number or a higher one was acknowledged."""
         deadline = time.monotonic() + timeout_s
         while True:
             numbers = self.acknowledged[partition]
@@ -107,7 +108,7 @@ class Load:
         )
 
     def assert_all_there(self, stored: dict[int, list[bytes]]) -> None:
-        """Everything that was acknowledged is there once, in the order in which it was sent."""
+        """Assert that each acknowledged record is there exactly once, in the order of sending."""
         assert not self.failures, self.failures[:3]
         for partition, acknowledged in self.acknowledged.items():
             numbers = [int(value) for value in stored[partition]]

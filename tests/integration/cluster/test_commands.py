@@ -24,7 +24,7 @@ SOURCE = str(Path(__file__).parents[3] / "src")
 
 
 def started(*arguments: str, out: Path) -> subprocess.Popen[bytes]:
-    """Run in the directory of `out`."""
+    """Start a command in the directory of `out`."""
     environment = {**os.environ, "PYTHONPATH": SOURCE, "PYTHONUNBUFFERED": "1"}
     with out.open("wb") as file:
         return subprocess.Popen(
@@ -37,13 +37,13 @@ def started(*arguments: str, out: Path) -> subprocess.Popen[bytes]:
 
 
 def children(pid: int) -> dict[int, str]:
-    """Their command lines."""
+    """Return the process's children as PID -> command line."""
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return {int(each): Path(f"/proc/{each}/cmdline").read_text() for each in listed}
 
 
 def test_a_cluster_comes_up_mends_itself_and_goes_down(zookeeper: Member, tmp_path: Path) -> None:
-    port = free_ports(1)[0] % 10_000 + 20_000  # below what the system hands out
+    port = free_ports(1)[0] % 10_000 + 20_000  # below the range of ephemeral ports
     out = tmp_path / "out"
     arguments = ["cluster", "up", "--brokers", "2", "--data-dir", "./data"]
     arguments += ["--port", str(port), "--override", "broker.lease.ms=1000"]
@@ -83,7 +83,7 @@ def test_a_cluster_comes_up_mends_itself_and_goes_down(zookeeper: Member, tmp_pa
 
 
 def command(*arguments: str) -> tuple[int, str]:
-    """Run a command that ends by itself; return its exit code, and its output or sentence."""
+    """Run a command to its end; return its exit code, and its output or error message."""
     result = CliRunner().invoke(ottla, arguments)
     if isinstance(result.exception, UserError):
         return result.exception.exit_code, str(result.exception)

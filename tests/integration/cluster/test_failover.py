@@ -1,4 +1,4 @@
-"""Brokers die and return under load: nothing acknowledged is lost, repeated or reordered."""
+"""Brokers die and return under load; no acknowledged record is lost, duplicated or reordered."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from tests.integration.cluster.load import Load
 from ottla import Admin
 
 SLOWEST_FAILOVER_S = 15.0
-"""On a machine that does much else; the chaos run prints what it really takes."""
+"""Limit for a busy machine; the chaos run prints the actual times."""
 
 
 def kill_leaders(cluster: ClusterOfProcesses, topic: str, rounds: int) -> list[float]:
-    """Kill the leader of partition 0 under load, that often; the seconds to the next
-    acknowledgement of each round."""
+    """Kill the leader of partition 0 under load, `rounds` times.
+
+    Returns:
+        For each round, the seconds to the next acknowledgement."""
     cluster.create_topic(topic, partitions=3)
     times = []
     with Load(cluster.bootstrap, topic, partitions=3) as load:
@@ -29,7 +31,7 @@ def kill_leaders(cluster: ClusterOfProcesses, topic: str, rounds: int) -> list[f
             leader = cluster.leader(topic)
             killed_at = time.monotonic()
             cluster.brokers[leader].kill()
-            # What was sent before may have been acknowledged already, and be on its way to us.
+            # Records sent earlier may be acknowledged already, with the response still on its way.
             sent = load.sent[0]
             times.append(load.first_acknowledgement_from(0, sent) - killed_at)
             wait_for(lambda old=leader: cluster.leader(topic) != old, "another leader")
@@ -130,7 +132,7 @@ def test_a_consumer_group_goes_on_when_its_coordinator_dies(
             consumer.subscribe([topic])
 
             def records() -> list[Message]:
-                """Errors that pass while a coordinator moves are none."""
+                """Return new records, without the transient errors of a coordinator change."""
                 return [each for each in consumer.consume(10, 1.0) if not each.error()]
 
             first = wait_for(records, "records")
@@ -149,7 +151,9 @@ def test_a_consumer_group_goes_on_when_its_coordinator_dies(
 
 
 def _coordinator(cluster: ClusterOfProcesses, group: str) -> int:
-    """Asked by a client that knows nothing yet: librdkafka's goes on asking the dead one."""
+    """Return the group's coordinator.
+
+    This uses a new client, because librdkafka's keeps asking the dead broker."""
     with Admin(cluster.bootstrap) as admin:
         return admin.describe_groups(group)[group].coordinator.id
 
@@ -176,6 +180,6 @@ def test_a_transaction_is_committed_by_the_coordinator_that_takes_over(
         cluster.brokers[victim].kill()
         producer.commit_transaction(45)
         cluster.heal()
-    # A commit is answered when it is decided; its markers make the records visible soon after.
+    # EndTxn is answered at the decision; the records become visible with the markers, soon after.
     expected = {index: [b"0", b"1", b"2"] for index in range(3)}
     wait_for(lambda: cluster.read_all(topic) == expected, f"{expected} in the topic")

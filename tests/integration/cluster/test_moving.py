@@ -1,4 +1,4 @@
-"""Replicas move: to a broker that was added, away from one that goes, more of them, fewer."""
+"""Reassignment of replicas: to a new broker, away from one, to more or fewer brokers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_throttled_move_takes_its_time_and_leaves_no_limits(
     configs = run("configs", "--describe", "--entity-type", "topics", "--entity-name", topic)
     assert f"follower.replication.throttled.replicas=0:{target}" in configs.out
     wait_for(lambda: plan("verify")[0] == 0, "end of the reassignment")
-    # A second's worth passes at once, and the last batches may exceed the limit.
+    # A second's worth of data passes unthrottled, and the last batches may exceed the limit.
     assert time.monotonic() - began > (FILLED - 2 * THROTTLE) / THROTTLE
     assert cluster.partitions(topic)[0].replicas == (target,)
     for kind, name in (("topics", topic), ("brokers", str(target))):

@@ -1,8 +1,9 @@
-"""Producers on three brokers that go on before the markers of their last transaction are written.
+"""Producers that continue before the markers of their last transaction are written.
 
-EndTxn is answered once the decision is committed; the markers follow. What a producer sends in
-between is answered as Apache Kafka 4.3.1 answers it, and is never fatal. The clients speak version
-2 of the protocol by hand, because others take too long to get into that gap."""
+They run on three brokers. EndTxn is answered once the decision is committed; the markers follow.
+Requests sent in between are answered as Apache Kafka 4.3.1 does, and never with a fatal error.
+The tests send single requests in version 2 of the protocol, because real clients are too slow to
+hit that gap."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ MOVING = (E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_
 
 
 class Clients:
-    """A producer's connections: to both of its coordinators, and to the leader of a partition."""
+    """A producer's connections to both of its coordinators and to the leader of a partition."""
 
     def __init__(self, cluster: ClusterOfProcesses, topic: str, id: str) -> None:
         self._stack = ExitStack()
@@ -123,7 +124,7 @@ def test_an_end_before_the_markers_are_written_is_retried_and_not_fenced(clients
 
 
 def until_complete(ask: Callable[[], ErrorCode]) -> ErrorCode:
-    """Return the first answer that is not CONCURRENT_TRANSACTIONS."""
+    """Repeat the request and return the first error code other than CONCURRENT_TRANSACTIONS."""
     answers: list[ErrorCode] = []
 
     def is_answered() -> bool:
@@ -148,7 +149,7 @@ def test_the_producer_id_after_an_epoch_overflow_can_be_used_at_once(clients: Cl
 
 
 async def use_up_epochs(host: str, port: int, id: str) -> None:
-    """Begin again and again, until the next epoch or so is the last."""
+    """Initialise the producer again and again until its epoch is close to the last one."""
     body = {
         "transactional_id": id,
         "transaction_timeout_ms": 60_000,

@@ -1,4 +1,4 @@
-"""Topics on three brokers: where replicas lie, who is in sync, what acks=all asks for."""
+"""Topics on three brokers: placement of replicas, ISR membership, and acks=all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.base.errors import ErrorCode
 
 
 def produce_one(cluster: ClusterOfProcesses, topic: str, **properties: object) -> None:
-    """Raises what the broker says."""
+    """Produce one record, and raise the error that the broker returns."""
     outcome = []
     producer = Producer(
         {
@@ -86,7 +86,7 @@ def test_a_record_is_on_every_replica(cluster: ClusterOfProcesses, topic: str) -
         logs = {(path / f"{0:020}.log").read_bytes() for path in paths}
         return len(logs) == 1 and logs != {b""}
 
-    # On a busy machine one of them may have left the ISR for a moment; it catches up.
+    # On a busy machine a replica may have left the ISR for a moment; it catches up.
     wait_for(is_everywhere, "the same log on every broker")
 
 
@@ -95,7 +95,7 @@ def test_a_follower_refuses_writers(cluster: ClusterOfProcesses, topic: str) -> 
     leader = cluster.leader(topic)
     follower = next(id for id in cluster.brokers if id != leader)
     with RawClient(cluster.brokers[follower].port) as client:
-        # It may hear of the topic a moment later than its leader.
+        # A follower may hear of the topic slightly later than its leader.
         wait_for(
             lambda: produced(client, topic, acks=1) == ErrorCode.NOT_LEADER_OR_FOLLOWER,
             "refusal by a follower",

@@ -1,5 +1,7 @@
-"""How long a broker of a cluster takes to stop: never longer than `controlled.shutdown.timeout.ms`
-and `zookeeper.session.timeout.ms` allow, and without losing what it acknowledged."""
+"""Shutdown time of a broker in a cluster.
+
+It never exceeds what `controlled.shutdown.timeout.ms` and `zookeeper.session.timeout.ms` allow,
+and no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -14,16 +16,16 @@ from ottla.metadata.zookeeper.ensemble import Member
 from ottla.testing.broker import BrokerProcess
 
 AFTERWARDS_S = 10.0
-"""What the property's description grants for everything but the leaderships."""
+"""Time that the property's documentation allows for everything but moving the leaderships."""
 SESSION_S = int(QUICK["zookeeper.session.timeout.ms"]) / 1000
 DRAIN_S = 15.0
-"""The default of controlled.shutdown.timeout.ms."""
+"""Default of controlled.shutdown.timeout.ms."""
 FEW = {"queue.buffering.max.messages": 1_000}
-"""What waits while no broker is there."""
+"""A small queue, to limit the records that wait while no broker is running."""
 
 
 def stop_all(cluster: ClusterOfProcesses) -> float:
-    """SIGTERM to all brokers at once. Returns the seconds until the last one has ended."""
+    """Send SIGTERM to all brokers at once, and return the seconds until the last one has ended."""
     brokers = cluster.brokers.values()
     started_at = time.monotonic()
     for broker in brokers:
@@ -66,12 +68,12 @@ def test_a_second_signal_ends_a_broker_at_once(
     cluster: ClusterOfProcesses, zookeeper: Member
 ) -> None:
     broker = cluster.brokers[1]
-    zookeeper.signal(signal.SIGSTOP)  # so that the orderly stop takes seconds
+    zookeeper.signal(signal.SIGSTOP)  # so that the clean shutdown takes seconds
     try:
         broker.send_signal(signal.SIGTERM)
         broker.wait_for_log("stopping: received SIGTERM")
         while broker.is_running:
-            broker.send_signal(signal.SIGINT)  # those of the first second are the same request
+            broker.send_signal(signal.SIGINT)  # signals in the first second count as one
             time.sleep(0.1)
     finally:
         zookeeper.signal(signal.SIGCONT)

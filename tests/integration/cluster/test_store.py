@@ -1,4 +1,4 @@
-"""The MetadataStore port, kept by both of its implementations."""
+"""Contract tests of the MetadataStore port, run against both implementations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def at_once(work: Callable[[], T]) -> T:
 
 @pytest.fixture(params=["embedded", "zookeeper"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
-    """Opens a store; a second time, the same one."""
+    """Return a function that opens a store; each call opens the same one."""
     if request.param == "embedded":
         directory = str(tmp_path / "metadata")
         return lambda: EmbeddedStore.open(OsFileSystem(100), directory, at_once)
@@ -46,7 +46,7 @@ async def contents(store: MetadataStore) -> dict[str, Node]:
 
 
 async def eventually(look: Callable[[], Awaitable[object]], expected: object) -> None:
-    """What another session has committed is seen a moment later."""
+    """Wait for a value: commits of another session become visible with a delay."""
     while await look() != expected:  # noqa: ASYNC110 the test times out
         await asyncio.sleep(0.01)
 

@@ -1,5 +1,6 @@
-"""Transactions over partitions that three brokers lead, with brokers killed in between: readers of
-what is committed see all of a transaction, once, or nothing."""
+"""Transactions over partitions led by three brokers, with brokers killed in between.
+
+A read_committed consumer sees each transaction completely and exactly once, or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ ROUNDS = 3
 CHAOS_ROUNDS = 30
 TIMEOUT_S = 60.0
 SESSION_TIMEOUT_S = 45.0
-"""Of librdkafka: a member that could not leave, for want of its coordinator, is waited for."""
+"""Session timeout of librdkafka.
+
+A group waits this long for a member that could not leave because its coordinator was down."""
 Victim = Callable[[ClusterOfProcesses, str, str], int]
 
 
@@ -32,7 +35,7 @@ Victim = Callable[[ClusterOfProcesses, str, str], int]
 
 
 class Confluent:
-    """Version 1 of the protocol."""
+    """A client that uses version 1 of the protocol."""
 
     def __init__(self, bootstrap: str, id: str) -> None:
         self._producer = confluent_kafka.Producer(
@@ -70,17 +73,17 @@ class Confluent:
         self._producer.abort_transaction(TIMEOUT_S)
 
     def give_up(self, error: confluent_kafka.KafkaException) -> None:
-        """Abort, if that is what is to be done."""
+        """Abort the transaction if the error requires it."""
         if not error.args[0].txn_requires_abort():
             raise error
         self.abort()
 
     def close(self) -> None:
-        """It ends with its last reference."""
+        """Drop the producer, which ends with its last reference."""
 
 
 class Ottla:
-    """Version 2 of the protocol."""
+    """A client that uses version 2 of the protocol."""
 
     def __init__(self, bootstrap: str, id: str) -> None:
         self._producer = ottla.Producer(bootstrap, transactional_id=id)
@@ -107,7 +110,7 @@ class Ottla:
 
 
 class GivenUp(Exception):
-    """Why a transaction is aborted."""
+    """The reason to abort a transaction."""
 
 
 CLIENTS = [Confluent, Ottla]
@@ -122,7 +125,7 @@ def coordinator_of(cluster: ClusterOfProcesses, id: str, topic: str) -> int:
 
 
 def leader_of(cluster: ClusterOfProcesses, id: str, topic: str) -> int:
-    """Of a partition in the transaction, and not its coordinator."""
+    """Return the leader of a partition in the transaction that is not also its coordinator."""
     coordinator = coordinator_of(cluster, id, topic)
     return next(
         view.leader for view in cluster.partitions(topic).values() if view.leader != coordinator
@@ -130,7 +133,7 @@ def leader_of(cluster: ClusterOfProcesses, id: str, topic: str) -> int:
 
 
 def committed(cluster: ClusterOfProcesses, topic: str) -> list[set[bytes]]:
-    """What a reader of the committed sees, by partition; each value once."""
+    """Return the values that a read_committed consumer sees, by partition, without duplicates."""
     found = cluster.read_all(topic)
     for partition, values in found.items():
         assert len(values) == len(set(values)), f"{topic}-{partition} has something twice"
@@ -222,13 +225,15 @@ def test_all_or_nothing_when_many_brokers_die(
 
 
 def copy_while_brokers_die(cluster: ClusterOfProcesses, topic: str, rounds: int) -> None:
-    """Offsets and copies are one: whatever dies, each record is copied once."""
+    """Copy records and commit their offsets in transactions while brokers die.
+
+    Each record must be copied exactly once."""
     source, target = f"{topic}-source", f"{topic}-target"
     cluster.create_topic(source, partitions=PARTITIONS)
     cluster.create_topic(target, partitions=PARTITIONS)
     id, group, per_round = f"copier-{topic}", f"group-{topic}", 30
     writer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    total = 2 * rounds * per_round  # a round may copy some more than its share
+    total = 2 * rounds * per_round  # a round may copy more than its share
     for number in range(total):
         writer.produce(source, b"%d" % number, partition=number % PARTITIONS)
     assert writer.flush(TIMEOUT_S) == 0
@@ -252,7 +257,7 @@ def copy_while_brokers_die(cluster: ClusterOfProcesses, topic: str, rounds: int)
                     producer.commit()
                 except confluent_kafka.KafkaException as error:
                     producer.give_up(error)
-                    break  # begin again where the committed offsets say
+                    break  # continue from the committed offsets
                 copied += len(messages)
         cluster.heal()
     expected = {b"%d" % number for number in range(total)}
@@ -265,7 +270,7 @@ def some_of(consumer: confluent_kafka.Consumer) -> list[confluent_kafka.Message]
 
 
 def finish_copy(cluster: ClusterOfProcesses, source: str, target: str, id: str, group: str) -> None:
-    """Copy what is left, until the group's offsets are at the end of the source."""
+    """Copy the rest, until the group's offsets are at the end of the source."""
     producer = Confluent(cluster.bootstrap, id)
     with consumer_of(cluster.bootstrap, group_id=group, enable_partition_eof=True) as consumer:
         consumer.subscribe([source])
@@ -282,8 +287,8 @@ def finish_copy(cluster: ClusterOfProcesses, source: str, target: str, id: str, 
                 producer.commit()
 
 
-# Long runs only: librdkafka's send_offsets_to_transaction may wait for ever, whatever its timeout,
-# when a coordinator dies (seen with no request of its own on any connection).
+# Long runs only: librdkafka's send_offsets_to_transaction may hang despite its timeout when a
+# coordinator dies (seen without any request of its own on a connection).
 @pytest.mark.chaos
 @pytest.mark.timeout(1800)
 def test_records_are_copied_exactly_once_while_many_brokers_die(

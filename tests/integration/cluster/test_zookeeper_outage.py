@@ -1,4 +1,4 @@
-"""What a cluster does without its ZooKeeper, and with two brokers of one id."""
+"""A cluster without its ZooKeeper, and with two brokers of the same ID."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.metadata.zookeeper.ensemble import Member
 from ottla.testing.broker import BrokerProcess
 
 OUTAGE_S = 4.0
-"""Longer than the sessions of these brokers, and many of their leases."""
+"""Longer than the sessions of these brokers, and many times their leases."""
 
 
 def test_writing_goes_on_while_all_of_zookeeper_is_away(

@@ -1,4 +1,4 @@
-"""A broker for groups: short sessions, no delay, few partitions of the offsets topic."""
+"""A broker for group tests: short sessions, no initial rebalance delay, few offsets partitions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def own_broker() -> Iterator[BrokerProcess]:
-    """One that the test may kill."""
+    """Start a broker that the test may kill."""
     with BrokerProcess(strict=True, overrides=OVERRIDES) as process:
         yield process
 

@@ -1,7 +1,7 @@
-"""A consumer as a process of its own, which a test may kill. It says on its standard output what it
-does, a JSON object a line: {"assigned": [0, 1]}, {"revoked": [0]}, {"record": [partition, offset]}.
+"""A consumer in a process of its own, which a test may kill.
 
-SIGTERM makes it leave the group and end."""
+It prints its events to the standard output, one JSON object per line: {"assigned": [0, 1]},
+{"revoked": [0]}, {"record": [partition, offset]}. On SIGTERM it leaves the group and ends."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def consume_kafka_python(options: argparse.Namespace) -> None:
     )
     consumer.subscribe([options.topic], listener=Listener())
     while not stopping:
-        # A poll that ends while the group is being joined loses the assignment: the answer to
-        # SyncGroup is then read and not acted upon (kafka-python 3.0.12), and no poll comes back to
-        # it. A busy machine needs more than a few milliseconds for joining.
+        # A poll that ends while the consumer is joining loses the assignment: kafka-python 3.0.12
+        # reads the SyncGroup response, does not act on it, and no later poll does. Joining takes
+        # more than a few milliseconds on a busy machine.
         for records in consumer.poll(timeout_ms=2_000).values():
             for record in records:
                 say(record=[record.partition, record.offset])

@@ -1,4 +1,4 @@
-"""Consumers in processes of their own, as a test sees them."""
+"""Handles for consumers that run in processes of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAM = Path(__file__).with_name("consumer_process.py")
 CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
 END_TIMEOUT_S = 20.0
 START_TIMEOUT_S = 60.0
-"""To start Python and a client, to join and to fetch, beside much else that the machine may do."""
+"""Time to start Python and a client, join and fetch on a busy machine."""
 
 
 class ConsumerProcess:
@@ -31,7 +31,7 @@ class ConsumerProcess:
         self.owned: set[int] = set()
         self.said: list[dict[str, Any]] = []
         self.records: list[tuple[int, int, float]] = []
-        """Partition, offset, and when it came."""
+        """Partition, offset and arrival time of each record."""
         self._process = subprocess.Popen(
             [sys.executable, str(PROGRAM), client, broker.bootstrap, group, topic, *flags],
             stdout=subprocess.PIPE,
@@ -51,7 +51,7 @@ class ConsumerProcess:
                 self.records.append((*said["record"], time.monotonic()))
 
     def first_records(self) -> list[tuple[int, int, float]]:
-        """Wait for the first that it says; how long that takes is not what is tested."""
+        """Wait for the first records; the time to get them is not under test."""
 
         def look() -> list[tuple[int, int, float]]:
             assert self._process.poll() is None, f"the consumer ended: {self._process.returncode}"
@@ -60,11 +60,11 @@ class ConsumerProcess:
         return eventually(look, timeout_s=START_TIMEOUT_S)
 
     def changes(self) -> list[dict[str, Any]]:
-        """What was assigned and revoked."""
+        """Return the assignments and revocations so far."""
         return [said for said in list(self.said) if "record" not in said and any(said.values())]
 
     def kill(self) -> float:
-        """When it was killed."""
+        """Kill the process and return the time of that."""
         self._process.kill()
         self._end()
         return time.monotonic()
@@ -76,7 +76,7 @@ class ConsumerProcess:
         self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """Leave the group, and end."""
+        """Leave the group and end the process."""
         if self._process.poll() is None:
             self._process.terminate()
         self._end()
@@ -107,7 +107,7 @@ def describe(client: RawClient, group: str) -> Any:
 
 
 def assigned_partitions(assignment: bytes) -> list[int]:
-    """Of a consumer that has partitions of one topic: version, topic count, name, partitions."""
+    """Parse a consumer's assignment of one topic: version, topic count, name, partitions."""
     if len(assignment) < 6 or not int.from_bytes(assignment[2:6], "big"):
         return []
     position = 8 + int.from_bytes(assignment[6:8], "big")
@@ -119,13 +119,13 @@ def assigned_partitions(assignment: bytes) -> list[int]:
 
 
 def describe_consumers(client: RawClient, group: str) -> Any:
-    """A group of the consumer protocol."""
+    """Describe a group of the consumer protocol."""
     (described,) = client.call(Api.CONSUMER_GROUP_DESCRIBE, 1, group_ids=[group]).groups
     return described
 
 
 def owned_by(described: Any) -> dict[str, list[int]]:
-    """Member -> partitions, of a group that reads one topic."""
+    """Return member -> partitions for a group that reads one topic."""
     owned = {
         member.member_id: [
             number for topic in member.assignment.topic_partitions for number in topic.partitions
@@ -138,7 +138,7 @@ def owned_by(described: Any) -> dict[str, list[int]]:
 
 
 def wait_until_consumers_share(client: RawClient, group: str, members: int, partitions: int) -> Any:
-    """Wait until the consumer group is stable with so many members, who own each partition once."""
+    """Wait until the consumer group is stable and its members own each partition once."""
 
     def is_shared(described: Any) -> bool:
         owned = owned_by(described)
@@ -150,7 +150,7 @@ def wait_until_consumers_share(client: RawClient, group: str, members: int, part
 
 
 def wait_until_shared(client: RawClient, group: str, members: int, partitions: int) -> Any:
-    """Wait until the group is stable with so many members, who own each partition once."""
+    """Wait until the classic group is stable and its members own each partition once."""
 
     def is_shared(described: Any) -> bool:
         if described.group_state != "Stable" or len(described.members) != members:

@@ -1,4 +1,4 @@
-"""Who reads what, from outside: every partition by one live member at most, at every moment."""
+"""A watch on partition ownership: at any time, at most one live member reads a partition."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ LOOKS_PER_S = 200
 
 
 class OwnershipWatch:
-    """Looks at what the members say that they own, all the time. A member that was killed or is
-    paused past its session does not count: nobody told it."""
+    """A thread that keeps comparing the partitions that the members own.
+
+    A member that was killed, or paused past its session, does not count: it cannot learn that
+    its partitions were revoked."""
 
     def __init__(self, *members: ConsumerProcess) -> None:
         self.members = list(members)

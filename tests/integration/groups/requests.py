@@ -1,4 +1,4 @@
-"""Requests about groups, by hand."""
+"""Group requests, sent one by one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def join(client: RawClient, group: str, member_id: str = "", **fields: Any) -> A
 
 
 def join_fully(client: RawClient, group: str, **fields: Any) -> Any:
-    """Get an id first, and join with it."""
+    """Get a member ID first, then join with it."""
     asked = join(client, group, **fields)
     assert asked.error_code == ErrorCode.MEMBER_ID_REQUIRED
     joined = join(client, group, asked.member_id, **fields)
@@ -47,7 +47,7 @@ def sync(client: RawClient, group: str, joined: Any, **fields: Any) -> Any:
 
 
 def stable_member(client: RawClient, group: str, **fields: Any) -> Any:
-    """The only member of a stable group."""
+    """Join as the only member and return the response once the group is stable."""
     joined = join_fully(client, group, **fields)
     assert bytes(sync(client, group, joined).assignment) == b"mine"
     return joined
@@ -100,7 +100,7 @@ def commit(
     metadata: str = "",
     **fields: Any,
 ) -> list[ErrorCode]:
-    """The codes, in the order of the answer."""
+    """Commit offsets and return the error codes in the order of the response."""
     by_topic: dict[str, list[Any]] = {}
     for (topic, partition), offset in offsets.items():
         by_topic.setdefault(topic, []).append(
@@ -124,7 +124,7 @@ def commit(
 
 
 def committed(client: RawClient, group: str) -> dict[tuple[str, int], int]:
-    """All offsets of a group."""
+    """Return all committed offsets of a group."""
     answer = client.call(Api.OFFSET_FETCH, 9, groups=[{"group_id": group, "topics": None}])
     (found,) = answer.groups
     assert found.error_code == 0, found

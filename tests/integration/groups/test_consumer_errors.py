@@ -1,5 +1,6 @@
-"""The errors of the consumer protocol, as a client meets them. Those that depend on the group alone
-are in tests/unit/core/group/test_consumer_errors.py."""
+"""Errors of the consumer protocol as a client gets them.
+
+Errors that depend on the group alone are in tests/unit/core/group/test_consumer_errors.py."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class Given(NamedTuple):
 @pytest.fixture
 def given(client: RawClient, topic: str, group: str) -> Given:
     client.create_topic(topic, 2)
-    # A test may be slow, and has nobody who sends heartbeats.
+    # A test may be slow, and nothing in it sends heartbeats.
     change = {"name": "consumer.session.timeout.ms", "config_operation": 0, "value": "60000"}
     resource = {"resource_type": 32, "resource_name": group, "configs": [change]}
     client.call(Api.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])

@@ -24,7 +24,7 @@ from ottla.base.errors import ErrorCode
 from ottla.testing.broker import BrokerProcess
 
 SESSION_S = 2.0
-"""As conftest.py configures the broker."""
+"""The session timeout that conftest.py configures."""
 
 
 def consumer(broker: BrokerProcess, group: str, topic: str, **options: Any) -> ConsumerProcess:
@@ -77,7 +77,7 @@ def test_the_partitions_of_a_dead_member_are_read_again_within_its_session_and_a
 def test_what_stays_is_read_on_while_a_member_is_added(
     broker: BrokerProcess, client: RawClient, topic: str, group: str
 ) -> None:
-    """Records come all the time; no partition that stays waits for the rebalance."""
+    """Records keep arriving; no retained partition waits for the rebalance."""
     client.create_topic(topic, PARTITIONS)
     with ExitStack() as stack:
         first = stack.enter_context(consumer(broker, group, topic))

@@ -1,4 +1,4 @@
-"""Real consumers in groups: shares, take-over, static members, cooperative rebalances."""
+"""Real consumers in groups: assignment, take-over, static members, cooperative rebalances."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _values = count()
 
 
 def produce(client: RawClient, topic: str, partitions: int = PARTITIONS) -> None:
-    """One record to each partition."""
+    """Produce one record to each partition."""
     for partition in range(partitions):
         assert (
             client.produce(topic, [(None, b"%d" % next(_values), (), 0)], partition).error_code == 0
@@ -84,7 +84,7 @@ def test_progress_is_remembered(
     client.create_topic(topic, 1)
     for round_number in range(2):
         produce(client, topic, 1)
-        # A long session: a member whose process is not given the CPU for a while stays in.
+        # A long session keeps a member in the group while its process gets no CPU time.
         with ConsumerProcess(broker, kind, group, topic, session_ms=30_000) as consumer:
             consumer.first_records()
         assert received(consumer) == [(0, round_number)], "from where the last one stopped"

@@ -1,4 +1,4 @@
-"""What was answered survives: kills, restarts, compaction; and what is in the log is Kafka's."""
+"""Group state survives kills, restarts and compaction, and is stored in Kafka's format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def ready_client(broker: BrokerProcess) -> RawClient:
-    """A client of a broker whose coordinator has loaded."""
+    """Return a client of the broker once its coordinator has loaded."""
     client = RawClient(broker.port)
     client.call(Api.FIND_COORDINATOR, 0, key="any")
     eventually(lambda: client.call(Api.LIST_GROUPS, 5).error_code, lambda code: code != LOADING)

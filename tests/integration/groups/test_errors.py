@@ -1,4 +1,4 @@
-"""Every error that the protocol names for groups, as a client meets it."""
+"""Every error that the protocol defines for groups, as a client gets it."""
 
 from __future__ import annotations
 

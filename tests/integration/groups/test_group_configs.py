@@ -1,4 +1,4 @@
-"""Configs that a consumer group has of its own, set while it lives."""
+"""Configs of a single consumer group, changed while it is active."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def alter(
 
 
 def described(client: RawClient) -> dict[str, tuple[str, int]]:
-    """Name -> value and source."""
+    """Return the group's configs as name -> (value, source)."""
     resource = {"resource_type": GROUP, "resource_name": "g", "configuration_keys": None}
     (answer,) = client.call(Api.DESCRIBE_CONFIGS, 4, resources=[resource]).results
     assert answer.error_code == 0, answer

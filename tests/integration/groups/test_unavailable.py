@@ -1,4 +1,4 @@
-"""What clients are told while the coordinator loads, or when its topic cannot be made."""
+"""Responses while the coordinator loads, or when its topic cannot be created."""
 
 from __future__ import annotations
 

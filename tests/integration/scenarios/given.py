@@ -1,4 +1,4 @@
-"""What every scenario begins with."""
+"""The starting point of every scenario."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Given(NamedTuple):
 
 
 Scenarios: TypeAlias = Mapping[int, Callable[[Given, int], None]]
-"""API key -> what is asked in a version, and what must be in the answer."""
+"""API key -> function that sends a request in a version and checks the response."""
 
 
 def by_name_or_id(given: Given, by_id: bool, name: str = "topic") -> dict[str, Any]:

@@ -22,13 +22,13 @@ def group_of(given: Given) -> str:
 
 
 def with_coordinator(given: Given) -> Given:
-    """The first look for a coordinator creates the topic that groups are kept in."""
+    """Look for a coordinator, which creates the offsets topic the first time."""
     given.client.call(Api.FIND_COORDINATOR, 0, key=group_of(given))
     return given
 
 
 def join(given: Given, version: int = 9, member_id: str = "") -> Any:
-    """The answer to the join that counts: newer versions are given an id first."""
+    """Join and return the final response; in newer versions the first only has a member ID."""
     answer = with_coordinator(given).client.call(
         Api.JOIN_GROUP,
         version,
@@ -57,7 +57,7 @@ def sync(given: Given, joined: Any, version: int = 5) -> Any:
 
 
 def stable(given: Given) -> Any:
-    """The group has one member, whose join is returned."""
+    """Bring the group to a stable state with one member, and return its join response."""
     joined = join(given)
     assert sync(given, joined).error_code == 0
     return joined
@@ -184,7 +184,7 @@ def offset_commit(given: Given, version: int) -> None:
 
 
 def committed(given: Given, version: int, group: str | None = None) -> dict[int, Any]:
-    """Partition -> offset, metadata and error."""
+    """Return partition -> committed offset, metadata and error."""
     by_id = version >= 10
     asked = {**by_name_or_id(given, by_id, "name"), "partition_indexes": [0, 1]}
     name = group or group_of(given)
@@ -239,7 +239,7 @@ def offset_delete(given: Given, version: int) -> None:
 
 
 def consumer_joined(given: Given, version: int = 1) -> Any:
-    """The first heartbeat of a member of the consumer protocol, who chooses its own id."""
+    """Send the first heartbeat of a member of the consumer protocol, which chooses its own ID."""
     return with_coordinator(given).client.call(
         Api.CONSUMER_GROUP_HEARTBEAT,
         version,

@@ -1,4 +1,4 @@
-"""A transactional producer spoken by hand, in either version of the protocol."""
+"""A transactional producer that sends single requests, in either version of the protocol."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ _numbers = count(1)
 
 
 def new_id() -> str:
-    """A transactional id that no other test uses."""
+    """Return a transactional ID that no other test uses."""
     return f"txn-{next(_numbers)}"
 
 
 class TransactionalProducer:
-    """Keeps its identity and sequence numbers; every request may be sent in any version, and with
-    another identity."""
+    """A producer that tracks its identity and sequence numbers.
+
+    Every request can be sent in any version, and with another identity."""
 
     def __init__(self, client: RawClient, transactional_id: str | None = None) -> None:
         self.client = client
@@ -40,7 +41,7 @@ class TransactionalProducer:
     def init(
         self, version: int = 5, *, timeout_ms: int = 60_000, as_me: bool = False, **more: Any
     ) -> ErrorCode:
-        """`as_me`: tell who we are (KIP-360)."""
+        """Send InitProducerId, with the current identity if `as_me` (KIP-360)."""
         body = {
             "transactional_id": self.id,
             "transaction_timeout_ms": timeout_ms,
@@ -77,7 +78,7 @@ class TransactionalProducer:
         return Producer(self.producer_id, self.epoch)
 
     def add(self, topic: str, *partitions: int, version: int = 3, **more: Any) -> ErrorCode:
-        """The error of the first partition."""
+        """Add partitions to the transaction and return the error of the first one."""
         identity = self.identity(**more)
         topics = [{"name": topic, "partitions": list(partitions or (0,))}]
         if version < 4:
@@ -109,7 +110,7 @@ class TransactionalProducer:
         transactional: bool = True,
         **more: Any,
     ) -> list[int]:
-        """Error codes, in order; one request."""
+        """Produce in one request and return the error codes in order."""
         identity = self.identity(**more)
         topics: dict[Any, dict[int, bytes | None]] = {}
         for (topic, partition), records in contents.items():
@@ -176,8 +177,7 @@ class TransactionalProducer:
 
 
 def read_committed(client: RawClient, topic: str, partition: int = 0) -> list[bytes]:
-    """What a consumer under read_committed is given, from the beginning to the last stable offset,
-    a batch at a time."""
+    """Return what a read_committed consumer reads up to the last stable offset, batch by batch."""
     found: list[bytes] = []
     offset = 0
     while True:
@@ -216,8 +216,9 @@ def values_committed(answer: Any, offset: int) -> list[bytes]:
 
 
 def values_at_offsets(answer: Any, offset: int) -> tuple[list[tuple[int, bytes]], int]:
-    """((offset, value) of what counts, where to read on). As clients do it: skip what is aborted,
-    until its marker."""
+    """Return the visible (offset, value) pairs and the offset to continue from.
+
+    Like real clients, skip the batches of an aborted transaction until its marker."""
     pending = sorted(
         ((txn.first_offset, txn.producer_id) for txn in answer.aborted_transactions or ()),
         reverse=True,
@@ -242,7 +243,7 @@ def values_at_offsets(answer: Any, offset: int) -> tuple[list[tuple[int, bytes]]
 
 
 def read_all(client: RawClient, topic: str, partition: int = 0) -> list[bytes]:
-    """What a consumer under read_uncommitted is given, without the markers."""
+    """Return what a read_uncommitted consumer reads, without the markers."""
     data = bytes(client.fetch(topic, 0, partition).records)
     return [
         record.value or b""

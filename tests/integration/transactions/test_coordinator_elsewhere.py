@@ -1,4 +1,4 @@
-"""What is answered while there is no coordinator, or it has not read its log yet."""
+"""Responses while there is no coordinator, or before it has loaded its log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(prepare: Scenario, look: Callable[[TransactionalProducer], None]) -> Non
 
 
 def nobody(embedded: EmbeddedBroker, producer: TransactionalProducer) -> None:
-    """Nobody has asked for a coordinator yet, so there is no topic."""
+    """Ask before any client has looked for a coordinator, so that its topic does not exist."""
     producer.producer_id, producer.epoch = 7, 0
 
 

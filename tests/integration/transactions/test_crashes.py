@@ -1,5 +1,6 @@
-"""A decision stands: whatever stops the broker between the decision and its markers, the next start
-carries it out. And no marker is written before the decision is on disk."""
+"""Durability of decisions when the broker stops before it has written the markers.
+
+The next start writes them. No marker is written before the decision is on disk."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ GROUP = "g"
 
 
 class MarkersUntil:
-    """Writes so many markers, and then none: the broker has stopped, as far as they go."""
+    """A marker writer that drops everything after `count` markers, as if the broker had stopped."""
 
     def __init__(self, embedded: EmbeddedBroker, count: int) -> None:
         self._markers = LocalMarkers(embedded.broker)
@@ -62,7 +63,7 @@ def committed_offset(client: RawClient, topic: str) -> int:
             topics=[{"name": topic, "partition_indexes": [0]}],
         )
 
-    answer = eventually(look, lambda found: found.error_code == 0)  # groups may be loading
+    answer = eventually(look, lambda found: found.error_code == 0)  # groups may still be loading
     offset: int = answer.topics[0].partitions[0].committed_offset
     return offset
 
@@ -105,7 +106,7 @@ def test_a_decision_is_carried_out_after_a_stop_between_any_two_markers(
             assert read_committed(client, "t", partition) == ([b"v"] if commit else [])
             assert fetch_committed(client, "t", 0, partition).last_stable_offset >= 2
         assert committed_offset(client, "t") == (7 if commit else -1)
-        # The producer goes on as if nothing had happened.
+        # The producer continues as if nothing had happened.
         producer._become(identity["producer_id"], identity["epoch"])
         producer.sequences = {("t", 0): 0 if version == 2 else 1}
         assert producer.produce("t", b"w") is E.NONE
@@ -121,7 +122,7 @@ def test_a_decision_is_carried_out_after_a_stop_between_any_two_markers(
 
 
 class RefusedOnce:
-    """As if the partition were not open yet when a decision is found at the start."""
+    """A marker writer that fails once, as if the partition were not open yet at the start."""
 
     def __init__(self, embedded: EmbeddedBroker) -> None:
         self._markers = LocalMarkers(embedded.broker)
@@ -146,7 +147,7 @@ def test_a_marker_that_is_refused_during_the_start_is_written_after_it(tmp_path:
         async with EmbeddedBroker(tmp_path) as embedded:
             embedded.broker.transaction_coordinator._markers = MarkersUntil(embedded, 0)
             await in_thread(embedded, transact)
-        (tmp_path / ".kafka_cleanshutdown").unlink()  # it crashed: the next start is a new epoch
+        (tmp_path / ".kafka_cleanshutdown").unlink()  # a crash: the next start is a new epoch
 
     def look(client: RawClient) -> None:
         state = TransactionalProducer(client, "id").state
@@ -165,7 +166,7 @@ def test_a_marker_that_is_refused_during_the_start_is_written_after_it(tmp_path:
 
 
 class SlowDisk:
-    """A broker whose syncs happen when the test says so."""
+    """A broker whose syncs happen when the test triggers them."""
 
     def __init__(self, embedded: EmbeddedBroker) -> None:
         self.is_held = False
@@ -180,7 +181,9 @@ class SlowDisk:
 
 
 def check_that_markers_wait_for_the_decision(tmp_path: Path) -> None:
-    """With `log.flush.acks.all`, and a disk that syncs nothing after EndTxn has come in."""
+    """Check that no marker is written while the decision is not on disk.
+
+    The broker runs with `log.flush.acks.all`, and its disk syncs nothing after EndTxn arrives."""
 
     def begin(client: RawClient) -> TransactionalProducer:
         client.create_topic("t")
@@ -224,7 +227,7 @@ def test_no_marker_is_written_before_the_decision_is_on_disk(tmp_path: Path) -> 
 def test_markers_written_before_the_decision_is_on_disk_would_be_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mutation that the test above is there for."""
+    """The mutation that the test above must detect."""
 
     def hasty(
         self: TransactionShard, transactional_id: str, prepared: Transaction, decision: Decision
@@ -241,7 +244,7 @@ def test_markers_written_before_the_decision_is_on_disk_would_be_noticed(
 
 
 def test_the_last_stable_offset_waits_until_the_marker_is_on_disk(tmp_path: Path) -> None:
-    """Else a consumer could be given a transaction whose end a power cut takes back."""
+    """Otherwise a consumer could read a transaction whose end a power cut then removes."""
 
     def begin(client: RawClient) -> TransactionalProducer:
         client.create_topic("t")
@@ -276,8 +279,9 @@ def test_the_last_stable_offset_waits_until_the_marker_is_on_disk(tmp_path: Path
 
 
 def test_a_late_answer_of_an_older_coordinator_epoch_completes_nothing(tmp_path: Path) -> None:
-    """In version 1 the next transaction of the producer has the same epoch: answers to markers of
-    the one before, asked for before the coordinator moved away and came back, look like its own."""
+    """In version 1 the producer's next transaction has the same epoch. A late response for
+    markers of the previous one, requested before the coordinator moved away and back, looks
+    like its own."""
     late: list[tuple[TopicPartition, OnWritten]] = []
 
     class Kept:

@@ -1,5 +1,6 @@
-"""What a transactional producer is told when it does the wrong thing, in every version that tells
-it differently. Each row: what has happened, what is asked, and the answer by version."""
+"""Errors for misbehaving transactional producers, in every version that differs.
+
+Each row: what has happened, the request, and the error by version."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ GROUP = "g"
 
 
 def fresh(producer: P, topic: str) -> None:
-    """It has begun, and has no transaction."""
+    """Leave the producer initialised and without a transaction."""
 
 
 def ongoing(producer: P, topic: str) -> None:
@@ -50,22 +51,22 @@ def aborted_v2(producer: P, topic: str) -> None:
 
 
 def fenced(producer: P, topic: str) -> None:
-    """Another producer has begun with the same transactional id."""
+    """Initialise another producer with the same transactional ID."""
     assert P(producer.client, producer.id).init() is E.NONE
 
 
 def unknown(producer: P, topic: str) -> None:
-    """Nobody has begun with this transactional id."""
+    """Use a transactional ID that was never initialised."""
     producer.id = new_id()
 
 
 def mistaken(producer: P, topic: str) -> None:
-    """It has the producer id of somebody else."""
+    """Use the producer ID of another producer."""
     producer.producer_id += 1_000_000
 
 
 def ahead(producer: P, topic: str) -> None:
-    """It has an epoch that it was never given."""
+    """Use an epoch that the producer was never given."""
     producer.epoch += 1
 
 
@@ -132,11 +133,11 @@ class Row(NamedTuple):
     given: Callable[[P, str], None]
     ask: Callable[[P, str, int], ErrorCode]
     expected: dict[ErrorCode, Sequence[int]]
-    """Error -> the versions that get it."""
+    """Error -> the versions that return it."""
 
 
 TABLE = [
-    # who it is
+    # identity
     Row(unknown, add, {E.INVALID_PRODUCER_ID_MAPPING: range(6)}),
     Row(mistaken, add, {E.INVALID_PRODUCER_ID_MAPPING: range(6)}),
     Row(fenced, add, {E.INVALID_PRODUCER_EPOCH: range(2), E.PRODUCER_FENCED: range(2, 6)}),
@@ -158,7 +159,7 @@ TABLE = [
     Row(unknown, commit_offset, {E.INVALID_PRODUCER_ID_MAPPING: range(6)}),
     Row(fenced, commit_offset, {E.INVALID_PRODUCER_EPOCH: range(6)}),
     Row(unnamed, commit_offset, {E.INVALID_REQUEST: range(6)}),
-    # what state it is in
+    # state of the transaction
     Row(fresh, commit, {E.INVALID_TXN_STATE: range(6)}),
     Row(fresh, abort, {E.INVALID_TXN_STATE: range(5), E.NONE: [5]}),
     Row(committed, commit, {E.NONE: range(5), E.INVALID_TXN_STATE: [5]}),
@@ -178,7 +179,7 @@ TABLE = [
         {E.INVALID_TXN_STATE: range(4), E.TRANSACTION_ABORTABLE: [4], E.NONE: [5]}),
     Row(ongoing, commit_offset,
         {E.INVALID_TXN_STATE: range(4), E.TRANSACTION_ABORTABLE: [4], E.NONE: [5]}),
-    # beginning
+    # InitProducerId
     Row(fenced, init_as_me, {E.INVALID_PRODUCER_EPOCH: [3], E.PRODUCER_FENCED: range(4, 7)}),
     Row(mistaken, init_as_me, {E.INVALID_PRODUCER_EPOCH: [3], E.PRODUCER_FENCED: range(4, 7)}),
     Row(fresh, init_as_me, {E.NONE: range(3, 7)}),
@@ -241,7 +242,7 @@ def test_transactional_batches_need_a_transactional_id(
     producer = P(client).begin()
     code = producer.produce(topic, b"v", version=version, transactional_id=None)
     assert code is E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    for _ in range(2):  # a request of a shape that the broker knows by now
+    for _ in range(2):  # the broker now knows requests of this shape
         plain = client.produce(topic, [(None, b"plain", (), 1)], version=version)
         assert plain.error_code == 0
     code = producer.produce(topic, b"v", version=version, transactional_id=None)

@@ -1,4 +1,4 @@
-"""Fencing, timeouts, expiry, epochs that run out: what becomes of a transactional id."""
+"""The life of a transactional ID: fencing, timeouts, expiry, exhausted epochs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_same_end_again_is_answered_the_same(client: RawClient, topic: str) 
 def test_nothing_of_the_old_transaction_can_be_written_behind_its_marker(
     client: RawClient, topic: str
 ) -> None:
-    """Version 2: a batch that was under way when its transaction ended has an old epoch."""
+    """In version 2, a batch that was in flight when its transaction ended has an old epoch."""
     client.create_topic(topic)
     producer = TransactionalProducer(client).begin()
     assert producer.produce(topic, b"in time") is E.NONE
@@ -92,7 +92,7 @@ def test_a_late_batch_of_version_1_cannot_hang_the_partition(client: RawClient, 
 
 @pytest.fixture(scope="module")
 def hasty() -> Iterator[BrokerProcess]:
-    """A broker that looks for what has run out all the time."""
+    """Start a broker that checks for expired transactions and IDs all the time."""
     overrides = {
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "20",
         "transaction.remove.expired.transaction.cleanup.interval.ms": "20",
@@ -106,7 +106,7 @@ def hasty() -> Iterator[BrokerProcess]:
 def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_goes_on_after_an_abort(
     hasty: BrokerProcess, topic: str
 ) -> None:
-    """As with Apache Kafka 4.3.1: the bumped epoch fences the producer until it aborts."""
+    """Same as Apache Kafka 4.3.1: the bumped epoch fences the producer until it aborts."""
     with RawClient(hasty.port) as client:
         client.create_topic(topic)
         producer = TransactionalProducer(client).begin(timeout_ms=100)

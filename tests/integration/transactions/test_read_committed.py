@@ -1,4 +1,4 @@
-"""What consumers of decided transactions see, and when."""
+"""Visibility of transactions to consumers once they are decided."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_last_stable_offset_is_the_latest_that_can_be_asked_for(
 
 
 class Waiting:
-    """A fetch under read_committed that waits in a thread of its own."""
+    """A read_committed fetch that waits in a thread of its own."""
 
     def __init__(self, broker: BrokerProcess, topic: str, offset: int, **more: Any) -> None:
         self.answer: Any = None
@@ -121,7 +121,7 @@ def test_a_waiting_fetch_is_woken_by_the_end_of_the_transaction_not_by_its_recor
 
 
 class Waiting2(Waiting):
-    """The same under read_uncommitted, to see that the records have gone by."""
+    """A read_uncommitted fetch that waits, to notice when the records have been written."""
 
     def _run(self) -> None:
         self.answer = self._client.fetch(self._arguments[0], 1, max_wait_ms=20_000)

@@ -1,5 +1,7 @@
-"""The clients of a simulated cluster. Each knows what it was promised, and says so when it is not
-kept: at once where that can be seen, else when the world ends (`check`)."""
+"""Clients of a simulated cluster.
+
+Each client records what the brokers have acknowledged and fails when an acknowledgement does not
+hold: at once where it can see that, otherwise at the end of the run (`check`)."""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from tests.sim.cluster.world import World
 
 PAUSE_S = 0.12
-"""At most, between two things that a client does."""
+"""Longest pause between two operations of a client, in seconds."""
 RETRY_S = 0.05
 TIMEOUT_S = 2.0
 GROUP = "g"
@@ -31,7 +33,7 @@ MOST_IN_A_ROW = 6
 
 
 class Client:
-    """Does one thing after another until the world is over."""
+    """A client that runs one operation after another until the simulation ends."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -43,22 +45,23 @@ class Client:
             await asyncio.sleep(self.world.random.uniform(0, PAUSE_S))
 
     async def begin(self) -> None:
-        """What comes before everything else."""
+        """Prepare the client before its first operation."""
 
     async def act(self) -> None:
         raise AssertionError("it does nothing")
 
     def check(self) -> None:
-        """In the end, when all is well."""
+        """Check the client's guarantees at the end of the run, when the cluster is healthy."""
 
     async def some_broker(self, api: Api, body: dict[str, Any], **options: Any) -> Any:
         return await self.world.ask(self.world.draw_broker(), api, body, **options)
 
 
 class Writer(Client):
-    """Produces numbered records to one partition: one request at a time, repeated until it is
-    granted. With acks=all and idempotently, everything acknowledged is there in the end, once, in
-    order; with acks=1 nothing is promised."""
+    """A producer of numbered records to one partition, one request at a time, with retries.
+
+    With acks=all and idempotence, every acknowledged record must be in the log exactly once and
+    in order. With acks=1 nothing is guaranteed."""
 
     def __init__(self, world: World, key: TopicPartition, acks: int = -1) -> None:
         super().__init__(world)
@@ -113,7 +116,7 @@ class Writer(Client):
             assert offset in history.committed, f"{self.key} {offset} is granted, not committed"
 
     async def _leader(self, asked: int) -> int:
-        """As any broker tells; a broker's number otherwise."""
+        """Return the leader according to one broker's metadata, or that broker if it knows none."""
         node = asked % len(self.world.cluster.machines) + 1
         topics = [{"name": self.key.topic}]
         answer = await self.world.ask(node, Api.METADATA, {"topics": topics})
@@ -135,8 +138,10 @@ class Writer(Client):
 
 
 class Reader(Client):
-    """Reads a partition from its beginning again and again, from whoever says that it leads:
-    whatever it is shown was committed, and stays what it is."""
+    """A consumer that keeps reading a partition from the beginning.
+
+    It reads from any broker that claims to lead. Every record that it reads must be committed
+    and must never change."""
 
     def __init__(self, world: World, key: TopicPartition) -> None:
         super().__init__(world)
@@ -171,8 +176,9 @@ class Reader(Client):
 
 
 class Committer(Client):
-    """Commits growing offsets for its group, and asks for them: a commit that was acknowledged is
-    never forgotten, whichever broker takes itself for the coordinator."""
+    """A client that commits increasing offsets for its group and fetches them again.
+
+    An acknowledged commit must never be lost, whichever broker considers itself the coordinator."""
 
     def __init__(self, world: World, key: TopicPartition) -> None:
         super().__init__(world)
@@ -217,7 +223,9 @@ class Committer(Client):
 
 
 class EndAsker(Client):
-    """Asks where a partition ends: behind everything that was committed before it asked."""
+    """A client that lists a partition's end offset.
+
+    The offset must cover every record committed before the request."""
 
     def __init__(self, world: World, key: TopicPartition) -> None:
         super().__init__(world)
@@ -235,8 +243,9 @@ class EndAsker(Client):
 
 
 class Transactor(Client):
-    """Writes each number to two partitions, in one transaction, and ends it one way or the other:
-    it is in both, once, or in neither."""
+    """A producer that writes each number to two partitions in one transaction.
+
+    It commits or aborts; each number must be in both partitions exactly once, or in neither."""
 
     def __init__(self, world: World, topic: str, version: int) -> None:
         super().__init__(world)
@@ -273,10 +282,12 @@ class Transactor(Client):
 
 
 class SmallTransactor(Client):
-    """Ends small transactions one right after another, in version 2: a record, an offset, both or
-    nothing in each. It never waits for the markers of the last one, and does nothing wrong: it must
-    never get an error that is fatal for a producer. What it commits is there once, what it aborts
-    is not, and its group's offset is the last one that was committed."""
+    """A producer that runs small transactions back to back, in version 2 of the protocol.
+
+    Each transaction contains a record, an offset, both or nothing, and the producer never waits
+    for the markers of the previous one. It breaks no rule, so it must never get an error that is
+    fatal for a producer. Committed records must be readable exactly once, aborted ones never,
+    and the group's offset must be the last one committed."""
 
     def __init__(self, world: World, topic: str) -> None:
         super().__init__(world)
@@ -334,7 +345,7 @@ class SmallTransactor(Client):
 
 
 def check_outcomes(partition: Partition, committed: set[int], aborted: set[int]) -> None:
-    """Raise AssertionError unless a log has the numbers that were committed, once, and no other."""
+    """Raise AssertionError unless a log has each committed number exactly once and no other."""
     key = partition.key
     numbers = [int(value) for value in stored(partition, committed=True)]
     assert len(numbers) == len(set(numbers)), f"{key} has a number twice: {numbers}"
@@ -345,7 +356,7 @@ def check_outcomes(partition: Partition, committed: set[int], aborted: set[int])
 
 
 def stored(partition: Partition, *, committed: bool = False) -> list[bytes]:
-    """All values of a log; with `committed`, those of transactions that were committed."""
+    """Return all values of a log, or only those of committed transactions."""
     log = partition.log
     values: list[bytes] = []
     open_values: dict[int, list[bytes]] = {}

@@ -1,7 +1,7 @@
-"""The rules of replication and transactions, each taken away: what the simulator must notice.
+"""Mutations that each remove one rule of replication or transactions.
 
-A mutation patches one rule out of the running code; where the rule has a number, the mutation's
-text has it, too."""
+The simulator must notice every one of them. A mutation patches one rule out of the running code.
+If the design numbers the rule, the mutation's docstring begins with that number."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def lead_in_any_incarnation(patch: pytest.MonkeyPatch) -> None:
-    """1: a broker leads what the image says, though its ISR knows a former run of it."""
+    """1: a broker leads as the image says, even if the ISR names an earlier incarnation of it."""
 
     def leads(self: Replication, state: PartitionState) -> bool:
         return state.leader == self._broker.node_id and self.incarnation >= 0
@@ -42,7 +42,7 @@ def lead_in_any_incarnation(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledge_at_once(patch: pytest.MonkeyPatch) -> None:
-    """2: the high watermark is the leader's own end."""
+    """2: the high watermark is the leader's own log end offset."""
 
     def advance(self: Leadership, leader_end: int) -> bool:
         moved = leader_end > self.high_watermark
@@ -53,7 +53,7 @@ def acknowledge_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_what_is_pending(patch: pytest.MonkeyPatch) -> None:
-    """2: only the committed ISR counts for the watermark."""
+    """2: only the committed ISR counts for the high watermark, not a pending change."""
     advance = Leadership.advance
 
     def without_pending(self: Leadership, leader_end: int) -> bool:
@@ -67,7 +67,7 @@ def forget_what_is_pending(patch: pytest.MonkeyPatch) -> None:
 
 
 def shrink_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    """2: who is to leave the ISR does not count any more, before the store knows."""
+    """2: a replica leaving the ISR stops counting before the change is committed."""
     propose = Leadership.propose
 
     def at_once(self: Leadership, isr: Mapping[int, int]) -> Any:
@@ -80,7 +80,7 @@ def shrink_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def refuse_whatever_is_pending(patch: pytest.MonkeyPatch) -> None:
-    """2: the refusal of one change is taken for that of the next."""
+    """2: the rejection of one ISR change is mistaken for that of the next."""
     commit = Replication._commit_isr
 
     async def clumsy(self: Replication, partition: Partition, *rest: Any) -> None:
@@ -92,7 +92,7 @@ def refuse_whatever_is_pending(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_cut(patch: pytest.MonkeyPatch) -> None:
-    """3: a follower keeps what its leader does not have."""
+    """3: a follower keeps records that its leader does not have."""
 
     async def keep(self: ReplicaFetcher, *_: object) -> None:
         return None
@@ -101,12 +101,12 @@ def never_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_diverge(patch: pytest.MonkeyPatch) -> None:
-    """3: a leader believes that every follower agrees with it."""
+    """3: a leader assumes that no follower's log diverges from its own."""
     patch.setattr("ottla.broker.handlers.fetch.diverges", lambda *_: None)
 
 
 def join_too_early(patch: pytest.MonkeyPatch) -> None:
-    """4: a follower is in sync as soon as it fetches."""
+    """4: a follower joins the ISR as soon as it fetches."""
 
     def expanded(self: Leadership, follower: int) -> dict[int, int] | None:
         known = self._followers.get(follower)
@@ -120,7 +120,7 @@ def join_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_anybody_lead(patch: pytest.MonkeyPatch) -> None:
-    """5: a replica that is alive leads, in sync or not."""
+    """5: any live replica may be elected, in sync or not."""
 
     def elect(
         state: PartitionState, brokers: elections.Brokers, unclean: Callable[[], bool]
@@ -134,12 +134,12 @@ def let_anybody_lead(patch: pytest.MonkeyPatch) -> None:
 
 
 def trust_what_lost_power(patch: pytest.MonkeyPatch) -> None:
-    """5: a broker that returns has what it had, whatever happened to it."""
+    """5: a returning broker is assumed to have kept its data, even after a power cut."""
     patch.setattr(BrokerRegistration, "continues", lambda self, incarnation: True)
 
 
 def commit_without_checks(patch: pytest.MonkeyPatch) -> None:
-    """Every transaction is carried out, whatever has changed since it was decided."""
+    """Commit every ZooKeeper transaction, even if its preconditions no longer hold."""
     txn = ZooKeeperStore.txn
 
     async def unchecked(self: ZooKeeperStore, checks: Sequence[Check], ops: Sequence[Op]) -> int:
@@ -150,7 +150,7 @@ def commit_without_checks(patch: pytest.MonkeyPatch) -> None:
 
 
 def give_producer_ids_unchecked(patch: pytest.MonkeyPatch) -> None:
-    """9: blocks of producer ids are taken without looking whether somebody else took them."""
+    """9: a block of producer IDs is allocated without checking for another owner."""
     txn = ZooKeeperStore.txn
 
     async def unchecked(self: ZooKeeperStore, checks: Sequence[Check], ops: Sequence[Op]) -> int:
@@ -161,17 +161,17 @@ def give_producer_ids_unchecked(patch: pytest.MonkeyPatch) -> None:
 
 
 def judge_too_soon(patch: pytest.MonkeyPatch) -> None:
-    """6: a broker is replaced before its lease is over."""
+    """6: a broker is replaced before its lease has expired."""
     patch.setattr(lease, "GRACE", 0.6)
 
 
 def trust_the_lease_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """6: a broker believes in its lease until it hears otherwise."""
+    """6: a broker trusts its lease until it hears otherwise."""
     patch.setattr(Cluster, "has_lease", True)
 
 
 def fence_before_the_markers_are_written(patch: pytest.MonkeyPatch) -> None:
-    """EndTxn checks the producer epoch before it looks for a pending transition."""
+    """Let EndTxn check the producer epoch before it looks for a pending transition."""
     end = machine._end_with_bump
 
     def check_epoch(known: Transaction, event: EndRequested, now_ms: int) -> Transaction | None:
@@ -183,7 +183,7 @@ def fence_before_the_markers_are_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def check_the_id_before_the_markers_are_written(patch: pytest.MonkeyPatch) -> None:
-    """AddPartitionsToTxn checks the producer id before it looks for a pending transition."""
+    """Let AddPartitionsToTxn check the producer ID before it looks for a pending transition."""
     check_producer = machine._check_producer
 
     def check_id(known: Transaction | None, producer: Producer) -> Transaction:
@@ -195,15 +195,15 @@ def check_the_id_before_the_markers_are_written(patch: pytest.MonkeyPatch) -> No
 
 
 def never_wait_for_markers(patch: pytest.MonkeyPatch) -> None:
-    """A partition is refused at once while the producer's previous transaction is completed."""
+    """Reject a partition at once while the producer's previous transaction is being completed."""
     patch.setattr(TransactionCoordinator, "_is_completing", lambda *_: False)
     patch.setattr(Admission, "settle", Admission._ask)
 
 
-# Two rules are not here: that fetches count only under the present incarnation, and in the present
-# leader epoch. Taken away, other rules still hold everything that the oracle looks at (leases end
-# before a broker can return, and only members whose incarnation continues are elected), so that no
-# world breaks; they are held by unit tests.
+# Two rules have no mutation here: fetches count only under the current incarnation, and only in the
+# current leader epoch. Without them, other rules still protect everything that the oracle checks
+# (leases expire before a broker can return, and only members whose incarnation continues are
+# elected), so no simulated run fails. Unit tests cover them.
 MUTATIONS: tuple[Mutation, ...] = (
     lead_in_any_incarnation,
     acknowledge_at_once,

@@ -1,19 +1,20 @@
-"""What must always hold in a cluster, looked at from outside after every step of every broker.
+"""Invariants of a cluster, checked from outside after every step of every broker.
 
-Of each partition that is watched, the oracle keeps what was ever committed: (first offset, epoch,
-checksum) of each batch below a leader's high watermark. Violations, by the numbers of the design:
+For each watched partition, the oracle records everything that was ever committed: (first offset,
+epoch, checksum) of each batch below a leader's high watermark. Violations, by the numbers of the
+design:
 
-    1  a leader begins without something that was committed
-    2  two brokers, or two runs of one, lead in the same epoch
+    1  a leader starts without a committed batch
+    2  two brokers, or two incarnations of one, lead in the same epoch
     3  an offset is committed twice, with different contents
-    4  versions or epochs go back; a leader was not in the ISR before
-    5  a member of the ISR lacks something that was committed
-    6  a broker is judged dead that still trusts its lease
-    7  after quiet, an image is not what the tree is (`wrong_image`)
-    8  somebody else than the controller changes a leader
-    9  a producer id is given twice (`producer_id_given`)
+    4  a version or an epoch goes back; a leader was not in the ISR before
+    5  a member of the ISR lacks a committed batch
+    6  a broker is declared dead while it still trusts its lease
+    7  after a quiet period, an image differs from the tree (`wrong_image`)
+    8  a broker that is not the controller changes a leader
+    9  a producer ID is allocated twice (`producer_id_given`)
 
-The tenth, that there is a leader again soon after everything is well, is the world's."""
+The world checks the tenth: every partition has a leader soon after the cluster has healed."""
 
 from __future__ import annotations
 
@@ -60,25 +61,27 @@ def batches(log: Log, first: int, end: int) -> list[Batch]:
 
 
 class History:
-    """What was committed in one partition, and who led it."""
+    """Committed batches of one partition, and its leaders."""
 
     def __init__(self) -> None:
         self.committed: dict[int, Batch] = {}
         self.end = 0
         self.ends: dict[int, int] = {}
-        """Leader epoch -> how far its leader has committed."""
+        """Leader epoch -> offset up to which its leader has committed."""
         self.last: Batch | None = None
         self.leaders: dict[int, tuple[int, int]] = {}
         """Leader epoch -> (broker, incarnation)."""
 
     def end_before(self, epoch: int) -> int:
-        """What a leader of this epoch must hold. A broker may hear of its election when others
-        have led, and committed, after it: that is not for it to hold."""
+        """Return the offset up to which a leader of this epoch must hold the log.
+
+        A broker may learn of its election after later leaders have already committed records. It
+        does not have to hold those."""
         return max((end for led, end in self.ends.items() if led < epoch), default=0)
 
 
 class Seen:
-    """What was last seen of a broker that leads a partition."""
+    """Last observed state of a broker that leads a partition."""
 
     __slots__ = ("high_watermark", "leadership")
 
@@ -96,9 +99,11 @@ class Oracle:
             process: {} for process in self._machines
         }
         self._judged: dict[TopicPartition, tuple[int, int]] = {}
-        """The last leader that was taken to be dead, and its epoch."""
+        """Last leader that was declared dead, and its epoch."""
         self._violation: AssertionError | None = None
-        """Of the tree. It is seen in the middle of a step, where nobody would hear of it."""
+        """Violation found in the tree, raised in the next step.
+
+        It is found in the middle of a step, where an exception would go unnoticed."""
         self._producer_ids: set[int] = set()
         self._topic_paths: dict[str, str] = {}
         cluster.scheduler.after_step.append(self._stepped)
@@ -126,7 +131,7 @@ class Oracle:
                 continue
             seen = all_seen.get(key)
             if seen is None or seen.leadership is not leadership:
-                # It may have moved in the same step.
+                # The high watermark may have moved in the same step.
                 end = self._histories[key].end
                 seen = all_seen[key] = Seen(leadership, min(end, leadership.high_watermark))
                 self._leader_began(machine, partition, leadership)
@@ -150,7 +155,7 @@ class Oracle:
         self.check_holds(key, partition.log, before, f"1: {machine.number}, leader {epoch}")
 
     def check_holds(self, key: TopicPartition, log: Log, end: int, who: str) -> None:
-        """That everything committed below `end` is there."""
+        """Raise AssertionError unless the log holds every committed batch below `end`."""
         history = self._histories[key]
         assert log.log_end_offset >= end, f"{who} of {key} ends at {log.log_end_offset}, not {end}"
         for batch in batches(log, log.log_start_offset, end):
@@ -175,7 +180,9 @@ class Oracle:
             self._check_isr(key, state)
 
     def _check_isr(self, key: TopicPartition, state: PartitionState) -> None:
-        """A log that holds the last committed batch holds all before, by their epochs."""
+        """Check that every member of the ISR holds the last committed batch.
+
+        By the rules for epochs, a log that holds that batch also holds all the earlier ones."""
         history, last = self._histories[key], self._histories[key].last
         for member, incarnation in zip(state.isr, state.isr_incarnations, strict=True):
             machine = self._cluster.machines[member]
@@ -193,7 +200,7 @@ class Oracle:
                 assert found == [last], f"5: {member} in the ISR of {key} has {found}, not {last}"
 
     def _continues(self, machine: Machine, incarnation: int) -> bool:
-        """Whether the machine holds what it held as this incarnation."""
+        """Return whether the machine still holds the data it had as this incarnation."""
         if not machine.is_intact:
             return False
         node = self._cluster.zookeeper.tree.get(f"{ROOT}{paths.registration_path(machine.number)}")
@@ -210,7 +217,7 @@ class Oracle:
     # ----------------------------------------------------------------------------------- the tree
 
     def state(self, key: TopicPartition) -> PartitionState | None:
-        """As the tree has it."""
+        """Return the partition's state in the tree."""
         tree = self._cluster.zookeeper.tree
         if key.topic not in self._topic_paths:
             self._topic_paths |= {
@@ -222,7 +229,7 @@ class Oracle:
         return None if found is None else paths.decode_partition(as_node(found))
 
     def states(self) -> dict[TopicPartition, PartitionState]:
-        """Of all partitions there are."""
+        """Return the states of all partitions in the tree."""
         tree = self._cluster.zookeeper.tree
         found = {}
         for path, node in tree.items():
@@ -234,7 +241,7 @@ class Oracle:
         return found
 
     def has_eligible(self, state: PartitionState, without: int | None = None) -> bool:
-        """Whether somebody in the ISR has everything, and may lead when it is alive."""
+        """Return whether a member of the ISR has all committed records and could lead."""
         return any(
             member != without and self._continues(self._cluster.machines[member], incarnation)
             for member, incarnation in zip(state.isr, state.isr_incarnations, strict=True)
@@ -282,8 +289,10 @@ class Oracle:
 
     @staticmethod
     def _controllers_sessions(tree: Tree) -> list[int]:
-        """The one in which it was elected; and, where it has died and returned before that ended,
-        its present one: it goes on in its place."""
+        """Return the sessions under which the controller may act.
+
+        These are the session in which it was elected and, if it died and returned before that
+        session ended, its current one, which continues the former."""
         controller = tree.get(CONTROLLER)
         if controller is None:
             return []
@@ -305,7 +314,7 @@ class Oracle:
         self._producer_ids.add(producer_id)
 
     def wrong_image(self) -> str | None:
-        """What some broker knows otherwise than the tree has it, if anything."""
+        """Return the first difference between a broker's image and the tree, or None."""
         for machine in self._cluster.ready:
             assert machine.broker is not None
             for topic in machine.broker.image.topics.values():

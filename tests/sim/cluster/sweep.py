@@ -1,8 +1,9 @@
-"""Many worlds, one after another on every core, until one breaks: `make sim SEEDS=10000`.
+"""A sweep over many simulated worlds until one fails: `make sim SEEDS=10000`.
 
-An event is a step of the scheduler: a callback of one process, be it a message that arrives, a
-timer, or work that a thread has done. A world may lose a partition with every member of its ISR,
-and then says nothing about what comes after; such worlds are counted."""
+The worlds run in parallel on every core. An event is a step of the scheduler: one callback of
+one process, such as an arriving message, a timer, or the result of a thread. A world may lose a
+partition together with every member of its ISR; nothing is checked after that, and such worlds
+are counted."""
 
 from __future__ import annotations
 
@@ -26,15 +27,15 @@ from tests.sim.cluster.world import simulate
 from ottla.wire.codec import set_strict
 
 FAULTS = 12
-"""As many as a replay has, unless it is told otherwise."""
+"""Number of faults; a replay uses the same number by default."""
 WORLD_LIMIT_S = 900
-"""Real time. A world that takes longer goes round in a circle."""
+"""Time limit of a world, in real seconds. A world that takes longer is in an endless loop."""
 TOLD_EVERY_S = 10.0
 YOUNG_OBJECTS = 50_000
-"""Made between two collections: a world makes many that die at once, and few circles."""
+"""Garbage collection threshold: most objects of a world are short-lived and not in cycles."""
 
 WORLDS_KEPT = 20
-"""At most, before their circles are collected: each is some MB."""
+"""Number of worlds between two garbage collections; each keeps some MB in reference cycles."""
 
 
 class Outcome(NamedTuple):
@@ -46,24 +47,26 @@ class Outcome(NamedTuple):
 
 
 class TookTooLong(KeyboardInterrupt):
-    """Of that kind because event loops pass on no other from a callback."""
+    """Timeout of a world.
+
+    It is a KeyboardInterrupt because event loops let no other exception out of a callback."""
 
 
 # ------------------------------------------------------------------------------------- one world
 
 
 def prepare() -> None:
-    """In each process, before its first world."""
+    """Set up a worker process before its first world."""
     set_strict(True)
-    # What brokers under faults have to say is for nobody, but for the world that looks for faults.
+    # The logs of brokers under faults matter only to the world that looks for tracebacks.
     ours = logging.getLogger("ottla")
     ours.setLevel(logging.WARNING)
     ours.propagate = False
     ours.addHandler(logging.NullHandler())
     logging.disable(logging.INFO)
-    # Brokers that were killed never end in order, which Python tells of when it collects them.
+    # Killed brokers never shut down cleanly, and Python warns about that when it collects them.
     sys.unraisablehook = lambda _: None
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it
     signal.signal(signal.SIGALRM, _give_up)
     gc.collect()
     gc.freeze()
@@ -122,7 +125,9 @@ class Tally:
 
 
 def outcomes(seeds: Sequence[int], faults: int, jobs: int) -> Iterator[Outcome]:
-    """In the order in which they end. When nobody asks any more, no further world is begun."""
+    """Yield the outcomes in the order in which the worlds end.
+
+    Start no further world once the caller stops iterating."""
     waiting = iter(seeds)
     with ProcessPoolExecutor(jobs, get_context("spawn"), prepare) as pool:
         running: set[Future[Outcome]] = set()
@@ -139,7 +144,7 @@ def outcomes(seeds: Sequence[int], faults: int, jobs: int) -> Iterator[Outcome]:
 
 
 def sweep(seeds: Sequence[int], faults: int, jobs: int, limit_s: float | None) -> Outcome | None:
-    """The first violation, if there is one."""
+    """Run the worlds and return the first violation, or None."""
     tally, told_at = Tally(), time.monotonic()
     for outcome in outcomes(seeds, faults, jobs):
         if outcome.violation:

@@ -1,4 +1,4 @@
-"""Whole clusters under random faults. A seed that fails is replayed by its number alone."""
+"""Whole clusters under random faults. The seed alone is enough to replay a failure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ottla.base.types import TopicPartition
 SEEDS_PER_BLOCK = 25
 
 
-@pytest.mark.parametrize("seed", range(4))  # `make test` runs some hundreds more: sweep.py
+@pytest.mark.parametrize("seed", range(4))  # `make test` runs hundreds more: sweep.py
 def test_nothing_acknowledged_is_lost(seed: int) -> None:
     simulate(seed, faults=6)
 
 
 def test_a_member_that_waits_for_a_lost_answer_catches_up() -> None:
-    simulate(9599)  # the ISR still has it when all is well, and it is behind
+    simulate(9599)  # the follower is behind but still in the ISR after the cluster has healed
 
 
 def test_a_seed_gives_the_same_run_again() -> None:

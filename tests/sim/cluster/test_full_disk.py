@@ -1,4 +1,4 @@
-"""Brokers of a cluster whose disks are full: who leads, who is in sync, and how they recover."""
+"""Leadership, ISR membership and recovery of brokers whose disks are full."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sim.cluster.test_scenarios import KEY, NOBODY, E, bed
 from ottla.wire.api import Api
 
 LAG = {"replica_lag_time_max_ms": "30000"}
-"""As by default: nothing here may wait for a follower to be found lagging."""
+"""The default, so long that no test can rely on a follower being found lagging."""
 
 
 def test_a_leader_with_a_full_disk_leaves_its_partition_to_another_in_sync_replica() -> None:
@@ -33,7 +33,7 @@ def test_a_leader_with_a_full_disk_leaves_its_partition_to_another_in_sync_repli
 
 
 def test_a_record_acknowledged_by_the_leader_alone_outlives_its_full_disk() -> None:
-    """With acks=1 the followers may not have it yet: they get it before another leads."""
+    """The followers may not have an acks=1 record yet; they must get it before another leads."""
     with bed(**LAG) as world:
         full = world.leader()
         assert world.produce(full) is E.NONE
@@ -51,7 +51,7 @@ def test_a_record_acknowledged_by_the_leader_alone_outlives_its_full_disk() -> N
 
 
 def test_a_follower_with_a_full_disk_holds_up_nobody() -> None:
-    """It leaves the ISR at once, not only when it has lagged for replica.lag.time.max.ms."""
+    """The follower leaves the ISR at once, not only after replica.lag.time.max.ms."""
     with bed(**LAG) as world:
         leader, full = world.leader(), world.followers()[0]
         assert world.produce(leader) is E.NONE

@@ -1,5 +1,6 @@
-"""The simulator can fail: with one rule taken away, some world breaks. Where that takes a course of
-events that is rare, the course is given."""
+"""Proof that the simulator can fail: with one rule removed, some world breaks.
+
+If random faults rarely lead to the failure, the test scripts the sequence of events."""
 
 from __future__ import annotations
 
@@ -34,14 +35,14 @@ def test_a_rule_taken_away_is_noticed(mutation: Mutation, monkeypatch: pytest.Mo
     for seed in range(SEEDS):
         try:
             simulate(seed)
-        except Exception as error:  # whatever it breaks
+        except Exception as error:  # any failure counts
             print(f"{mutation.__name__}: seed {seed}: {str(error).splitlines()[0]}")
             return
     pytest.fail(f"{SEEDS} worlds did not notice")
 
 
 def fall_behind_and_return() -> None:
-    """A follower returns, far behind, and catches up a batch at a time."""
+    """Let a follower return far behind and catch up one batch at a time."""
     with bed(replica_fetch_max_bytes="1", replica_lag_time_max_ms="1000") as world:
         Oracle(world.cluster).watch(KEY.topic, 1)
         behind, leader = world.followers()[0], world.leader()
@@ -55,7 +56,7 @@ def fall_behind_and_return() -> None:
 
 
 def lose_power_everywhere() -> None:
-    """All machines go off at once: what was not synced may be gone from all of them."""
+    """Cut the power of all machines at once, so that unsynced data may be lost on all of them."""
     for attempt in range(8):
         with bed(auto_leader_rebalance_enable=str(attempt % 2 == 0).lower()) as world:
             Oracle(world.cluster).watch(KEY.topic, 1)

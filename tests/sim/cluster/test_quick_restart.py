@@ -1,4 +1,4 @@
-"""A broker that is killed and restarted at once: how long its partitions have no leader."""
+"""Time without a leader after a broker is killed and restarted at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def seconds_until_it_leads_again(world: Bed, leader: int) -> float:
 
 
 def test_a_killed_broker_that_restarts_at_once_does_not_wait_for_its_own_lease() -> None:
-    """It has locked the directories that the killed process had locked, so that one is dead."""
+    """The new process holds the directory locks of the killed one, which must therefore be dead."""
     with bed(**SESSION) as world:
         leader = world.leader()
         assert world.produce(leader) is E.NONE
@@ -34,8 +34,8 @@ def test_a_killed_broker_that_restarts_at_once_does_not_wait_for_its_own_lease()
 
 
 def test_a_broker_does_not_take_the_place_of_a_process_with_other_directories() -> None:
-    """A machine that was booted again is another one for all that ZooKeeper knows: the former
-    process is dead when its lease has expired."""
+    """ZooKeeper cannot tell a rebooted machine from a different one, so the former process only
+    counts as dead once its lease has expired."""
     with bed(**SESSION) as world:
         leader = world.leader()
         assert world.produce(leader) is E.NONE
@@ -55,7 +55,7 @@ def test_a_broker_without_a_boot_id_waits_for_the_lease_of_its_former_process(
 
 
 def test_the_place_of_a_killed_controller_does_not_outlive_its_process() -> None:
-    """Else the cluster would lose its controller once more, when ZooKeeper ends the session."""
+    """Otherwise the cluster would lose its controller again when ZooKeeper ends the old session."""
     with bed(**SESSION) as world:
         controller = world.broker(1).image.controller_id
         former_epoch = world.broker(1).image.controller_epoch

@@ -1,4 +1,4 @@
-"""What went wrong once, or would: exact courses of events in a cluster of three brokers."""
+"""Exact sequences of events in a cluster of three brokers, mostly from past failures."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Bed:
         return self.broker(number).partitions[KEY]
 
     def leader(self) -> int:
-        """The newest of those who take themselves for it."""
+        """Return the broker with the highest epoch of those that consider themselves the leader."""
         found = {
             machine.number: machine.broker.partitions[KEY]
             for machine in self.cluster.ready
@@ -125,7 +125,7 @@ class Bed:
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
     def end(self, node: int, version: int = 7) -> tuple[ErrorCode, int]:
-        """As ListOffsets tells it."""
+        """Return the error and the end offset from ListOffsets."""
         asked = {"partition_index": 0, "timestamp": -1}
         body = {"replica_id": -1, "topics": [{"name": KEY.topic, "partitions": [asked]}]}
         answer = self.run(
@@ -190,7 +190,7 @@ def test_without_a_lease_acks_1_waits_for_the_followers() -> None:
 
 
 def test_a_leader_that_was_replaced_does_not_tell_where_the_log_ends() -> None:
-    """It knows nothing of its replacement, and its own lease is over."""
+    """The old leader has not heard of its replacement, and its lease has expired."""
     with bed() as world:
         old = world.leader()
         world.isolate_from_zookeeper(old)
@@ -204,7 +204,7 @@ def test_a_leader_that_was_replaced_does_not_tell_where_the_log_ends() -> None:
 
 
 def test_a_leader_that_was_replaced_does_not_blame_a_producer() -> None:
-    """It lacks what the producer has written since, elsewhere (seed 670)."""
+    """The old leader lacks what the producer has since written elsewhere (seed 670)."""
     with bed() as world:
         old, producer = world.leader(), {"producer_id": 1, "producer_epoch": 0}
         assert world.produce(old, base_sequence=0, **producer) is E.NONE
@@ -280,7 +280,7 @@ def test_a_leader_whose_disk_fails_leaves_it_to_others() -> None:
 
 
 def test_a_leader_whose_disk_fails_is_replaced_before_anybody_else_can_die() -> None:
-    """If the others died first, it would be the only one in sync, with nothing to show for it
+    """If the others died first, the failed broker would be the only ISR member, without data
     (seed 6509)."""
     with bed(log_flush_acks_all="true") as world:
         old = world.leader()
@@ -395,8 +395,8 @@ def test_a_machine_that_lost_power_says_so_even_if_it_loses_its_session_while_it
 def test_a_broker_that_is_slow_to_start_takes_in_what_changes_meanwhile_after_its_start(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Partitions that it has not opened yet are not new ones: each is opened once. A topic that is
-    deleted before its turn is dropped all the same."""
+    """Partitions that the broker has not opened yet are not new: it opens each one once. It also
+    drops a topic that is deleted before its partitions were opened."""
     with bed() as world:
         world.run(world._create("gone", 8))
         world.run(world._create("kept", 8))
@@ -472,7 +472,7 @@ def test_a_log_that_could_not_be_opened_is_opened_later_unless_its_topic_has_gon
 def test_a_leader_reads_for_its_followers_only_what_has_news(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of all others it only notes that they are followed, so that they stay in sync."""
+    """Without news, the leader only records the fetch, which keeps the followers in sync."""
     with bed() as world:
         world.run(world._create("quiet", 9))
         world.until(lambda: all(len(each.partitions) == 10 for each in world.brokers()))
@@ -501,10 +501,11 @@ def test_a_leader_reads_for_its_followers_only_what_has_news(
 
 
 def test_a_controller_whose_session_has_ended_elects_nobody_in_the_next_one() -> None:
-    """Its commit is on its way when the session ends, and is tried again in the next. Nobody else
-    has become controller meanwhile, so that the epoch is still the same. (Seeds 19 and 39.)"""
+    """The controller's commit is in flight when the session ends, and is retried in the next
+    session. No other controller was elected in between, so the epoch is unchanged (seeds 19
+    and 39)."""
     with bed() as world:
-        Oracle(world.cluster).watch(KEY.topic, 1)  # who says that only controllers elect
+        Oracle(world.cluster).watch(KEY.topic, 1)  # checks that only controllers elect
         number = world.broker(1).image.controller_id
         broker, zookeeper = world.broker(number), world.cluster.zookeeper
         assert broker.cluster is not None
@@ -525,7 +526,7 @@ def test_a_controller_whose_session_has_ended_elects_nobody_in_the_next_one() ->
 
 
 def shut_down(world: Bed, *numbers: int) -> float:
-    """SIGTERM to all of them at once. Returns the seconds until the last one has ended."""
+    """Send SIGTERM to all brokers at once, and return the seconds until the last one has ended."""
     machines = [world.cluster.machines[number] for number in numbers]
     started_at = world.cluster.scheduler.now
     tasks = [each.process.loop.create_task(each.shut_down()) for each in machines]
@@ -537,7 +538,7 @@ def shut_down(world: Bed, *numbers: int) -> float:
 
 def test_brokers_that_all_shut_down_wait_for_no_leader_and_lose_nothing() -> None:
     with bed() as world:
-        world.run(world._create("u", partitions=3))  # everybody leads one of them
+        world.run(world._create("u", partitions=3))  # each broker leads one of them
         assert world.produce(world.leader()) is E.NONE
         assert shut_down(world, 1, 2, 3) < 5.0
         for machine in world.cluster.machines.values():
@@ -550,7 +551,7 @@ def test_brokers_that_all_shut_down_wait_for_no_leader_and_lose_nothing() -> Non
 
 @pytest.mark.parametrize("hangs", [False, True])
 def test_a_broker_shuts_down_without_zookeeper(hangs: bool) -> None:
-    """One that hangs takes what is sent to it, and never answers."""
+    """An ensemble that hangs accepts requests and never answers."""
     with bed(zookeeper_session_timeout_ms="6000") as world:
         assert world.produce(world.leader()) is E.NONE
         if hangs:
@@ -562,14 +563,14 @@ def test_a_broker_shuts_down_without_zookeeper(hangs: bool) -> None:
 
 
 def test_handing_over_takes_no_longer_than_its_timeout() -> None:
-    """The controller is cut off from ZooKeeper, and nobody replaces it while it has a lease and a
-    session."""
+    """The controller is cut off from ZooKeeper, and no other can replace it while it has a lease
+    and a session."""
     with bed(
         broker_lease_ms="60000",
         zookeeper_session_timeout_ms="60000",
         controlled_shutdown_timeout_ms="3000",
     ) as world:
-        world.run(world._create("u", partitions=3))  # everybody leads one of them
+        world.run(world._create("u", partitions=3))  # each broker leads one of them
         controller = world.broker(1).image.controller_id
         world.isolate_from_zookeeper(controller)
         stopping = next(number for number in (1, 2) if number != controller)

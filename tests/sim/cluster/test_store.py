@@ -1,4 +1,4 @@
-"""The ZooKeeper store, where an ensemble can be made to lose exactly the reply that matters."""
+"""The ZooKeeper store against a simulated ensemble that can lose one particular reply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLIENT = "client"
 
 
 class Bed:
-    """An ensemble and a store, in a process of its own."""
+    """A simulated ensemble, and a client process in which the store runs."""
 
     def __init__(self) -> None:
         self.cluster = SimulatedCluster(1, brokers=0)

@@ -1,4 +1,4 @@
-"""The sweep over many worlds: what it counts, and where it stops."""
+"""The sweep over many worlds: its counts, and when it stops."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Transactions whose coordinator and partitions are on different brokers, real ones in a simulated
-cluster, where it can be said exactly what happens between what."""
+"""Transactions across brokers: the coordinator and the partitions are on different ones.
+
+The brokers are real and the cluster is simulated, so a test controls the exact order of events."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def world() -> Iterator[TransactionalCluster]:
 
 
 def ends(world: TransactionalCluster) -> dict[int, list[ControlType]]:
-    """The markers of each partition, as its leader has them; of one without a leader, none."""
+    """Return the markers of each partition from its leader's log; none if it has no leader."""
     leaders = {index: world.led(TopicPartition(TOPIC, index)) for index in PARTITIONS}
     return {index: [] if each is None else markers_of(each) for index, each in leaders.items()}
 
@@ -70,7 +71,7 @@ def everywhere(*markers: ControlType) -> dict[int, list[ControlType]]:
 
 
 def state(world: TransactionalCluster, id: str) -> TransactionState | None:
-    """As its coordinator knows it."""
+    """Return the transaction's state as its coordinator knows it."""
     for machine in world.cluster.ready:
         assert machine.broker is not None
         for runner in machine.broker.transaction_coordinator.runtime.runners:
@@ -127,18 +128,18 @@ def test_the_next_coordinator_writes_the_markers_that_a_dead_one_owed(
 
 
 def silence(coordinator: TransactionCoordinator) -> None:
-    """It writes no markers any more."""
+    """Stop a coordinator from writing markers."""
 
     class Nothing:
         def write(self, *_: Any) -> None:
-            """Never, and says nothing."""
+            """Ignore the request without an answer."""
 
     coordinator._markers = Nothing()
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_markers_find_the_leader_that_took_over(world: TransactionalCluster, version: int) -> None:
-    """The leader dies while the decision is made."""
+    """The leader dies while the decision is being made."""
     producer = Producer(world, "id", version=version)
 
     async def until_written() -> int:
@@ -155,7 +156,8 @@ def test_markers_find_the_leader_that_took_over(world: TransactionalCluster, ver
 
 
 def test_markers_wait_no_longer_for_a_leader_that_is_none(world: TransactionalCluster) -> None:
-    """It does not answer, and its connections stay: it is paused, and others lead meanwhile."""
+    """The old leader is paused: it does not answer, but its connections stay open, and another
+    broker leads meanwhile."""
     producer = Producer(world, "id", version=2)
 
     async def until_written() -> int:
@@ -176,7 +178,7 @@ def test_markers_wait_no_longer_for_a_leader_that_is_none(world: TransactionalCl
 def test_a_batch_behind_the_marker_is_refused_even_if_it_was_verified_before(
     world: TransactionalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Version 1: the epoch does not tell that the transaction is over."""
+    """In version 1, the epoch does not reveal that the transaction has ended."""
     producer = Producer(world, "id", version=1)
     held = Held()
 
@@ -199,7 +201,7 @@ def test_a_batch_behind_the_marker_is_refused_even_if_it_was_verified_before(
 
 
 class Held:
-    """Keeps the answers to questions about partitions back."""
+    """A stub that holds back the responses to transaction verification."""
 
     def __init__(self) -> None:
         self.is_answered = self.is_released = False
@@ -304,7 +306,7 @@ def test_an_abandoned_transaction_is_aborted_within_the_cleanup_interval_after_i
 def test_an_abort_that_cannot_be_written_is_logged_a_few_times_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """With one broker left of three, the coordinator tries again every 100 ms."""
+    """One broker of three is left, and the coordinator retries every 100 ms."""
     caplog.set_level(logging.INFO, logger="ottla")
     with repeatable(1):
         world = TransactionalCluster(
@@ -338,7 +340,7 @@ def test_an_abort_that_cannot_be_written_is_logged_a_few_times_only(
 
 
 # Scenarios of a producer that continues before the markers of its last transaction are written.
-# They are run with the rules they are about, and in test_mutations without.
+# They run here with the rules they depend on, and in test_mutations without them.
 
 
 def end_before_the_markers_are_written() -> None:
@@ -358,9 +360,9 @@ def end_before_the_markers_are_written() -> None:
 
 
 def use_a_new_producer_id_at_once() -> None:
-    """The epochs are used up, and EndTxn returns the next producer id.
+    """Use up the epochs, so that EndTxn returns the next producer ID.
 
-    The coordinator holds requests only briefly, so that it decides on some too early."""
+    The coordinator holds requests only briefly, so it has to decide on some of them too early."""
     with repeatable(1), first_epoch(LAST_EPOCH - 1):
         world = TransactionalCluster(add__partitions__to__txn__retry__backoff__ms="1")
 
@@ -391,7 +393,7 @@ def use_a_new_producer_id_at_once() -> None:
 
 
 def commit_small_transactions_back_to_back() -> None:
-    """In a healthy cluster the brokers wait for the markers, and the client never has to."""
+    """In a healthy cluster the brokers wait for the markers, and the client never has to retry."""
     with repeatable(1):
         world = TransactionalCluster()
         producer = Producer(world, "id", version=2)
@@ -401,7 +403,7 @@ def commit_small_transactions_back_to_back() -> None:
             await write_everywhere(producer, b"first")
             assert await producer.commit_offset(GROUP, 0) is E.NONE
             assert await producer.end(commit=True) is E.NONE
-            producer.refusals.clear()  # of coordinators that were just created
+            producer.refusals.clear()  # from coordinators that had just been created
             for number in range(TRANSACTIONS):
                 if number % 4:
                     assert await producer.produce(number % 3, b"v") is E.NONE
@@ -430,7 +432,7 @@ def test_a_producer_may_continue_before_its_markers_are_written(
 def test_a_request_between_the_last_marker_and_its_record_is_not_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The record that completes a transaction is applied a little after it was decided."""
+    """The record that completes a transaction is applied slightly later than the decision."""
     hold_ms = 5_000
     with repeatable(1):
         world = TransactionalCluster(
@@ -468,7 +470,7 @@ def test_a_request_between_the_last_marker_and_its_record_is_not_held(
 
 
 def test_a_request_is_not_held_for_markers_that_are_late() -> None:
-    """Others that share its connection would wait with it."""
+    """A held request would delay the others on its connection."""
     hold_ms = 5_000
     with repeatable(1):
         world = TransactionalCluster(add__partitions__to__txn__retry__backoff__ms=str(hold_ms))
@@ -493,7 +495,7 @@ def test_a_request_is_not_held_for_markers_that_are_late() -> None:
 
 
 class Answered:
-    """Calls a function with the error code of the answer."""
+    """A callback that receives the error code of the response."""
 
     def __init__(self, on_answer: Callable[[ErrorCode], None]) -> None:
         self._on_answer = on_answer

@@ -1,5 +1,6 @@
-"""A transactional producer in a simulated cluster, spoken by hand: it finds leaders and
-coordinators, and tries again what may be tried again."""
+"""A transactional producer for a simulated cluster, at the level of single requests.
+
+It finds leaders and coordinators, and retries retriable errors."""
 
 from __future__ import annotations
 
@@ -40,12 +41,12 @@ RETRIABLE = frozenset({
 BACKOFF_S = 0.05
 TRIES = 2_000
 GROUP, TRANSACTION = 0, 1
-"""Kinds of coordinators, as FindCoordinator knows them."""
+"""Coordinator types of FindCoordinator."""
 
 
 @contextmanager
 def first_epoch(epoch: int) -> Iterator[None]:
-    """Start new transactional ids with this producer epoch, as if they had been used for long."""
+    """Start new transactional IDs at this producer epoch, as if they had been used for long."""
     begin_producer = transactions.begin_producer
 
     def begin(known: Transaction | None, event: InitRequested, now_ms: int) -> Transaction:
@@ -61,7 +62,7 @@ def first_epoch(epoch: int) -> Iterator[None]:
 
 @contextmanager
 def last_epoch(epoch: int) -> Iterator[None]:
-    """Let producer epochs overflow after this one, so that many do in a short run."""
+    """Make producer epochs overflow after this one, so that a short run sees many overflows."""
     usual, transactions.LAST_EPOCH = transactions.LAST_EPOCH, epoch
     try:
         yield
@@ -70,7 +71,7 @@ def last_epoch(epoch: int) -> Iterator[None]:
 
 
 class TransactionalCluster:
-    """Three brokers, and a topic with a partition led by each."""
+    """Three brokers, and a topic with one partition led by each."""
 
     def __init__(self, seed: int = 1, **overrides: str) -> None:
         named = {name.replace("__", "."): value for name, value in overrides.items()}
@@ -78,14 +79,15 @@ class TransactionalCluster:
         self.cluster = SimulatedCluster(seed, 3, named)
         self.client = self.cluster.process("client")
         self._connections: dict[tuple[int, bool], Connection] = {}
-        """Produce has its own: a broker serves the requests of a connection one after another."""
+        """Connections by broker. Produce has its own, because a broker serves the requests of a
+        connection one after another."""
         self.cluster.start()
         topic = {"name": TOPIC, "num_partitions": 3, "replication_factor": 3}
         self.run(self.ask(1, Api.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 5_000}))
         self.until(lambda: self.leaders() == {1, 2, 3})
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """In the client's process."""
+        """Run a coroutine in the client's process."""
         result: T = self.cluster.scheduler.run(coroutine, self.client)
         return result
 
@@ -104,7 +106,7 @@ class TransactionalCluster:
         return {self.leader(TopicPartition(TOPIC, index)) for index in range(3)}
 
     def leader(self, key: TopicPartition) -> int:
-        """As the brokers that run see themselves; 0: none."""
+        """Return the leader according to the running brokers, or 0 if there is none."""
         for machine in self.cluster.ready:
             assert machine.broker is not None
             partition = machine.broker.partitions.get(key)
@@ -117,7 +119,7 @@ class TransactionalCluster:
         return self.broker(number).partitions[key] if number else None
 
     async def ask(self, node: int, api: Api, body: dict[str, Any], **options: Any) -> Any:
-        """None: no answer."""
+        """Send a request and return the response, or None if there is none."""
         try:
             key = (node, api == Api.PRODUCE)
             connection = self._connections.get(key)
@@ -130,7 +132,7 @@ class TransactionalCluster:
 
 
 class World(Protocol):
-    """Where a producer lives."""
+    """The environment of a producer."""
 
     def leader(self, key: TopicPartition) -> int: ...
 
@@ -138,7 +140,7 @@ class World(Protocol):
 
 
 class Producer:
-    """In version 1 of the protocol, or in version 2."""
+    """A transactional producer that speaks version 1 or version 2 of the protocol."""
 
     def __init__(self, world: World, id: str, *, version: int, topic: str = TOPIC) -> None:
         self._world = world
@@ -148,9 +150,9 @@ class Producer:
         self.producer_id = self.epoch = -1
         self._sequences: dict[int, int] = {}
         self._known_coordinators: dict[str, int] = {}
-        """Group -> broker that coordinated it last, so that offsets are sent without a delay."""
+        """Group -> its last known coordinator, so that offsets are sent without a look-up."""
         self.refusals: Counter[ErrorCode] = Counter()
-        """Retriable errors that it was answered."""
+        """Retriable errors received so far."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -208,7 +210,7 @@ class Producer:
             self._sequences.clear()
 
     async def add(self, *partitions: int) -> ErrorCode:
-        """Version 1 only: in version 2 leaders do it."""
+        """Add partitions to the transaction. Version 1 only: in version 2 the leaders do it."""
         body = {f"v3_and_below_{name}": value for name, value in self.identity.items()}
         body["v3_and_below_topics"] = [{"name": self._topic, "partitions": list(partitions)}]
         return self._code(await self._coordinated(Api.ADD_PARTITIONS_TO_TXN, body, max_version=3))

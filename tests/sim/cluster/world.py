@@ -1,23 +1,23 @@
-"""A simulated cluster under load and faults, with what must always hold.
+"""A simulated cluster under load and faults, checked against the invariants.
 
-Each seed is another world: which faults happen in it and how often, how fast followers must be, how
-the clocks go, how fast the disks are, which clients there are. Faults are drawn one after another;
-then everything heals, and there must be a leader for everything within a bound, and everything that
-was promised there.
+Each seed makes a different world: which faults happen and how often, how fast followers must be,
+how clocks drift, how fast disks are, and which clients run. Faults are drawn one after another.
+Then everything heals; within a time limit every partition must have a leader, and every
+acknowledged write must be there.
 
-    kill, power     a broker's process ends; its machine goes off, with what was not synced
-    pause           a process stands still, and goes on later
-    cut, one_way    two brokers do not reach each other; only in one direction
-    cut_zk, slow    a broker does not reach ZooKeeper; a link is slow
-    reset           connections break, with what is on its way
-    zookeeper       the ensemble is restarted, or is away for a while
-    expire          a session ends though its holder is well
-    full, sick      a disk is full; a disk fails once to sync, and nobody knows what is on it
-    roll            a broker is shut down in order, and started again
-    restart, heal   what is down returns; all is well again for a while
+    kill, power     a broker's process ends; its machine loses power, and what was not synced
+    pause           a process stops and continues later
+    cut, one_way    two brokers cannot reach each other; only in one direction
+    cut_zk, slow    a broker cannot reach ZooKeeper; a link is slow
+    reset           connections break and lose what is in flight
+    zookeeper       the ensemble restarts, or is unavailable for a while
+    expire          a session ends although its owner is healthy
+    full, sick      a disk is full; a sync fails once, and the disk's contents are unknown
+    roll            a broker shuts down cleanly and starts again
+    restart, heal   stopped brokers return; all faults are healed for a while
 
-What is checked while it runs is the oracle's and the clients'. A broker that logs a traceback has
-met what nobody foresaw, even if it went on."""
+The oracle and the clients check the world while it runs. A broker that logs a traceback has met
+an unforeseen error, even if it continued."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class World:
         self._draw_nature()
 
     def _draw_nature(self) -> None:
-        """What kind of world this is."""
+        """Draw the properties of this world from its seed."""
         draw = self.random
         self._kinds = [kind for kind in KINDS if draw.random() < 0.4] or ["kill"]
         self._kinds += ["restart", "heal"]
@@ -99,7 +99,7 @@ class World:
         if draw.random() < 0.3:
             self.cluster.use({"log.flush.acks.all": "true"})
         if draw.random() < 0.5:
-            # A batch at a time: whoever is behind stays so for a while.
+            # Fetching one batch at a time keeps a lagging follower behind for a while.
             self.cluster.use({"replica.fetch.max.bytes": "1"})
         self._is_careful = draw.random() < 0.7
         if draw.random() < 0.5:
@@ -167,8 +167,10 @@ class World:
                 task.result()
 
     def _wait_until_well(self, tasks: list[asyncio.Task[None]]) -> bool:
-        """Returns whether some partition cannot be led by anybody: every member of its ISR has
-        lost power since. That is allowed, and then nothing more can be said."""
+        """Wait until all writers progress, and return whether a partition has been lost.
+
+        A partition is lost if every member of its ISR has lost power since. That is allowed, and
+        then nothing more can be checked."""
         writers = [each for each in self.clients if isinstance(each, Writer)]
         before = [len(each.acked) for each in writers]
         scheduler = self.cluster.scheduler
@@ -190,7 +192,7 @@ class World:
         scheduler.run_for(2.0)
 
     def _wait_until_stable(self) -> None:
-        """Every transaction is over: none may hold a last stable offset any more."""
+        """Wait until all transactions have ended and none holds back a last stable offset."""
         deadline = self.cluster.scheduler.now + QUIET_S
         while unstable := self._unstable():
             assert self.cluster.scheduler.now < deadline, (
@@ -210,8 +212,10 @@ class World:
         ]
 
     def _is_in_sync(self) -> bool:
-        """A member of the ISR whose connection was cut may still be waiting for an answer, and be
-        behind: it is a member until its leader misses it."""
+        """Return whether all replicas have caught up.
+
+        A member of the ISR whose connection was cut may still be waiting for a response and be
+        behind; it stays a member until its leader notices."""
         return all(
             len(state.isr) == BROKERS and len(self._log_ends(key)) == 1
             for key, state in self.oracle.states().items()
@@ -222,7 +226,7 @@ class World:
         return {broker.partitions[key].log.log_end_offset for broker in brokers}
 
     def _wait_for_images(self) -> None:
-        """Leaders may be given back to the preferred ones just now; the images follow."""
+        """Wait for the images to match the tree: preferred leaders may just be taking over."""
         deadline = self.cluster.scheduler.now + QUIET_S
         while (wrong := self.oracle.wrong_image()) is not None:
             assert self.cluster.scheduler.now < deadline, wrong
@@ -243,7 +247,7 @@ class World:
                 for client, task in zip(self.clients, tasks, strict=True)
                 if not task.done()
             ]
-            # Others may have gone on while the last of an ISR was still on its way back.
+            # Other replicas may have continued while the last member of an ISR was still returning.
             self.was_lost = self.was_lost or self._is_lost()
             assert self.was_lost, f"10: {waiting} wait {HEAL_S} s after all is well"
         for task in tasks:
@@ -251,7 +255,7 @@ class World:
                 task.result()
 
     def _supervise(self) -> None:
-        """Start brokers again that could not start."""
+        """Restart brokers that failed to start."""
         for machine in self.cluster.machines.values():
             if machine.has_failed and machine.process.is_alive:
                 machine.kill()
@@ -287,8 +291,9 @@ class World:
         victim.cut_power()
 
     def _may_lose(self, number: int) -> bool:
-        """Whether every partition has somebody else who has everything. In some worlds nobody
-        cares, and partitions may be lost."""
+        """Return whether every partition has another replica with all committed records.
+
+        Some worlds skip this check, so that partitions may be lost."""
         return not self._is_careful or all(
             self.oracle.has_eligible(state, without=number)
             for state in self.oracle.states().values()
@@ -420,8 +425,10 @@ class World:
         return self.random.sample(sorted(self.cluster.machines), BROKERS)
 
     async def ask(self, node: int, api: Api, body: dict[str, Any], **options: Any) -> Any:
-        """None: no answer. Produce has a connection of its own: a broker serves the requests of a
-        connection one after another."""
+        """Send a request and return the response, or None if there is none.
+
+        Produce has a connection of its own, because a broker serves the requests of a connection
+        one after another."""
         key = (node, api == Api.PRODUCE)
         try:
             connection = self._connections.get(key)
@@ -433,7 +440,7 @@ class World:
             return None
 
     def leader(self, key: TopicPartition) -> int:
-        """As the newest of those sees it who take themselves for it; 0: none."""
+        """Return the broker with the highest epoch that considers itself the leader, or 0."""
         found = self._leaders(key)
         return max(found, key=lambda number: found[number].leader_epoch, default=0)
 
@@ -453,7 +460,7 @@ class World:
     # ------------------------------------------------------------------------------- invariants
 
     def _check_replicas(self) -> None:
-        """Everybody has all that is committed, and one leads."""
+        """Check that each partition has one leader and all replicas its committed records."""
         for topic, count in PARTITIONS.items():
             for index in range(count):
                 key = TopicPartition(topic, index)
@@ -467,7 +474,7 @@ class World:
 
 
 class Tracebacks(logging.Handler):
-    """The first one that is logged."""
+    """A log handler that keeps the first traceback."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -480,7 +487,7 @@ class Tracebacks(logging.Handler):
 
 @contextmanager
 def no_tracebacks() -> Iterator[None]:
-    """What is logged in here has none."""
+    """Fail if anything logged in the block has a traceback."""
     ours, handler = logging.getLogger("ottla"), Tracebacks()
     ours.addHandler(handler)
     try:

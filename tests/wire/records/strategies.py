@@ -1,4 +1,4 @@
-"""What the tests of record batches draw from."""
+"""Hypothesis strategies and examples for the tests of record batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ timestamps = st.integers(-1, 4_102_444_800_000)
 
 @st.composite
 def records(draw: st.DrawFn, base_offset: int = 0, max_size: int = 20) -> list[Record]:
-    """Records with offsets that rise without gaps."""
+    """Draw records with consecutive offsets."""
     drawn = draw(
         st.lists(
             st.tuples(timestamps, st.none() | contents, st.none() | contents, headers),
@@ -34,4 +34,6 @@ EXAMPLE = [
     Record(2, 1_700_000_086_400, b"gone", None, ()),
     Record(3, 1_700_000_000_000, b"", b"", (("ключ", b"\xff"),)),
 ]
-"""Nulls, empties, headers, a value over one lz4 or snappy literal run, timestamps out of order."""
+"""Nulls, empty values, headers, a long value, and timestamps out of order.
+
+The long value does not fit in one lz4 or snappy literal run."""

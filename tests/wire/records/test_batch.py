@@ -28,7 +28,7 @@ from ottla.wire.records.record import iter_records
 def patched(
     batch: bytes | bytearray, position: int, layout: str, value: int, sealed: bool = True
 ) -> bytearray:
-    """The batch with one field changed, and a CRC that is right for it if `sealed`."""
+    """Return the batch with one field changed, and the matching CRC if `sealed`."""
     copy = bytearray(batch)
     struct.pack_into(layout, copy, position, value)
     return seal(copy) if sealed else copy

@@ -1,4 +1,4 @@
-"""Batches of clients that others wrote are read here, and they read ours."""
+"""Batches of other clients are readable here, and ours by them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ every_codec = pytest.mark.parametrize("codec", NAMES)
 
 
 def knows(client: str, codec: str) -> bool:
-    """kafka-python takes snappy from a library that may not be there."""
+    """Return whether the client has the codec: snappy is optional for kafka-python."""
     return codec != "snappy" or client != "kafka-python" or has_snappy()
 
 
@@ -82,7 +82,7 @@ def test_our_batches_read_the_same_there(client: str, codec: str) -> None:
 
 
 def with_known_timestamps(originals: list[Record]) -> list[Record]:
-    """kafka-python takes a first timestamp of -1 for one that is not set yet."""
+    """Replace negative timestamps: kafka-python treats a first timestamp of -1 as not set yet."""
     return [record._replace(timestamp=max(record.timestamp, 0)) for record in originals]
 
 

@@ -31,7 +31,7 @@ def marker(base_offset: int, producer_id: int, commit: bool) -> bytes:
 
 
 def wanted(records: bytes, **bounds: object) -> list[int]:
-    """The base offsets of the batches that a reader is given."""
+    """Return the base offsets of the batches that a reader gets."""
     found = iter_fetched(records, **bounds)  # type: ignore[arg-type]
     return [header.base_offset for header, is_wanted in found if is_wanted]
 
@@ -100,7 +100,7 @@ def test_an_abort_that_began_before_the_fetch_counts() -> None:
 
 
 def test_a_commit_marker_does_not_end_an_abort() -> None:
-    # As in Kafka: only the abort marker does, whatever else the log says.
+    # Same as in Kafka: only an abort marker ends it, whatever else is in the log.
     records = transactional(0, 7) + marker(2, 7, commit=True) + transactional(3, 7)
     assert wanted(records, aborted=[(7, 0)]) == []
 
@@ -151,7 +151,7 @@ def test_offsets_that_cannot_be_are_refused(base_offset: int) -> None:
     batch = bytearray(plain(0))
     struct.pack_into(">q", batch, b.BASE_OFFSET_AT, base_offset)
     if base_offset == 2**63 - 1:
-        assert list(iter_fetched(batch)) == []  # it begins at the end of all offsets
+        assert list(iter_fetched(batch)) == []  # the batch begins at the highest possible offset
         return
     with pytest.raises(CorruptBatch, match="invalid offsets"):
         list(iter_fetched(seal(batch), -(2**63)))

@@ -86,7 +86,7 @@ def test_no_bytes_do_more_than_raise_value_error(
 
 
 def test_a_struct_in_a_tagged_field_is_null_when_it_is_0() -> None:
-    """As Apache Kafka 4.3 writes members that do not speak the classic protocol."""
+    """Apache Kafka 4.3 writes members that do not use the classic protocol like this."""
     key = bytes.fromhex("000500016700016d")
     value = "00000269000263032f68030261026204782e2a000493e00672616e6765"
     told = group_record(key, bytes.fromhex(f"{value}01000100")).value

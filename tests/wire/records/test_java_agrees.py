@@ -1,7 +1,7 @@
-"""Batches that Apache Kafka 4.3's own Java code made (`java_batches.json`, in hex) against ours.
+"""Batches written by Apache Kafka 4.3's own Java code (`java_batches.json`, in hex) against ours.
 
-All have base offset 50, leader epoch 3 and producer 7; the three that compaction made come from
-the uncompressed batch, at a time when the delete horizon was 1700086900000."""
+All have base offset 50, leader epoch 3 and producer 7. The three compacted ones were made from
+the uncompressed batch, when the delete horizon was 1700086900000."""
 
 from __future__ import annotations
 

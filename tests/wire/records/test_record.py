@@ -27,7 +27,7 @@ from ottla.wire.records.varint import encode_varint, read_varint
 
 
 def batch_of(section: bytes, count: int, last_delta: int | None = None) -> bytearray:
-    """A batch with a good CRC around any bytes at all."""
+    """Build a batch with a valid CRC around arbitrary bytes."""
     batch = bytearray(build_batch(EXAMPLE)[: b.HEADER_SIZE]) + section
     delta = count - 1 if last_delta is None else last_delta
     struct.pack_into(">i", batch, b.LAST_OFFSET_DELTA_AT, delta)
@@ -171,7 +171,7 @@ def framed(body: bytes) -> bytes:
     "headers",
     [
         b"\x01",  # a count of -1
-        b"\x02",  # one header, and no bytes for it
+        b"\x02",  # one header without any bytes
         b"\x02\x01\x00",  # a name of length -1
         b"\x02\x00\x03",  # a value of length -2
         b"\x02\x7e\x00",  # a name beyond the record

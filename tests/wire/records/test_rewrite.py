@@ -34,7 +34,7 @@ def checked(batch: bytearray) -> BatchHeader:
 
 
 def identity(header: BatchHeader) -> tuple[int, ...]:
-    """What rewriting must never change."""
+    """Return the header fields that rewriting must never change."""
     return (
         header.base_offset,
         header.last_offset,

@@ -24,7 +24,9 @@ from ottla.wire.records.varint import encode_varint
 
 SHORT_WAY: list[tuple[int, int]] = []
 LONG_WAY = [(12_345, 0)]
-"""A transaction of nobody's: what is read must be the same, and is read more carefully."""
+"""An aborted transaction of an unknown producer.
+
+It does not change the result, but makes the decoder take its slower, more careful path."""
 
 
 def decoded(data: bytes | bytearray | memoryview, **options: Any) -> list[DecodedRecords]:
@@ -35,7 +37,7 @@ def decoded(data: bytes | bytearray | memoryview, **options: Any) -> list[Decode
 
 
 def as_records(parts: Sequence[DecodedRecords]) -> list[Record]:
-    """Rows of all columns as the record-by-record reader gives them."""
+    """Return the rows of all columns in the form of the record-by-record reader."""
     return [
         Record(
             row["offset"],
@@ -54,7 +56,7 @@ def one_by_one(data: bytes | bytearray) -> list[Record]:
 
 
 def batch_of(section: bytes, count: int) -> bytearray:
-    """A batch with a good CRC around any bytes at all."""
+    """Build a batch with a valid CRC around arbitrary bytes."""
     batch = bytearray(build_batch(EXAMPLE)[: b.HEADER_SIZE]) + section
     struct.pack_into(">i", batch, b.LAST_OFFSET_DELTA_AT, max(count - 1, 0))
     struct.pack_into(">i", batch, b.RECORD_COUNT_AT, count)
@@ -315,7 +317,7 @@ def test_records_that_do_not_parse_are_corrupt(section: bytes, count: int) -> No
     batch = batch_of(section, count)
     for columns in (COLUMNS, ("offset",), ("headers",)):
         if columns == ("offset",) and section.endswith(bytes(3) + GOOD):
-            continue  # only its headers do not parse
+            continue  # only its headers fail to parse
         with pytest.raises(CorruptBatch) as caught:
             decoded(batch, columns=columns)
         assert caught.value.code is ErrorCode.INVALID_RECORD
@@ -352,7 +354,7 @@ def test_record_counts_size_nothing() -> None:
 
 
 def assert_the_same_answer(data: bytes | bytearray) -> None:
-    """Both readers give the same rows, or both refuse."""
+    """Assert that both readers return the same rows, or that both raise."""
     expected: list[Record] | None
     try:
         for header in iter_headers(data):

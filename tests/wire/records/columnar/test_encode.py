@@ -48,7 +48,7 @@ def columns_of(originals: list[Record]) -> dict[str, Any]:
 
 
 def read_back(batches: list[EncodedBatch]) -> list[Record]:
-    """Every record, after each batch was checked as a broker checks it; offsets from 0."""
+    """Check each batch as a broker does, and return every record with offsets from 0."""
     found: list[Record] = []
     for batch in batches:
         header = read_header(batch.data)
