@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-CODE = ("src", "bench", "compat", "examples")
+CODE = ("src", "bench", "compat", "docs", "examples", "tests")
 FORBIDDEN_OPENINGS = re.compile(r"(Of|By|With|Whose|Where|What)\b")
 """First words of a docstring that leave the reader looking for its subject."""
 RIDDLES = re.compile(
