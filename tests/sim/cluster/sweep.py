@@ -52,7 +52,7 @@ class TookTooLong(KeyboardInterrupt):
     It is a KeyboardInterrupt because event loops let no other exception out of a callback."""
 
 
-# ------------------------------------------------------------------------------------- one world
+# ----------------------------------------------------------------------------- running one world
 
 
 def prepare() -> None:
@@ -95,7 +95,7 @@ def outcome_of(seed: int, faults: int) -> Outcome:
     return Outcome(seed, scheduler.steps, scheduler.now, world.was_lost, "")
 
 
-# ------------------------------------------------------------------------------------ all of them
+# ----------------------------------------------------------------------------- running all worlds
 
 
 @dataclass(slots=True)
