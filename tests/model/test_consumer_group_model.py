@@ -306,7 +306,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             assert set(read) == self.subscribed(consumers)
 
     def _leave_one_of_each_instance(self) -> None:
-        """Leave one member of each instance: two of them would fence each other for ever."""
+        """Keep one member of each instance: two of them would fence each other for ever."""
         seen: set[str] = set()
         for member in list(self.live):
             if isinstance(member, ConsumerMember) and member.instance_id is not None:

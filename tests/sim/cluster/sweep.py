@@ -58,7 +58,7 @@ class TookTooLong(KeyboardInterrupt):
 def prepare() -> None:
     """Set up a worker process before its first world."""
     set_strict(True)
-    # The logs of brokers under faults matter only to the world that looks for tracebacks.
+    # Broker logs under faults are only searched for tracebacks (`no_tracebacks`).
     ours = logging.getLogger("ottla")
     ours.setLevel(logging.WARNING)
     ours.propagate = False
