@@ -57,7 +57,7 @@ def is_accepted(client: RawClient, topic: str, size: int) -> bool:
     return bool(code == 0)
 
 
-# ------------------------------------------------------------------------------------ of topics
+# -------------------------------------------------------------------------------- topic configs
 
 
 def test_max_message_bytes_counts_from_the_next_produce(client: RawClient, topic: str) -> None:
@@ -151,7 +151,7 @@ def test_validate_only_changes_nothing(client: RawClient, topic: str) -> None:
     assert is_accepted(client, topic, 5000)
 
 
-# ----------------------------------------------------------------------------------- of brokers
+# ------------------------------------------------------------------------------- broker configs
 
 
 @pytest.mark.parametrize("resource", ["1", ALL_BROKERS])

@@ -27,7 +27,7 @@ def with_broker(scenario: Callable[[EmbeddedBroker, RawClient], Awaitable[None]]
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    while not holds():  # noqa: ASYNC110 - what it waits for tells nobody
+    while not holds():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(POLL_S)
 
 

@@ -134,7 +134,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             self.scenario.beat(member.member_id, epoch, instance_id=member.instance_id)
         self.after()
 
-    # ------------------------------------------------------------------------------- surroundings
+    # ------------------------------------------------------------------ time, log and coordinator
 
     @rule(duration_ms=st.sampled_from([10, 500, 1_000, 5_000, 20_000, 60_000, 400_000]))
     def time_passes(self, duration_ms: int) -> None:
@@ -270,7 +270,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         for member_id in () if group is None else group.members:
             assert ("session", GROUP, member_id) in self.scenario.timers
 
-    # ------------------------------------------------------------------------------------ the end
+    # ------------------------------------------------------------------------------- final checks
 
     def teardown(self) -> None:
         if not hasattr(self, "scenario"):
@@ -306,7 +306,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             assert set(read) == self.subscribed(consumers)
 
     def _leave_one_of_each_instance(self) -> None:
-        """Leave one member of each instance: two of them would fence each other for ever."""
+        """Keep one member of each instance: two of them would fence each other for ever."""
         seen: set[str] = set()
         for member in list(self.live):
             if isinstance(member, ConsumerMember) and member.instance_id is not None:

@@ -283,7 +283,7 @@ class LogMachine(RuleBasedStateMachine):
         if newest >= 0 and not is_hidden:
             assert found == (newest, offset, epoch)
 
-    # ------------------------------------------------------------------------------- changing shape
+    # ---------------------------------------------------------------------- segments and truncation
 
     @rule()
     def roll(self) -> None:

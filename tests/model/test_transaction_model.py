@@ -301,7 +301,7 @@ class TransactionMachine(RuleBasedStateMachine):
             self.decided(commit, new)
             model.bumped_from, model.is_bumping = who, True
 
-    # ------------------------------------------------------------------------------- what goes on
+    # ------------------------------------------------------------------ markers, crashes and time
 
     @precondition(lambda self: self.rounds)
     @rule(lost=st.booleans())

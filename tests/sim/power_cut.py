@@ -77,7 +77,7 @@ class Story:
         self.reopen()
         self.disk.sync_directory(DIRECTORY)  # else only later files may survive
 
-    # ------------------------------------------------------------------------------------ living
+    # ------------------------------------------------------------------------- random operations
 
     def live(self, calls: int) -> None:
         """Run random operations until the power is cut in the middle of a call to the disk."""

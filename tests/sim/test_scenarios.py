@@ -94,7 +94,7 @@ def test_a_truncation_remembers_producers_whose_snapshot_no_flush_has_written_ye
 
 
 def test_a_truncation_to_the_very_start_remembers_the_producers_of_deleted_records() -> None:
-    """Seed 11007."""
+    """Reduced from seed 11007."""
     disk = new_disk()
     log = log_of_two_segments(disk)
     log.flush(NOW)

@@ -52,7 +52,7 @@ class Kcat(Client):
         return done.stdout
 
     def can_send(self, record: Sent) -> bool:
-        """Reject empty keys, which kcat sends as null."""
+        """Return False for an empty key, which kcat sends as null."""
         return record.key != b""
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:

@@ -46,7 +46,7 @@ class Started:
         await self.cluster.close()
 
 
-# ------------------------------------------------------------------------------------- finding
+# ----------------------------------------------------------------------------------- discovery
 
 
 def test_brokers_that_cannot_be_reached_are_named_within_the_timeout() -> None:
@@ -125,7 +125,7 @@ def test_coordinators_have_a_connection_of_their_own(broker: BrokerProcess) -> N
     asyncio.run(main())
 
 
-# -------------------------------------------------------------------------------------- losing
+# -------------------------------------------------------------------------------- lost brokers
 
 
 def test_a_call_outlives_a_restart_of_the_broker() -> None:

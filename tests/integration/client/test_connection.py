@@ -227,7 +227,7 @@ def test_a_port_where_nobody_listens_and_a_host_that_is_none_are_named() -> None
         asyncio.run(main("nobody.invalid", 9092))
 
 
-# ------------------------------------------------------------------- peers that are no brokers
+# ------------------------------------------------------------------ peers that are not brokers
 
 
 def test_a_web_server_is_no_broker() -> None:

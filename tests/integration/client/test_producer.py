@@ -210,7 +210,7 @@ def test_many_threads_share_a_producer(broker: BrokerProcess, topic: str) -> Non
     assert seen == {thread: list(range(500)) for thread in range(4)}
 
 
-# ------------------------------------------------------------------------------- what is wrong
+# -------------------------------------------------------------------------------------- errors
 
 
 def test_what_is_wrong_with_one_record_harms_no_other(broker: BrokerProcess, topic: str) -> None:
@@ -355,7 +355,7 @@ def test_a_broker_that_forgot_the_producer_is_told_anew(broker: BrokerProcess, t
         assert producer.send(topic, b"more").result(TIMEOUT_S).offset == 5
 
 
-# -------------------------------------------------------------------------------- both worlds
+# ------------------------------------------------------------------------ asyncio and closing
 
 
 def test_the_same_in_asyncio(broker: BrokerProcess, topic: str) -> None:

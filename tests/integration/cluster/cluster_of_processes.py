@@ -91,7 +91,7 @@ class ClusterOfProcesses:
                 broker.kill()
             broker.close()
 
-    # ------------------------------------------------------------------------------ looking
+    # --------------------------------------------------------------------------- inspecting
 
     @property
     def bootstrap(self) -> str:

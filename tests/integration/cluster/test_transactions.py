@@ -140,7 +140,7 @@ def committed(cluster: ClusterOfProcesses, topic: str) -> list[set[bytes]]:
     return [set(values) for _, values in sorted(found.items())]
 
 
-# ------------------------------------------------------------------------------------ all at once
+# -------------------------------------------------------------------------------------- atomicity
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -95,7 +95,7 @@ def test_a_decision_is_carried_out_after_a_stop_between_any_two_markers(
             markers = MarkersUntil(embedded, written)
             embedded.broker.transaction_coordinator._markers = markers
             await in_thread(embedded, transact)
-            while len(markers.keys) < written:  # noqa: ASYNC110 - it tells nobody
+            while len(markers.keys) < written:  # noqa: ASYNC110 - no event to wait for
                 await asyncio.sleep(POLL_S)
 
     def look(client: RawClient) -> None:
@@ -175,7 +175,7 @@ class SlowDisk:
         self._flusher._run_blocking = self._held  # type: ignore[assignment]
 
     async def _held(self, work: Callable[[], Any]) -> Any:
-        while self.is_held:  # noqa: ASYNC110 - the test lets it go
+        while self.is_held:  # noqa: ASYNC110 - the test releases it
             await asyncio.sleep(POLL_S)
         return await self._run(work)
 
@@ -204,7 +204,7 @@ def check_that_markers_wait_for_the_decision(tmp_path: Path) -> None:
             known, end_offset = decisions.log.log_end_offset, log.log_end_offset
             disk.is_held = True
             client.send(Api.END_TXN, 5, committed=True, **producer.identity())
-            while decisions.log.log_end_offset == known:  # noqa: ASYNC110 - it tells nobody
+            while decisions.log.log_end_offset == known:  # noqa: ASYNC110 - no event to wait for
                 await asyncio.sleep(POLL_S)
             for _ in range(20):
                 await asyncio.sleep(0)
@@ -270,7 +270,7 @@ def test_the_last_stable_offset_waits_until_the_marker_is_on_disk(tmp_path: Path
             assert partition.log.producers.first_unstable_offset is None
             assert (partition.last_stable_offset, done) == (0, [])
             disk.is_held = False
-            while not done:  # noqa: ASYNC110 - it tells nobody
+            while not done:  # noqa: ASYNC110 - no event to wait for
                 await asyncio.sleep(POLL_S)
             assert (partition.last_stable_offset, done) == (2, [None])
             client.close()

@@ -18,7 +18,7 @@ P = TransactionalProducer
 GROUP = "g"
 
 
-# ----------------------------------------------------------------------------- what has happened
+# --------------------------------------------------------------------------------- preconditions
 
 
 def fresh(producer: P, topic: str) -> None:
@@ -74,7 +74,7 @@ def unnamed(producer: P, topic: str) -> None:
     producer.id = ""
 
 
-# ------------------------------------------------------------------------------------ what is asked
+# ----------------------------------------------------------------------------------------- requests
 
 
 def add(producer: P, topic: str, version: int) -> ErrorCode:

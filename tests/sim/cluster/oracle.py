@@ -307,7 +307,7 @@ class Oracle:
         if leadership is not None and leadership.leader_epoch == old.leader_epoch:
             self._check_lease(key, machine, old.leader_epoch)
 
-    # --------------------------------------------------------------------------------- others
+    # ---------------------------------------------------------------- producer IDs and images
 
     def producer_id_given(self, producer_id: int) -> None:
         assert producer_id not in self._producer_ids, f"9: producer id {producer_id} given twice"

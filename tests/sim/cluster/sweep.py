@@ -52,13 +52,13 @@ class TookTooLong(KeyboardInterrupt):
     It is a KeyboardInterrupt because event loops let no other exception out of a callback."""
 
 
-# ------------------------------------------------------------------------------------- one world
+# ----------------------------------------------------------------------------- running one world
 
 
 def prepare() -> None:
     """Set up a worker process before its first world."""
     set_strict(True)
-    # The logs of brokers under faults matter only to the world that looks for tracebacks.
+    # Broker logs under faults are only searched for tracebacks (`no_tracebacks`).
     ours = logging.getLogger("ottla")
     ours.setLevel(logging.WARNING)
     ours.propagate = False
@@ -95,7 +95,7 @@ def outcome_of(seed: int, faults: int) -> Outcome:
     return Outcome(seed, scheduler.steps, scheduler.now, world.was_lost, "")
 
 
-# ------------------------------------------------------------------------------------ all of them
+# ----------------------------------------------------------------------------- running all worlds
 
 
 @dataclass(slots=True)

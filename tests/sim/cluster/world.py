@@ -123,7 +123,7 @@ class World:
         ]
         self.clients += [each for each in others if self.random.random() < 0.6]
 
-    # ------------------------------------------------------------------------------- the course
+    # ------------------------------------------------------------------------ running the world
 
     def run(self, faults: int) -> None:
         scheduler = self.cluster.scheduler
