@@ -147,10 +147,10 @@ class StoreFile:
         order = "desc" if is_reverse else "asc"
         with self._lock:
             found = self._database.execute(
-                "select key, start, finish, value, timestamp from entries where key = ?1 "
-                "and (?2 is null or start >= ?2) and (?3 is null or start <= ?3) "
-                f"order by start {order}, finish {order} limit ?4",
-                (key, since_ms, until_ms, limit),
+                "select key, start, finish, value, timestamp from entries where key = :key "
+                "and (:since is null or start >= :since) and (:until is null or start <= :until) "
+                f"order by start {order}, finish {order} limit :limit",
+                {"key": key, "since": since_ms, "until": until_ms, "limit": limit},
             )
             return [_row(each) for each in found]
 
@@ -159,25 +159,30 @@ class StoreFile:
     ) -> Iterator[Row]:
         """Return the entries of a range of keys, both ends included."""
         order, sign = ("desc", "<") if is_reverse else ("asc", ">")
-        after: tuple[bytes | None, int, int] = (None, 0, 0)
+        after: dict[str, bytes | int | None] = _position(None, 0, 0)
         while True:
             with self._lock:
                 found = self._database.execute(
                     "select key, start, finish, value, timestamp from entries "
-                    "where (?1 is null or key >= ?1) and (?2 is null or key <= ?2) "
-                    f"and (?3 is null or (key, start, finish) {sign} (?3, ?4, ?5)) "
+                    "where (:first is null or key >= :first) and (:last is null or key <= :last) "
+                    "and (:after_key is null "
+                    f"or (key, start, finish) {sign} (:after_key, :after_start, :after_finish)) "
                     f"order by key {order}, start {order}, finish {order} limit {READ_ROWS}",
-                    (first, last, *after),
+                    {"first": first, "last": last, **after},
                 )
                 rows = [_row(each) for each in found]
             yield from rows
             if len(rows) < READ_ROWS:
                 return
-            after = (rows[-1].key, *rows[-1].window)
+            after = _position(rows[-1].key, *rows[-1].window)
 
     def count(self) -> int:
         with self._lock:
             return int(self._database.execute("select count(*) from entries").fetchone()[0])
+
+
+def _position(key: bytes | None, start: int, finish: int) -> dict[str, bytes | int | None]:
+    return {"after_key": key, "after_start": start, "after_finish": finish}
 
 
 class _Transaction:
