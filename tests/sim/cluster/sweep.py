@@ -30,12 +30,7 @@ FAULTS = 12
 """Number of faults; a replay uses the same number by default."""
 WORLD_LIMIT_S = 900
 """Time limit of a world, in real seconds. A world that takes longer is in an endless loop."""
-TOLD_EVERY_S = 10.0
-YOUNG_OBJECTS = 50_000
-"""Garbage collection threshold: most objects of a world are short-lived and not in cycles."""
-
-WORLDS_KEPT = 20
-"""Number of worlds between two garbage collections; each keeps some MB in reference cycles."""
+REPORT_INTERVAL_S = 10.0
 
 
 class Outcome(NamedTuple):
@@ -70,7 +65,6 @@ def prepare() -> None:
     signal.signal(signal.SIGALRM, _give_up)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
 
 
 def _give_up(*_: object) -> NoReturn:
@@ -89,8 +83,6 @@ def outcome_of(seed: int, faults: int) -> Outcome:
         return Outcome(seed, 0, 0.0, False, f"seed {seed}: {traceback.format_exc()}")
     finally:
         signal.alarm(0)
-        if seed % WORLDS_KEPT == 0:
-            gc.collect()
     scheduler = world.cluster.scheduler
     return Outcome(seed, scheduler.steps, scheduler.now, world.was_lost, "")
 
@@ -145,7 +137,7 @@ def outcomes(seeds: Sequence[int], faults: int, jobs: int) -> Iterator[Outcome]:
 
 def sweep(seeds: Sequence[int], faults: int, jobs: int, limit_s: float | None) -> Outcome | None:
     """Run the worlds and return the first violation, or None."""
-    tally, told_at = Tally(), time.monotonic()
+    tally, reported_at = Tally(), time.monotonic()
     for outcome in outcomes(seeds, faults, jobs):
         if outcome.violation:
             print(tally.line(len(seeds)), flush=True)
@@ -154,8 +146,8 @@ def sweep(seeds: Sequence[int], faults: int, jobs: int, limit_s: float | None) -
         now = time.monotonic()
         if limit_s is not None and now - tally.began > limit_s:
             break
-        if now - told_at > TOLD_EVERY_S:
-            told_at = now
+        if now - reported_at > REPORT_INTERVAL_S:
+            reported_at = now
             print(tally.line(len(seeds)), flush=True)
     print(tally.line(len(seeds)), flush=True)
     return None

@@ -13,6 +13,7 @@ disk, network, and the ZooKeeper server behind its real protocol.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 from collections.abc import Iterable, Iterator, Mapping
@@ -192,8 +193,16 @@ async def _bind(host: str, port: int, send_bytes: int, receive_bytes: int) -> li
 
 @contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """Seed all sources of randomness, including `os.urandom`, so that a run is repeatable."""
+    """Make everything that happens inside depend on the seed alone.
+
+    All sources of randomness are seeded, including `os.urandom`. Garbage collection waits until the
+    end: when Python collects a coroutine of a killed broker, of this cluster or an earlier one, its
+    `finally` blocks run, and they draw random numbers or schedule callbacks on the running loop.
+    """
+    gc.collect()
+    was_collecting = gc.isenabled()
     urandom, state = os.urandom, random.getstate()
+    gc.disable()
     random.seed(seed)
     os.urandom = _seeded(seed)
     try:
@@ -201,6 +210,8 @@ def repeatable(seed: int) -> Iterator[None]:
     finally:
         os.urandom = urandom
         random.setstate(state)
+        if was_collecting:
+            gc.enable()
 
 
 def _seeded(seed: int) -> Any:
