@@ -19,7 +19,7 @@ INSTALL := $(PIP) --build-constraint constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo setup lock check test test-quick coverage docs docs-serve recording bench bench-peers compat chaos sim format clean kcat databases
+.PHONY: help demo setup lock check test test-quick codegen coverage docs docs-serve recording bench bench-peers compat chaos sim format clean kcat databases
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -89,6 +89,9 @@ test: check kcat databases ## Check, then run the tests
 
 test-quick: check ## Check, then run the tests without clusters, Spark and databases
 	@$(PYTEST) -q -n 2 --dist loadfile tests/unit tests/wire tests/integration/client $(ARGS)
+
+codegen: $(STAMP) ## Generate the types of Kafka's messages from their schemas
+	@$(BIN)/python -m codegen.messages
 
 COVERED ?= tests/unit tests/wire tests/model tests/integration
 

@@ -1,0 +1,25 @@
+"""Checks of the import graph, in which imports for types count as well."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
+
+from generator import import_graph
+
+
+def test_packages_import_only_packages_below_them() -> None:
+    level = {package: index for index, row in enumerate(import_graph.LAYERS) for package in row}
+    upward = [
+        (importer, imported)
+        for importer, imported in import_graph.package_imports()
+        if level[importer] >= level[imported]
+    ]
+    assert upward == []
+
+
+def test_the_drawing_shows_the_imports_of_today() -> None:
+    drawing = import_graph.DRAWING.read_text(encoding="utf-8")
+    assert drawing == import_graph.svg(), "run: python docs/generator/import_graph.py"
